@@ -1,0 +1,186 @@
+"""What a source and a sink are, and what the runtime hands them."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
+
+from config.types import ListenAddress
+
+from pipeline.clock import Clock
+from pipeline.fields import FieldPlan
+from pipeline.model import Envelope, Event, HolderChanged, Snapshot
+from pipeline.telemetry import FamilyPoints, Meter
+
+
+class SourceContext(Protocol):
+    """What a source may use while it runs. Owned by the runtime; members are made when first used.
+
+    Attributes:
+        name: the source's name in the configuration.
+        clock: the only clock.
+        plan: the fields somebody asked for; a sampler reads no others.
+        log: named after the source.
+        meter: for our own telemetry; adds the label `source`.
+    """
+
+    name: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+
+    async def emit(self, event: Event) -> None:
+        """Hand an event to the join under this source's name, waiting while the inbox is full."""
+        ...
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Hand on another source's event under that source's name and kind.
+
+        For replay alone: precedence would change if it emitted under its own.
+        """
+        ...
+
+    def hints(self) -> AsyncIterator[HolderChanged]:
+        """Iterate over the join's hints; those not yet taken merge into one."""
+        ...
+
+
+class Source(Protocol):
+    """Something that observes the node.
+
+    The same object is run again after a `TransientError`, so that its counters go on.
+    """
+
+    async def run(self, ctx: SourceContext) -> None:
+        """Acquire, observe and emit until cancelled. Returning means there is no more to come.
+
+        Raises:
+            TransientError: run again later; nothing of what was acquired is kept.
+            PermanentError: the configuration asks for what can't be had.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request to a mounted path. Header names are lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer, whole."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+class HttpMounts(Protocol):
+    """One component's paths on a listener that it shares with others."""
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on: the one asked for, or the one found for port 0."""
+        ...
+
+    def mount(self, path: str, handler: HttpHandler, *, title: str) -> None:
+        """Serve a path until the context ends. `title` is shown on the page at `/`."""
+        ...
+
+
+class SinkContext(Protocol):
+    """What a sink may use. Owned by the runtime; members are made when first used.
+
+    Attributes:
+        name: the sink's name in the configuration.
+        node: the node's name, for labels.
+        clock: the only clock.
+        plan: the fields somebody asked for.
+        log: named after the sink.
+        meter: for our own telemetry; adds the label `sink`.
+    """
+
+    name: str
+    node: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot, None before the first: a reloaded sink answers at once."""
+        ...
+
+    def telemetry(self) -> list[FamilyPoints]:
+        """Return podgpu's own metrics as they are now, in a fixed order."""
+        ...
+
+    def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
+        """Join the listener at an address, starting it if need be.
+
+        Raises:
+            PermanentError: the address can't be listened on.
+        """
+        ...
+
+
+class SinkInbox(Protocol):
+    """Snapshots on their way to one sink; iteration ends when the sink has to stop."""
+
+    def __aiter__(self) -> AsyncIterator[Snapshot]:
+        """Iterate over snapshots, oldest first."""
+        ...
+
+
+class Sink(Protocol):
+    """Something that hands snapshots on.
+
+    `async with` acquires what it needs and gives it back; after a `TransientError` it is left and
+    entered again.
+    """
+
+    async def __aenter__(self) -> Self:
+        """Acquire.
+
+        Raises:
+            PermanentError: what was asked for can't be had; at the first start this ends podgpu.
+            TransientError: not now; entered again later.
+        """
+        ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Give everything back. Bounded in time."""
+        ...
+
+    async def run(self, inbox: SinkInbox) -> None:
+        """Consume until the inbox ends, flush, return."""
+        ...
+
+
+class Delivery(Enum):
+    """How snapshots reach a sink."""
+
+    LATEST = "latest"
+    """For sinks that show the present: a newer snapshot takes the place of one not yet taken."""
+
+    QUEUE = "queue"
+    """For sinks that record history: bounded, drops the oldest and counts its readings."""

@@ -1,0 +1,30 @@
+"""The errors that cross a component's border.
+
+    ComponentError
+      TransientError(retry_after=None)   try again later; the component is degraded, data goes on
+      PermanentError                     what was asked for can't be had: a bad option, a taken port
+
+Only the module that imports a library catches that library's exceptions and raises one of these
+`from` it. Anything else that escapes a component is a bug: the process ends with status 1 and its
+supervisor outside starts it anew.
+"""
+
+
+class ComponentError(Exception):
+    """Base of what a source or sink may raise on purpose; the text names the place and the mend."""
+
+
+class TransientError(ComponentError):
+    """It can't be done now. The supervisor retries with a growing, jittered delay.
+
+    Attributes:
+        retry_after: seconds to wait at least, where the other side or the kind of fault says so.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class PermanentError(ComponentError):
+    """It can't be done with this configuration. At first start podgpu ends with status 2."""

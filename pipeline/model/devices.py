@@ -1,0 +1,66 @@
+"""GPUs and MIG instances."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MigPlace:
+    """Where a MIG instance sits on its GPU.
+
+    Attributes:
+        parent_uuid: uuid of the physical GPU.
+        gpu_instance_id: NVML's GPU instance id (GI), unique on the parent.
+        compute_instance_id: NVML's compute instance id (CI), unique in its GPU instance.
+        profile: the profile's name, such as `1g.10gb`.
+    """
+
+    parent_uuid: str
+    gpu_instance_id: int
+    compute_instance_id: int
+    profile: str
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Device:
+    """A physical GPU or a MIG instance, as the driver names it.
+
+    A MIG instance carries its parent's index, minor, PCI bus id and model: it has none of its own.
+    Index, minor and position on the board are three different numberings; none implies another.
+
+    Attributes:
+        uuid: `GPU-...` or `MIG-...`, the identity of the device everywhere in podgpu.
+        index: NVML's index of the physical GPU; None where the driver gives none.
+        minor: N of `/dev/nvidiaN` of the physical GPU; None where the driver gives none.
+        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty when unknown.
+        model: product name of the physical GPU; empty when unknown.
+        driver: version of the kernel driver; empty when unknown.
+        mig: the place on the parent for a MIG instance, None for a physical GPU.
+    """
+
+    uuid: str
+    index: int | None = None
+    minor: int | None = None
+    pci_bus_id: str = ""
+    model: str = ""
+    driver: str = ""
+    mig: MigPlace | None = None
+
+    @property
+    def gpu_uuid(self) -> str:
+        """Uuid of the physical GPU: the parent's for a MIG instance, else its own."""
+        return self.uuid if self.mig is None else self.mig.parent_uuid
+
+    @property
+    def order(self) -> tuple[int, str, int, int, str]:
+        """Sort key: by index, a GPU before its MIG instances, those by GI and CI."""
+        index = self.index if self.index is not None else 1 << 30
+        if self.mig is None:
+            return (index, self.uuid, -1, -1, self.uuid)
+        place = self.mig
+        return (
+            index,
+            place.parent_uuid,
+            place.gpu_instance_id,
+            place.compute_instance_id,
+            self.uuid,
+        )

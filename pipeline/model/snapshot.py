@@ -1,0 +1,103 @@
+"""What the join publishes and sinks read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.model.claims import Holder, RawDeviceId
+from pipeline.model.devices import Device
+from pipeline.model.readings import Attrs, GpuProcess, Reading
+from pipeline.model.time import Instant
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Attribution:
+    """A device and everyone who holds it.
+
+    The join makes one object per value and keeps it while nothing changes, so that a sink can hang
+    what it rendered from it on the object itself (weakly: `weakref.WeakKeyDictionary`; never by
+    `id()`, which is used again at once).
+
+    Attributes:
+        device: the device.
+        present: False for a physical GPU that was there before and can't be enumerated now.
+        holders: sorted by subject; empty when nobody is known to hold the device.
+    """
+
+    device: Device
+    present: bool
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Series:
+    """A place for readings: one field of one device, with the attributes that tell it apart."""
+
+    field: str
+    attrs: Attrs
+    attribution: Attribution
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Layout:
+    """Which series there are and whose they are; the same object while nothing of that changes.
+
+    Attributes:
+        series: grouped by field in the order of the catalogue, then by device, then by attributes.
+        attributions: by device uuid, in device order; every known device, with readings or without.
+    """
+
+    series: tuple[Series, ...]
+    attributions: Mapping[str, Attribution]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What the join knows of a source.
+
+    Attributes:
+        kind: the source's kind.
+        order: its place in the configuration file.
+        up: the last thing heard was not a loss.
+        spoken: it has said something, or was lost, since it was added.
+        reason: why it is down; empty when it is up.
+        events: how many events it emitted, since podgpu started.
+        losses: how often it was lost, since podgpu started.
+        heard: when its last event was emitted; None before the first.
+        confirmed: when it last stood by its claims; None if it makes none.
+        unresolved: device ids in its claims that fit no known device, and how often one turned up.
+    """
+
+    kind: str
+    order: int
+    up: bool = False
+    spoken: bool = False
+    reason: str = ""
+    events: int = 0
+    losses: int = 0
+    heard: Instant | None = None
+    confirmed: Instant | None = None
+    unresolved: tuple[RawDeviceId, ...] = ()
+    unresolved_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Snapshot:
+    """Everything that is known at one moment.
+
+    Attributes:
+        at: when the join made it.
+        layout: which series there are, and whose.
+        readings: one for each of `layout.series`, in the same order.
+        fresh: positions in `readings` that were read since the snapshot before. A sink that records
+            history emits these alone, with the holders bound here: a change of holders makes a
+            snapshot of its own with nothing fresh in it, so no old reading goes to a new pod.
+        processes: by device uuid, for devices whose processes could be listed.
+        sources: by name, in the order of the configuration.
+    """
+
+    at: Instant
+    layout: Layout
+    readings: tuple[Reading, ...]
+    fresh: tuple[int, ...]
+    processes: Mapping[str, tuple[GpuProcess, ...]] = field(default_factory=dict)
+    sources: Mapping[str, SourceState] = field(default_factory=dict)

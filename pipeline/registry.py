@@ -1,0 +1,100 @@
+"""Which kinds of source and sink there are: a table, so that nothing loads until it is asked for.
+
+A new component costs its package, its test, its page under `docs/` and one line here.
+"""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import msgspec
+
+from pipeline.contracts import Delivery, Sink, SinkContext, Source
+
+Role = Literal["source", "sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kind.
+
+    Attributes:
+        summary: one line for `podgpu kinds`.
+        options: dotted path `module:Class` of its `msgspec.Struct`; that module imports no
+            third-party library but msgspec, so that `check` and `schema` stay light.
+        factory: dotted path of the component. A source is called with its options, a sink with its
+            options and its context.
+        delivery: how snapshots reach a sink.
+    """
+
+    summary: str
+    options: str
+    factory: str
+    delivery: Delivery = Delivery.LATEST
+
+
+ENTRIES: dict[tuple[Role, str], Entry] = {
+    ("source", "nvml"): Entry(
+        "samples this machine's NVIDIA GPUs through the driver's own library",
+        "sources.nvml.options:Options",
+        "sources.nvml.source:NvmlSource",
+    ),
+    ("source", "podlist"): Entry(
+        "reads who holds which GPU from koordinator's podlist.json",
+        "sources.podlist.options:Options",
+        "sources.podlist.source:PodListSource",
+    ),
+    ("source", "replay"): Entry(
+        "plays a recording of a node's events",
+        "sources.replay.options:Options",
+        "sources.replay.source:ReplaySource",
+    ),
+    ("sink", "prometheus"): Entry(
+        "serves /metrics for Prometheus, in dcgm-exporter's names",
+        "sinks.prometheus.options:Options",
+        "sinks.prometheus.sink:PrometheusSink",
+        Delivery.LATEST,
+    ),
+    ("sink", "jsonl"): Entry(
+        "writes one JSON object per device and round of readings to a file or stdout",
+        "sinks.jsonl.options:Options",
+        "sinks.jsonl.sink:JsonLinesSink",
+        Delivery.QUEUE,
+    ),
+}
+
+
+def load(dotted: str) -> object:
+    """Import what a dotted path `module:name` names."""
+    module, _, name = dotted.partition(":")
+    return cast("object", getattr(importlib.import_module(module), name))
+
+
+class RegisteredKinds:
+    """The registry as `config` needs it: names of kinds, and the options of each."""
+
+    def names(self, role: str) -> Sequence[str]:
+        """Return the kinds of a role (`source` or `sink`), in the order of the table."""
+        return [kind for entry_role, kind in ENTRIES if entry_role == role]
+
+    def options(self, role: str, kind: str) -> type[msgspec.Struct]:
+        """Return the options class of a kind.
+
+        Raises:
+            KeyError: there is no such kind.
+        """
+        entry = ENTRIES[cast("Role", role), kind]
+        return cast("type[msgspec.Struct]", load(entry.options))
+
+
+def build_source(kind: str, options: msgspec.Struct) -> Source:
+    """Make a source of a registered kind."""
+    factory = load(ENTRIES["source", kind].factory)
+    return cast("Source", factory(options))  # type: ignore[operator]
+
+
+def build_sink(kind: str, options: msgspec.Struct, ctx: SinkContext) -> Sink:
+    """Make a sink of a registered kind."""
+    factory = load(ENTRIES["sink", kind].factory)
+    return cast("Sink", factory(options, ctx))  # type: ignore[operator]

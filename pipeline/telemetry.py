@@ -1,0 +1,170 @@
+"""podgpu's own metrics: how its sources, its join and its sinks are doing."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric of podgpu's own.
+
+    Attributes:
+        name: as in text exposition, with `_total` on a counter and the base unit as suffix.
+        type: `summary` has a sum and a count and no quantiles.
+        help: one sentence.
+    """
+
+    name: str
+    type: Literal["counter", "gauge", "summary"]
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value of a family; `suffix` is `_sum` or `_count` for a summary, else empty."""
+
+    labels: Labels
+    value: float
+    suffix: str = ""
+
+
+FamilyPoints: TypeAlias = tuple[Family, list[Point]]
+
+FAMILIES: tuple[Family, ...] = (
+    Family("podgpu_build_info", "gauge", "Version of podgpu and of its Python; always 1."),
+    Family("podgpu_source_up", "gauge", "1 while the source does its work, 0 while it can't."),
+    Family(
+        "podgpu_source_age_seconds",
+        "gauge",
+        "Time since the source last reported; no sample before its first report.",
+    ),
+    Family("podgpu_source_events_total", "counter", "Events that the source has emitted."),
+    Family(
+        "podgpu_source_restarts_total",
+        "counter",
+        "How often the source failed and was started again.",
+    ),
+    Family(
+        "podgpu_unresolved_device_ids_total",
+        "counter",
+        "Device ids in the source's claims that fit no device of this node.",
+    ),
+    Family(
+        "podgpu_sample_duration_seconds",
+        "summary",
+        "Time that one round of readings took, from the first call to the last.",
+    ),
+    Family(
+        "podgpu_sample_errors_total",
+        "counter",
+        "Readings that failed, by device and by the driver's error; fields that the device doesn't "
+        "have are not counted.",
+    ),
+    Family(
+        "podgpu_samples_skipped_total",
+        "counter",
+        "Rounds of readings left out because the one before had not ended.",
+    ),
+    Family("podgpu_sink_up", "gauge", "1 while the sink takes snapshots, 0 while it can't."),
+    Family(
+        "podgpu_sink_dropped_total",
+        "counter",
+        "Readings that the sink never handed on, by reason.",
+    ),
+    Family("podgpu_sink_emitted_total", "counter", "Readings that the sink handed on."),
+    Family(
+        "podgpu_config_reloads_total",
+        "counter",
+        "Attempts to take over a changed configuration, by result.",
+    ),
+    Family("podgpu_inbox_depth", "gauge", "Events that wait for the join."),
+    Family(
+        "podgpu_gpus",
+        "gauge",
+        "Physical GPUs: present now, and expected, which counts those that were seen before.",
+    ),
+    Family("process_cpu_seconds_total", "counter", "Processor time that podgpu has used."),
+    Family("process_resident_memory_bytes", "gauge", "Memory that podgpu occupies."),
+    Family("process_start_time_seconds", "gauge", "When podgpu started, in Unix time."),
+    Family("process_open_fds", "gauge", "File descriptors that podgpu has open."),
+)
+"""Every family of podgpu's own, in the order of the page. A component adds to one by its name."""
+
+_BY_NAME = {family.name: family for family in FAMILIES}
+
+
+class Telemetry:
+    """Holds the values of `FAMILIES` that components report; survives their restarts.
+
+    Not thread-safe: use it from the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[Labels, list[float]]] = {}
+
+    def add(self, family: str, amount: float, labels: Labels) -> None:
+        """Raise a counter; an amount of 0 makes its series exist."""
+        self._cell(family, "counter", labels)[0] += amount
+
+    def set(self, family: str, value: float, labels: Labels) -> None:
+        """Set a gauge."""
+        self._cell(family, "gauge", labels)[0] = value
+
+    def observe(self, family: str, value: float, labels: Labels) -> None:
+        """Add an observation to a summary."""
+        cell = self._cell(family, "summary", labels)
+        cell[0] += value
+        cell[1] += 1
+
+    def forget(self, label: tuple[str, str]) -> None:
+        """Drop every series that carries the label: its component left the configuration."""
+        for cells in self._values.values():
+            for labels in [labels for labels in cells if label in labels]:
+                del cells[labels]
+
+    def _cell(self, family: str, kind: str, labels: Labels) -> list[float]:
+        if _BY_NAME[family].type != kind:
+            raise ValueError(f"{family} is a {_BY_NAME[family].type}, not a {kind}")
+        return self._values.setdefault(family, {}).setdefault(labels, [0.0, 0.0])
+
+    def collect(self, computed: Mapping[str, Iterable[Point]]) -> list[FamilyPoints]:
+        """Return all families that have points.
+
+        Args:
+            computed: points that the caller works out at this moment (ages, process figures).
+        """
+        families: list[FamilyPoints] = []
+        for family in FAMILIES:
+            points = list(computed.get(family.name, ()))
+            for labels, cell in self._values.get(family.name, {}).items():
+                if family.type == "summary":
+                    points.append(Point(labels, cell[0], "_sum"))
+                    points.append(Point(labels, cell[1], "_count"))
+                else:
+                    points.append(Point(labels, cell[0]))
+            if points:
+                families.append((family, points))
+        return families
+
+
+class Meter:
+    """A component's hold on the telemetry: adds the label that names the component."""
+
+    def __init__(self, telemetry: Telemetry, role: Literal["source", "sink"], name: str) -> None:
+        self._telemetry = telemetry
+        self._own = (role, name)
+
+    def add(self, family: str, amount: float = 1, **labels: str) -> None:
+        """Raise a counter by its family's name."""
+        self._telemetry.add(family, amount, (self._own, *labels.items()))
+
+    def set(self, family: str, value: float, **labels: str) -> None:
+        """Set a gauge by its family's name."""
+        self._telemetry.set(family, value, (self._own, *labels.items()))
+
+    def observe(self, family: str, value: float, **labels: str) -> None:
+        """Add an observation to a summary by its family's name."""
+        self._telemetry.observe(family, value, (self._own, *labels.items()))

@@ -1,0 +1,69 @@
+"""A source's context for tests: keeps what was emitted, takes hints from the test."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from pipeline.clock import Clock, SystemClock
+from pipeline.fields import FieldPlan
+from pipeline.model import Envelope, Event, HolderChanged, Instant
+from pipeline.telemetry import Meter, Telemetry
+
+E = TypeVar("E")
+
+
+class LoopClock:
+    """The event loop's clock, so that looptime's virtual time moves it."""
+
+    def __init__(self, wall_start_ns: int = 1_700_000_000_000_000_000) -> None:
+        self._wall_start_ns = wall_start_ns
+
+    def now(self) -> Instant:
+        mono_ns = round(asyncio.get_running_loop().time() * 1e9)
+        return Instant(mono_ns, self._wall_start_ns + mono_ns)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class FakeSourceContext:
+    """Implements `pipeline.contracts.SourceContext`."""
+
+    def __init__(self, name: str = "under-test", clock: Clock | None = None) -> None:
+        self.name = name
+        self.clock: Clock = clock or SystemClock()
+        self.plan = FieldPlan()
+        self.log = logging.getLogger(f"podgpu.test.{name}")
+        self.telemetry = Telemetry()
+        self.meter = Meter(self.telemetry, "source", name)
+        self.events: list[Event] = []
+        self.relayed: list[Envelope] = []
+        self.emitted_at: list[Instant] = []
+        self._changed = asyncio.Condition()
+        self._hints: asyncio.Queue[HolderChanged] = asyncio.Queue()
+
+    async def emit(self, event: Event) -> None:
+        self.events.append(event)
+        self.emitted_at.append(self.clock.now())
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def relay(self, envelope: Envelope) -> None:
+        self.relayed.append(envelope)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def hints(self) -> AsyncIterator[HolderChanged]:
+        while True:
+            yield await self._hints.get()
+
+    def hint(self, *devices: str) -> None:
+        self._hints.put_nowait(HolderChanged(frozenset(devices)))
+
+    async def wait_for(self, kind: type[E], count: int = 1, timeout: float = 10) -> list[E]:
+        """Wait until `count` events of a type were emitted; return all of that type."""
+        async with asyncio.timeout(timeout), self._changed:
+            while len(found := [e for e in self.events if isinstance(e, kind)]) < count:
+                await self._changed.wait()
+        return found
