@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 from config.types import ListenAddress
-
 from pipeline.clock import Clock
 from pipeline.fields import FieldPlan
 from pipeline.model import Envelope, Event, HolderChanged, Snapshot

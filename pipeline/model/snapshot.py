@@ -61,10 +61,11 @@ class SourceState:
         spoken: it has said something, or was lost, since it was added.
         reason: why it is down; empty when it is up.
         events: how many events it emitted, since podgpu started.
-        losses: how often it was lost, since podgpu started.
         heard: when its last event was emitted; None before the first.
         confirmed: when it last stood by its claims; None if it makes none.
-        unresolved: device ids in its claims that fit no known device, and how often one turned up.
+        devices: how many it enumerated last; None if it never did.
+        unresolved: device ids in its claims that fit no known device.
+        unresolved_total: how often such an id turned up, since podgpu started.
     """
 
     kind: str
@@ -73,9 +74,9 @@ class SourceState:
     spoken: bool = False
     reason: str = ""
     events: int = 0
-    losses: int = 0
     heard: Instant | None = None
     confirmed: Instant | None = None
+    devices: int | None = None
     unresolved: tuple[RawDeviceId, ...] = ()
     unresolved_total: int = 0
 

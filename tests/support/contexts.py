@@ -64,6 +64,7 @@ class FakeSourceContext:
     async def wait_for(self, kind: type[E], count: int = 1, timeout: float = 10) -> list[E]:
         """Wait until `count` events of a type were emitted; return all of that type."""
         async with asyncio.timeout(timeout), self._changed:
+            found: list[E] = []
             while len(found := [e for e in self.events if isinstance(e, kind)]) < count:
                 await self._changed.wait()
         return found

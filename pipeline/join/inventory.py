@@ -1,0 +1,50 @@
+"""Which devices there are, and which there were."""
+
+from pipeline.model import Device
+
+
+class Inventory:
+    """The devices that each source enumerates, as one set.
+
+    A physical GPU that was enumerated once stays known when it vanishes: it is expected. A MIG
+    instance that vanishes is gone, since instances come and go on purpose.
+    """
+
+    def __init__(self) -> None:
+        self._present: dict[str, dict[str, Device]] = {}
+        self._known: dict[str, dict[str, Device]] = {}
+
+    @property
+    def declared(self) -> bool:
+        """Whether any source has enumerated devices, be it none at all."""
+        return bool(self._present)
+
+    def replace(self, source: str, devices: tuple[Device, ...]) -> bool:
+        """Take the whole enumeration of a source; return whether it differs from the last."""
+        present = {device.uuid: device for device in devices}
+        if self._present.get(source) == present:
+            return False
+        self._present[source] = present
+        known = self._known.setdefault(source, {})
+        for device in devices:
+            if device.mig is None:
+                known[device.uuid] = device
+        return True
+
+    def remove(self, source: str) -> bool:
+        """Forget a source; return whether it had enumerated anything."""
+        self._known.pop(source, None)
+        return self._present.pop(source, None) is not None
+
+    def devices(self, ranking: list[str]) -> list[tuple[Device, bool]]:
+        """Return every known device with whether it is present, in device order.
+
+        Args:
+            ranking: sources, the most trusted first; its description of a device is the one used.
+        """
+        merged: dict[str, tuple[Device, bool]] = {}
+        for table, present in ((self._present, True), (self._known, False)):
+            for source in ranking:
+                for uuid, device in table.get(source, {}).items():
+                    merged.setdefault(uuid, (device, present))
+        return sorted(merged.values(), key=lambda entry: entry[0].order)

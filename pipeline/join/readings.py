@@ -1,0 +1,156 @@
+"""The newest reading of every series, from every source that reads it."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pipeline.fields import CATALOGUE
+from pipeline.model import Attrs, Device, ProcessList, Reading
+
+_FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
+_PROCESS_MEMORY = "process_memory_used_bytes"
+
+
+class Key(NamedTuple):
+    """One source's series."""
+
+    source: str
+    device: str
+    field: str
+    attrs: Attrs
+
+
+class ReadingTable:
+    """Readings by (source, device, field, attributes), each until it is no longer good.
+
+    Of two sources that read a field of a device, the one that stands earlier in the configuration
+    is shown, whole: its attributes are never mixed with another's.
+
+    Attributes:
+        reshaped: a series came, went or changed its winner since `keys` was last called.
+        fresh: keys read since the owner last cleared it.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Key, Reading] = {}
+        self._processes: dict[tuple[str, str], ProcessList] = {}
+        self._scan_at_ns = 0
+        self.reshaped = True
+        self.fresh: set[Key] = set()
+
+    def __getitem__(self, key: Key) -> Reading:
+        return self._latest[key]
+
+    def take(self, source: str, readings: Iterable[Reading]) -> None:
+        """Apply a patch of readings. Fields that the catalogue lacks are passed over."""
+        latest, fresh = self._latest, self.fresh
+        for reading in readings:
+            key = Key(source, reading.device, reading.field, reading.attrs)
+            if key not in latest:
+                if reading.field not in _FIELD_ORDER:
+                    continue
+                self.reshaped = True
+                self._scan_at_ns = 0
+            latest[key] = reading
+            fresh.add(key)
+
+    def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
+        """Replace the process lists of the devices named; a process that is gone has no series."""
+        for found in lists:
+            before = self._processes.get((source, found.device))
+            self._processes[source, found.device] = found
+            self._scan_at_ns = 0
+            gone = set(_process_keys(source, before)) if before is not None else set()
+            readings = list(_process_readings(found))
+            gone.difference_update(_process_keys(source, found))
+            self._drop(gone)
+            self.take(source, readings)
+
+    def processes(self, ranking: Iterable[str]) -> dict[str, ProcessList]:
+        """Return each device's process list, from the first source in `ranking` that has one."""
+        chosen: dict[str, ProcessList] = {}
+        for wanted in ranking:
+            for (source, device), found in self._processes.items():
+                if source == wanted:
+                    chosen.setdefault(device, found)
+        return chosen
+
+    def expire(self, now_ns: int) -> bool:
+        """Drop what is no longer good; return whether anything was."""
+        if now_ns < self._scan_at_ns:
+            return False
+        stale = {
+            key
+            for key, reading in self._latest.items()
+            if reading.at.mono_ns + reading.good_for_ns < now_ns
+        }
+        stale_lists = [
+            at
+            for at, found in self._processes.items()
+            if found.at.mono_ns + found.good_for_ns < now_ns
+        ]
+        for at in stale_lists:
+            del self._processes[at]
+        self._drop(stale)
+        # Readings only get newer, so nothing can be stale before the first of today's ends.
+        ends = [r.at.mono_ns + r.good_for_ns for r in self._latest.values()]
+        ends += [p.at.mono_ns + p.good_for_ns for p in self._processes.values()]
+        self._scan_at_ns = min(ends, default=now_ns)
+        return bool(stale or stale_lists)
+
+    def remove(self, source: str) -> bool:
+        """Withdraw all readings of a source; return whether there were any."""
+        mine = {key for key in self._latest if key.source == source}
+        lists = [at for at in self._processes if at[0] == source]
+        for at in lists:
+            del self._processes[at]
+        self._drop(mine)
+        return bool(mine or lists)
+
+    def keys(self, devices: Mapping[str, Device], ranking: list[str]) -> list[Key]:
+        """Return the winners for the devices given: by field, then device, then attributes."""
+        self.reshaped = False
+        rank = {source: at for at, source in enumerate(ranking)}
+        winner: dict[tuple[str, str], str] = {}
+        for key in self._latest:
+            slot = (key.device, key.field)
+            best = winner.get(slot)
+            if best is None or rank.get(key.source, 1 << 30) < rank.get(best, 1 << 30):
+                winner[slot] = key.source
+        place = {uuid: at for at, uuid in enumerate(devices)}
+        chosen = [
+            key
+            for key in self._latest
+            if key.device in place and winner[key.device, key.field] == key.source
+        ]
+        chosen.sort(key=lambda key: (_FIELD_ORDER[key.field], place[key.device], _natural(key)))
+        return chosen
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            if self._latest.pop(key, None) is not None:
+                self.reshaped = True
+                self.fresh.discard(key)
+
+
+def _natural(key: Key) -> list[tuple[int, str]]:
+    """Order numbers among the attributes by size: XID 13 before XID 119."""
+    return [(len(value), value) for _, value in key.attrs]
+
+
+def _process_readings(found: ProcessList) -> Iterable[Reading]:
+    for process in found.processes:
+        if process.memory_bytes is not None:
+            attrs = (("pid", str(process.pid)), ("kind", process.kind))
+            yield Reading(
+                found.device,
+                _PROCESS_MEMORY,
+                attrs,
+                process.memory_bytes,
+                None,
+                found.at,
+                found.good_for_ns,
+            )
+
+
+def _process_keys(source: str, found: ProcessList) -> Iterable[Key]:
+    return (Key(source, r.device, r.field, r.attrs) for r in _process_readings(found))

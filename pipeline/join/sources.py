@@ -1,0 +1,101 @@
+"""What the join knows of each source. The counts survive a source's restarts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pipeline.model import (
+    Envelope,
+    Instant,
+    RawDeviceId,
+    SourceAdded,
+    SourceLost,
+    SourceState,
+)
+
+
+class SourceTable:
+    """States by source name."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, SourceState] = {}
+        self._ranking: list[str] = []
+
+    def ranking(self) -> list[str]:
+        """Return the sources in the order of the configuration, then of their names."""
+        return self._ranking
+
+    def states(self) -> Mapping[str, SourceState]:
+        """Return a copy of all states, in the order of the configuration."""
+        return {name: self._states[name] for name in self._ranking}
+
+    def added(self, envelope: Envelope) -> None:
+        """Note a source that starts; one that starts again keeps its counts."""
+        event = envelope.event
+        order = event.order if isinstance(event, SourceAdded) else len(self._states)
+        known = self._states.get(envelope.source)
+        if known is None or known.kind != envelope.kind:
+            known = SourceState(envelope.kind, order)
+        self._put(envelope.source, replace(known, order=order))
+
+    def heard(self, envelope: Envelope) -> bool:
+        """Note an event of a source; return whether this brought the source up."""
+        name = envelope.source
+        if name not in self._states:  # a replayed source, which nobody started
+            self.added(envelope)
+        state = self._states[name]
+        self._states[name] = replace(
+            state, up=True, spoken=True, reason="", events=state.events + 1, heard=envelope.at
+        )
+        return not state.up
+
+    def lost(self, envelope: Envelope) -> bool:
+        """Note that a source can't work; return whether that was news."""
+        name, event = envelope.source, envelope.event
+        if name not in self._states:
+            self.added(envelope)
+        state = self._states[name]
+        reason = event.reason if isinstance(event, SourceLost) else ""
+        self._states[name] = replace(state, up=False, spoken=True, reason=reason)
+        return state.up or not state.spoken or state.reason != reason
+
+    def removed(self, name: str) -> None:
+        """Forget a source."""
+        if self._states.pop(name, None) is not None:
+            self._rank()
+
+    def confirmed(self, name: str, at: Instant) -> None:
+        """Note that a source stood by its claims."""
+        self._states[name] = replace(self._states[name], confirmed=at)
+
+    def confirmed_at(self, name: str) -> Instant | None:
+        """Return when a source last stood by its claims."""
+        state = self._states.get(name)
+        return state.confirmed if state is not None else None
+
+    def counted(self, name: str, devices: int) -> None:
+        """Note how many devices a source enumerated."""
+        self._states[name] = replace(self._states[name], devices=devices)
+
+    def unresolved(self, ids: Mapping[str, tuple[RawDeviceId, ...]]) -> bool:
+        """Note the ids that fit no device, by source; return whether anything changed.
+
+        An id counts when it turns up, not each time it is said again.
+        """
+        changed = False
+        for name, state in self._states.items():
+            now = ids.get(name, ())
+            if now == state.unresolved:
+                continue
+            new = len(set(now).difference(state.unresolved))
+            self._states[name] = replace(
+                state, unresolved=now, unresolved_total=state.unresolved_total + new
+            )
+            changed = True
+        return changed
+
+    def _put(self, name: str, state: SourceState) -> None:
+        self._states[name] = state
+        self._rank()
+
+    def _rank(self) -> None:
+        self._ranking = sorted(self._states, key=lambda name: (self._states[name].order, name))

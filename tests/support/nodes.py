@@ -1,0 +1,140 @@
+"""Nodes to test with: devices, readings and snapshots, made through the real join."""
+
+from collections.abc import Iterable, Sequence
+
+from pipeline.fields import CATALOGUE
+from pipeline.join import Join
+from pipeline.model import (
+    NS,
+    Attrs,
+    Claim,
+    ClaimsReplaced,
+    Device,
+    DevicesDiscovered,
+    Envelope,
+    Event,
+    Evidence,
+    Instant,
+    MigPlace,
+    Origin,
+    PartialRef,
+    ProcessList,
+    RawDeviceId,
+    Reading,
+    SamplesTaken,
+    Snapshot,
+    Value,
+)
+
+START = Instant(1_000 * NS, 1_800_000_000 * NS)
+
+
+def at(seconds: float) -> Instant:
+    """A moment so many seconds after `START`."""
+    return Instant(START.mono_ns + round(seconds * NS), START.wall_ns + round(seconds * NS))
+
+
+def uuid_of(index: int) -> str:
+    return f"GPU-{index:08x}-5eed-4a5e-9c0d-000000000000"
+
+
+def gpu(index: int, minor: int | None = None) -> Device:
+    return Device(
+        uuid=uuid_of(index),
+        index=index,
+        minor=index if minor is None else minor,
+        pci_bus_id=f"00000000:{index + 1:02X}:00.0",
+        model="NVIDIA H100 80GB HBM3",
+        driver="580.159.04",
+    )
+
+
+def mig(parent: Device, gi: int, ci: int = 0, profile: str = "1g.10gb") -> Device:
+    return Device(
+        uuid=f"MIG-{parent.index or 0:08x}-{gi:04x}-{ci:04x}-9c0d-000000000000",
+        index=parent.index,
+        minor=parent.minor,
+        pci_bus_id=parent.pci_bus_id,
+        model=parent.model,
+        driver=parent.driver,
+        mig=MigPlace(parent.uuid, gi, ci, profile),
+    )
+
+
+def reading(
+    device: Device | str,
+    field: str,
+    value: Value,
+    *,
+    attrs: Attrs = (),
+    when: Instant = START,
+    good_for: float = 15,
+) -> Reading:
+    uuid = device if isinstance(device, str) else device.uuid
+    return Reading(uuid, field, attrs, value, None, when, round(good_for * NS))
+
+
+def claim(
+    pod: str,
+    *ids: str,
+    namespace: str = "ml",
+    container: str = "main",
+    evidence: Evidence = Evidence.POD_LIST_FILE,
+    scheme: str = "uuid",
+    share: float | None = None,
+) -> Claim:
+    return Claim(
+        PartialRef(namespace, pod, container),
+        tuple(RawDeviceId(scheme, text) for text in ids),  # type: ignore[arg-type]
+        share,
+        None,
+        Origin(evidence),
+    )
+
+
+def claims(*said: Claim, good_for: float = 300) -> ClaimsReplaced:
+    return ClaimsReplaced(said, round(good_for * NS))
+
+
+class Node:
+    """Feeds events to a join, each at its own second."""
+
+    def __init__(self) -> None:
+        self.join = Join()
+        self.seconds = 0.0
+        self._seq = 0
+
+    def say(self, event: Event, source: str = "gpus", kind: str = "nvml") -> bool:
+        """Apply an event now; return whether it changed anything."""
+        self._seq += 1
+        envelope = Envelope(source, kind, self._seq, at(self.seconds), event)
+        return self.join.apply(envelope).changed
+
+    def has(self, *devices: Device) -> None:
+        self.say(DevicesDiscovered(devices))
+
+    def reads(self, *readings: Reading, processes: Sequence[ProcessList] = ()) -> None:
+        self.say(SamplesTaken(readings, tuple(processes)))
+
+    def podlist(self, *said: Claim) -> None:
+        self.say(claims(*said), "podlist", "podlist")
+
+    def snapshot(self) -> Snapshot:
+        return self.join.snapshot(at(self.seconds))
+
+
+def every_field(devices: Iterable[Device], when: Instant = START) -> list[Reading]:
+    """A plausible reading of every field of the catalogue for each device."""
+    sample_attrs = {"xid": "79", "reason": "sw_power_cap", "kind": "compute", "pid": "4242"}
+    return [
+        reading(
+            device,
+            field.name,
+            1.5 if field.unit == "watts" else 3 * (1 << 20),
+            attrs=tuple((name, sample_attrs[name]) for name in field.attrs),
+            when=when,
+        )
+        for device in devices
+        for field in CATALOGUE
+        if device.mig is None or field.mig
+    ]
