@@ -30,6 +30,7 @@ class Channel(Generic[T]):
         self._capacity = capacity
         self._on_drop = on_drop
         self._closed = False
+        self._ended = asyncio.Event()
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -92,9 +93,14 @@ class Channel(Generic[T]):
             await self._readable.wait()
         return self.take_nowait()
 
+    async def wait_closed(self) -> None:
+        """Wait until `close` is called."""
+        await self._ended.wait()
+
     def close(self) -> None:
         """End the channel: what waits is still delivered, nothing more is taken in."""
         self._closed = True
+        self._ended.set()
         self._readable.set()
         self._writable.set()
 

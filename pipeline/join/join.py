@@ -26,6 +26,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    SourceState,
 )
 
 
@@ -166,6 +167,10 @@ class Join:
     def _interned(self, attribution: Attribution) -> Attribution:
         known = self._attributions.get(attribution.device.uuid)
         return known if known == attribution else attribution
+
+    def sources(self) -> Mapping[str, SourceState]:
+        """Return what is known of each source at this moment, snapshot or not."""
+        return self._sources.states()
 
     def snapshot(self, at: Instant) -> Snapshot:
         """Return everything that is known; the readings taken since the last call are fresh."""

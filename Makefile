@@ -1,0 +1,67 @@
+# Python 3.11, gcc and make are enough for everything but `make e2e`, which wants Debian and root.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help run demo test lint format bench e2e lock clean
+
+help:
+	@echo "make run    sample this machine's GPUs, or play a recording where there is none"
+	@echo "make test   all tests that need no GPU, no root and no network"
+	@echo "make lint   style, types and import contracts"
+	@echo "make bench  speed, as ratios against named baselines"
+	@echo "make e2e    against a real Prometheus (Debian, root)"
+
+# Two stamps, so that `make run` installs nothing that only the tests need.
+$(VENV)/.run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.run $@
+
+run: $(VENV)/.run
+	@if [ -e /dev/nvidiactl ]; then \
+		exec $(BIN)/podgpu run; \
+	else \
+		echo "podgpu: no NVIDIA GPU here: playing the recording of a node with four"; \
+		exec $(BIN)/podgpu demo; \
+	fi
+
+demo: $(VENV)/.run
+	@exec $(BIN)/podgpu demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -X dev -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
+
+e2e: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/e2e -v --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
+
+# constraints.txt pins what developers and CI install, requirements.txt (with hashes) the image.
+lock: $(VENV)/.dev
+	$(PIP) install pip-tools
+	$(BIN)/pip-compile --quiet --upgrade --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --extra dev --output-file constraints.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --constraint constraints.txt --generate-hashes \
+		--output-file requirements.txt pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist

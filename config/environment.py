@@ -1,0 +1,82 @@
+"""Environment variables inside values: ``${NAME}`` and ``${NAME:-default}``."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_EXPANDED: Final = 1024 * 1024
+"""Characters that all expanded values of a file may have together."""
+
+# In this order: the escape `$${`, a well-formed placeholder, and any other `${`, which is an
+# error. A default ends at the first `}` and holds no placeholder of its own.
+_TOKEN = re.compile(
+    r"(?P<escape>\$\$\{)"
+    r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}"
+    r"|(?P<bad>\$\{)"
+)
+
+
+class ExpansionError(ValueError):
+    """A value's placeholders cannot be filled; ``faults`` holds (message, hint) of each."""
+
+    def __init__(self, faults: list[tuple[str, str]]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+
+class Environment:
+    """Fills placeholders, and bounds how much text that may make."""
+
+    def __init__(self, variables: "Mapping[str, str]") -> None:
+        self._variables = variables
+        self._left = MAX_EXPANDED
+
+    def expand(self, text: str) -> str:
+        """Return ``text`` with every placeholder filled and ``$${`` turned into ``${``.
+
+        Raises:
+            ExpansionError: A variable is unset, a placeholder is malformed, or the values
+                grow beyond ``MAX_EXPANDED`` characters.
+        """
+        if "${" not in text:
+            return text
+        faults: dict[tuple[str, str], None] = {}  # in order, each once
+        pieces: list[str] = []
+        end = 0
+        for match in _TOKEN.finditer(text):
+            pieces.append(text[end : match.start()])
+            end = match.end()
+            piece = self._piece(match, faults)
+            self._left -= len(piece)
+            if self._left < 0:
+                raise ExpansionError(
+                    [("the values from the environment are too long", "use shorter values")]
+                )
+            pieces.append(piece)
+        if faults:
+            raise ExpansionError(list(faults))
+        return "".join(pieces) + text[end:]
+
+    def _piece(self, match: re.Match[str], faults: dict[tuple[str, str], None]) -> str:
+        if match["escape"]:
+            return "${"
+        if match["bad"]:
+            hint = "write ${NAME} or ${NAME:-default}, and $${ for a literal ${"
+            faults["a placeholder is malformed", hint] = None
+            return ""
+        name, default = match["name"], match["default"]
+        value = self._variables.get(name)
+        if not value and default is not None:
+            return default
+        if value is None:
+            hint = f"set it, or give a default: ${{{name}:-default}}"
+            faults[f"the environment variable {name} is not set", hint] = None
+            return ""
+        try:
+            value.encode()  # a variable that is not UTF-8 comes with lone surrogates
+        except UnicodeEncodeError:
+            faults[f"the environment variable {name} is not UTF-8", "set it anew"] = None
+            return ""
+        return value

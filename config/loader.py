@@ -1,0 +1,105 @@
+"""Read the configuration: the two entry points of this package."""
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from yaml.reader import Reader
+
+from config.compose import compose
+from config.convert import Converter
+from config.environment import Environment
+from config.errors import ConfigError, Problem
+from config.kinds import Kinds
+from config.nodes import MapNode
+from config.schema import Config
+from config.shapes import record
+
+__all__ = ["MAX_BYTES", "Kinds", "load", "parse"]
+
+MAX_BYTES: Final = 1024 * 1024
+"""The largest file that is read."""
+
+
+def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
+    """Read a file; blocks while it does.
+
+    Raises:
+        ConfigError: The file cannot be read, or anything in it is wrong.
+    """
+    origin = str(path)
+    try:
+        # A pipe or a device might never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(origin, [Problem("", "not a file", "give the path of a YAML file")])
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        problem = Problem("", "there is no such file", "check the path, and that it is mounted")
+        raise ConfigError(origin, [problem]) from None
+    except PermissionError:
+        problem = Problem("", "the file may not be read", "give the daemon's user the right to")
+        raise ConfigError(origin, [problem]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(origin, [Problem("", f"the file cannot be read: {reason}")]) from error
+    return parse(data, kinds, env=env, origin=origin)
+
+
+def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: str) -> Config:
+    """Read a document; ``origin`` names it in messages, ``env`` fills its placeholders.
+
+    Raises:
+        ConfigError: Anything in it is wrong; it tells all of it.
+        TypeError: An options class is at fault, which no file can cause or cure.
+    """
+    root, problems = compose(_decoded(text, origin))
+    if root is None:
+        empty = Problem(
+            "", "the file is empty: there is nothing to do", "configure a source and a sink"
+        )
+        raise ConfigError(origin, problems or [empty])
+    converter = Converter(kinds, Environment(env))
+    if not isinstance(root, MapNode):
+        found = Problem(
+            "",
+            "the top level must be a mapping with the keys sources and sinks",
+            line=root.line,
+            column=root.column,
+        )
+        raise ConfigError(origin, [*problems, found])
+    config = converter.convert(record(Config), root)
+    problems += converter.problems
+    if problems:
+        raise ConfigError(origin, problems)
+    return cast("Config", config)
+
+
+def _decoded(text: str | bytes, origin: str) -> str:
+    data = text
+    if isinstance(data, str):
+        try:
+            data = data.encode()
+        except UnicodeEncodeError as error:
+            problem = Problem("", f"not valid text at character {error.start + 1}", "save as UTF-8")
+            raise ConfigError(origin, [problem]) from None
+    if len(data) > MAX_BYTES:
+        problem = Problem("", "larger than 1 MiB", "a configuration is a few kilobytes")
+        raise ConfigError(origin, [problem])
+    try:
+        decoded = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            origin, [Problem("", "not UTF-8", "save the file as UTF-8", line)]
+        ) from None
+    bad = Reader.NON_PRINTABLE.search(decoded)
+    if bad is not None:
+        before = decoded[: bad.start()]
+        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+        nul = "a NUL byte: this is not a text file"
+        other = f"the character U+{ord(bad[0]):04X} is not allowed"
+        problem = Problem("", nul if bad[0] == "\0" else other, "remove it", line, column)
+        raise ConfigError(origin, [problem])
+    return decoded

@@ -1,0 +1,51 @@
+"""How names and values from the file are shown in messages, always on one line."""
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHOWN = 60
+_COMPARED = 64
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+type_names = {
+    "null": "nothing",
+    "bool": "the boolean",
+    "int": "the number",
+    "float": "the number",
+    "timestamp": "the date",
+    "str": "the text",
+}
+"""How a scalar of each YAML type is announced in front of its value."""
+
+
+def shown(text: str) -> str:
+    """Return ``text`` in double quotes, cut to a readable length, unprintables escaped."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    escaped = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut
+    )
+    return f'"{escaped}"'
+
+
+def join_path(path: tuple[str | int, ...]) -> str:
+    """Return ``sources.gpus.devices[0]`` for ``("sources", "gpus", "devices", 0)``."""
+    parts: list[str] = []
+    for step in path:
+        if isinstance(step, int):
+            parts.append(f"[{step}]")
+            continue
+        dot = "." if parts else ""
+        parts.append(dot + (step if _PLAIN_KEY.match(step) else shown(step)))
+    return "".join(parts)
+
+
+def nearest(word: str, names: "Iterable[str]") -> str:
+    """Return the name that ``word`` was probably meant to be, or an empty string."""
+    if len(word) > _COMPARED:
+        return ""
+    matches = difflib.get_close_matches(word, list(names), n=1)
+    return matches[0] if matches else ""

@@ -1,0 +1,93 @@
+"""`podgpu COMMAND`: what each command takes, and where it goes."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from config.errors import ConfigError
+from config.types import Duration, FormatError
+from pipeline.cli import listing, running
+from pipeline.version import VERSION
+
+_EXIT_CONFIG = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.command(arguments)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return _EXIT_CONFIG
+    except BrokenPipeError:  # `podgpu fields | head`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="podgpu",
+        description="Who uses which GPU of this node, how well: NVML readings joined with pods.",
+    )
+    parser.add_argument("--version", action="version", version=f"podgpu {VERSION}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="run the daemon until SIGTERM")
+    _config_argument(run)
+    run.set_defaults(command=running.run)
+
+    demo = commands.add_parser("demo", help="run on the recording of a real node, without a GPU")
+    demo.add_argument("--listen", metavar="ADDRESS", help="where /metrics is served (:9400)")
+    demo.set_defaults(command=running.demo)
+
+    check = commands.add_parser(
+        "check", help="check a configuration file: exit 0, or 2 with errors"
+    )
+    _config_argument(check)
+    check.set_defaults(command=listing.check)
+
+    record = commands.add_parser("record", help="record what the sources say, for replay")
+    _config_argument(record)
+    record.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
+    record.add_argument(
+        "--for",
+        dest="duration",
+        metavar="DURATION",
+        type=_duration,
+        help="stop after so long, such as 5m; else at SIGINT or SIGTERM",
+    )
+    record.set_defaults(command=running.record)
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of the configuration file")
+    schema.set_defaults(command=listing.schema)
+
+    kinds = commands.add_parser("kinds", help="list the kinds of source and sink, with options")
+    kinds.set_defaults(command=listing.kinds)
+
+    fields = commands.add_parser("fields", help="list every reading that podgpu knows")
+    fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    fields.set_defaults(command=listing.fields)
+    return parser
+
+
+def _config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="configuration file; without it the first of ./podgpu.yaml, /etc/podgpu/config.yaml, "
+        "else this machine's GPUs on :9400",
+    )
+
+
+def _duration(text: str) -> Duration:
+    try:
+        return Duration.parse(text)
+    except FormatError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

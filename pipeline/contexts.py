@@ -1,0 +1,90 @@
+"""What the runtime hands to components: the contracts' contexts."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+
+from config.types import ListenAddress
+from pipeline.channels import Channel, ChannelClosedError
+from pipeline.clock import Clock
+from pipeline.contracts import HttpMounts
+from pipeline.fields import FieldPlan
+from pipeline.hints import HintBoard
+from pipeline.model import Envelope, Event, HolderChanged, Snapshot
+from pipeline.telemetry import FamilyPoints, Meter
+
+
+class Inlet:
+    """Numbers envelopes on their way into the inbox, so that there is one order of all events."""
+
+    def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._seq = 0
+
+    async def put(self, source: str, kind: str, event: Event) -> None:
+        """Put an event of a source into the inbox, waiting while it is full."""
+        await self.relay(Envelope(source, kind, 0, self._clock.now(), event))
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Put an envelope into the inbox as it is, but for its number."""
+        self._seq += 1
+        try:
+            await self._inbox.put(replace(envelope, seq=self._seq))
+        except ChannelClosedError:
+            # Only while podgpu stops: the source is about to be cancelled.
+            return
+
+
+@dataclass(slots=True)
+class RunningSource:
+    """Implements `SourceContext`."""
+
+    name: str
+    kind: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+    inlet: Inlet
+    board: HintBoard
+
+    async def emit(self, event: Event) -> None:
+        """Hand an event to the join under this source's name."""
+        await self.inlet.put(self.name, self.kind, event)
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Hand on another source's event."""
+        await self.inlet.relay(envelope)
+
+    def hints(self) -> AsyncIterator[HolderChanged]:
+        """Iterate over the join's hints."""
+        return self.board.subscribe()
+
+
+@dataclass(slots=True)
+class RunningSink:
+    """Implements `SinkContext`."""
+
+    name: str
+    node: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+    snapshot: Callable[[], Snapshot | None]
+    collect: Callable[[], list[FamilyPoints]]
+    listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot."""
+        return self.snapshot()
+
+    def telemetry(self) -> list[FamilyPoints]:
+        """Return podgpu's own metrics as they are now."""
+        return self.collect()
+
+    def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
+        """Join the listener at an address."""
+        return self.listen(address)

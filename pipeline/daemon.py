@@ -1,0 +1,89 @@
+"""The process: signals, the configuration file's changes, exit statuses."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from config.errors import ConfigError
+from config.loader import load
+from config.schema import Config
+from pipeline.errors import PermanentError
+from pipeline.logs import ROOT, set_up
+from pipeline.registry import RegisteredKinds
+from pipeline.reloading import FileWatch
+from pipeline.runtime import Runtime
+
+EXIT_CONFIG = 2
+"""Exit status for what only another configuration can mend."""
+
+
+async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None = None) -> int:
+    """Run until SIGTERM or SIGINT; take over changes of the file at `path`.
+
+    Returns:
+        The exit status: 0 after a signal, 2 if the configuration asks for what can't be had.
+    """
+    stop = stop or asyncio.Event()
+    log = logging.getLogger(ROOT)
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, _stopper(signum, stop, log))
+    watch = FileWatch(path, log) if path is not None else None
+    loop.add_signal_handler(signal.SIGHUP, watch.ask if watch else _nothing_to_reload(log))
+    try:
+        async with asyncio.TaskGroup() as group:
+            reloading = group.create_task(_reload_on_change(runtime, watch), name="reload")
+            await runtime.run(stop)
+            reloading.cancel()
+    except* PermanentError as found:
+        for text in _texts(found):
+            log.error("%s", text)  # noqa: TRY400 - the text is the whole of it
+        return_status = EXIT_CONFIG
+    else:
+        return_status = 0
+    return return_status
+
+
+def _texts(found: BaseExceptionGroup[PermanentError]) -> list[str]:
+    texts: list[str] = []
+    for error in found.exceptions:
+        texts += _texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return texts
+
+
+async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
+    if watch is not None:
+        async for _ in watch.changed():
+            await reload(runtime, watch.path)
+
+
+async def reload(runtime: Runtime, path: Path) -> bool:
+    """Read the file and take it over if it is good; return whether it is in force."""
+    log = logging.getLogger(ROOT)
+    try:
+        config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
+    except ConfigError as error:
+        log.error("the changed configuration is not taken over:\n%s", error)  # noqa: TRY400
+        runtime.count_reload("refused")
+        return False
+    done = await runtime.reload(config)
+    runtime.count_reload("done" if done else "failed")
+    if done:
+        set_up(config.log.level, config.log.format)
+        log.info("the changed configuration is in force")
+    return done
+
+
+def _stopper(signum: int, stop: asyncio.Event, log: logging.Logger) -> Callable[[], None]:
+    def handle() -> None:
+        log.info("%s: stopping", signal.Signals(signum).name)
+        stop.set()
+
+    return handle
+
+
+def _nothing_to_reload(log: logging.Logger) -> Callable[[], None]:
+    return lambda: log.info("SIGHUP: there is no configuration file to read again")

@@ -1,0 +1,99 @@
+"""How podgpu itself is doing: its own metrics, its health, its readiness."""
+
+import platform
+from collections.abc import Mapping
+
+from pipeline.channels import Channel
+from pipeline.clock import Clock
+from pipeline.model import NS, Envelope, Snapshot, SourceState
+from pipeline.process import process_points
+from pipeline.publishing import Publisher
+from pipeline.telemetry import FamilyPoints, Point, Telemetry
+from pipeline.version import VERSION
+
+_HEARTBEAT_LIMIT = 10.0
+"""Seconds without a heartbeat after which the loop or the join counts as stuck: ten ticks."""
+
+_READY_LIMIT = 15.0
+"""Seconds after which a source that says nothing no longer holds up readiness."""
+
+
+class Status:
+    """Answers for the endpoints that are about podgpu itself. Nothing here waits for anything."""
+
+    def __init__(
+        self, publisher: Publisher, inbox: Channel[Envelope], telemetry: Telemetry, clock: Clock
+    ) -> None:
+        self._publisher = publisher
+        self._inbox = inbox
+        self._telemetry = telemetry
+        self._clock = clock
+        self._started = clock.now()
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether the event loop and the join are alive, with a line for people."""
+        beat = self._publisher.heartbeat or self._started
+        age = beat.seconds_until(self._clock.now())
+        if age > _HEARTBEAT_LIMIT:
+            return False, f"the join has been stuck for {age:.0f} s"
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether the first snapshot is complete: every source has spoken, or had its time."""
+        if self._publisher.latest is None:
+            return False, "no snapshot yet"
+        silent = [n for n, s in self._publisher.join.sources().items() if not s.spoken]
+        if silent and self._started.seconds_until(self._clock.now()) < _READY_LIMIT:
+            return False, f"waiting for the first word of: {', '.join(silent)}"
+        return True, "ready"
+
+    def collect(self) -> list[FamilyPoints]:
+        """Return all of podgpu's own metrics as they are now."""
+        computed: dict[str, list[Point]] = {
+            "podgpu_build_info": [
+                Point((("version", VERSION), ("python", platform.python_version())), 1)
+            ],
+            "podgpu_inbox_depth": [Point((), len(self._inbox))],
+            "podgpu_gpus": _gpu_points(self._publisher.latest),
+            **self._source_points(self._publisher.join.sources()),
+            **process_points(self._started.wall_ns),
+        }
+        return self._telemetry.collect(computed)
+
+    def _source_points(self, sources: Mapping[str, SourceState]) -> dict[str, list[Point]]:
+        now = self._clock.now()
+        points: dict[str, list[Point]] = {
+            "podgpu_source_up": [],
+            "podgpu_source_age_seconds": [],
+            "podgpu_source_events_total": [],
+            "podgpu_unresolved_device_ids_total": [],
+        }
+        for name, state in sources.items():
+            labels = (("source", name), ("kind", state.kind))
+            points["podgpu_source_up"].append(Point(labels, float(state.up)))
+            points["podgpu_source_events_total"].append(Point(labels, state.events))
+            if state.heard is not None:
+                age = (now.mono_ns - state.heard.mono_ns) / NS
+                points["podgpu_source_age_seconds"].append(Point(labels, age))
+            if state.confirmed is not None:
+                points["podgpu_unresolved_device_ids_total"].append(
+                    Point(labels, state.unresolved_total)
+                )
+        return points
+
+
+def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
+    """Count the physical GPUs; no points before any source has enumerated devices."""
+    if snapshot is None or all(s.devices is None for s in snapshot.sources.values()):
+        return []
+    layout = snapshot.layout
+    expected = sum(1 for known in layout.attributions.values() if known.device.mig is None)
+    present = 0
+    for series, reading in zip(layout.series, snapshot.readings, strict=True):
+        if series.field != "gpu_up":  # the catalogue's first field: nothing of it comes later
+            break
+        present += reading.value == 1
+    return [
+        Point((("state", "present"),), present),
+        Point((("state", "expected"),), expected),
+    ]

@@ -1,0 +1,77 @@
+"""Reading the file itself."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import load
+from tests.config.samples import SINKS, Samples
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, Samples(), env={})
+    assert caught.value.origin == str(path)
+    return str(caught.value).removeprefix(str(path))
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "podgpu.yaml"
+    path.write_text(SINKS + "sources: {a: {kind: nvml}}\n")
+    assert list(load(path, Samples(), env={}).sources) == ["a"]
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text(SINKS + "sources: {a: {kind: nvml}}\n")
+    (tmp_path / "link").symlink_to("real")
+    assert load(tmp_path / "link", Samples(), env={}).sources
+
+
+def test_no_file(tmp_path: Path) -> None:
+    expected = ": there is no such file; check the path, and that it is mounted"
+    assert problem(tmp_path / "none.yaml") == expected
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    assert problem(tmp_path) == ": not a file; give the path of a YAML file"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert problem(tmp_path / "pipe") == ": not a file; give the path of a YAML file"
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret.yaml"
+    path.touch()
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # a file's mode does not stop a test run by root
+    assert problem(path) == ": the file may not be read; give the daemon's user the right to"
+
+
+def test_a_name_too_long_for_the_system(tmp_path: Path) -> None:
+    assert problem(tmp_path / ("x" * 300)) == ": the file cannot be read: File name too long"
+
+
+def test_a_path_with_a_nul(tmp_path: Path) -> None:
+    assert ": the file cannot be read: embedded null" in problem(tmp_path / "a\0b")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", ": the file is empty: there is nothing to do; configure a source and a sink"),
+        (b"a: \xff\xfe", ":1: not UTF-8; save the file as UTF-8"),
+        (b"\n\0", ":2:1: a NUL byte: this is not a text file; remove it"),
+        (b"#" * 2_000_000, ": larger than 1 MiB; a configuration is a few kilobytes"),
+    ],
+)
+def test_contents_that_are_no_configuration(tmp_path: Path, data: bytes, expected: str) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(data)
+    assert problem(path) == expected

@@ -1,0 +1,152 @@
+"""Options classes: how they are described, and which are a mistake in the program."""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from config.errors import ConfigError, Problem
+from config.jsonschema import Option, describe, dump
+from config.limits import Limits
+from config.loader import parse
+from config.markers import AtLeast, AtMost
+from config.schema import Config
+from config.shapes import record
+from config.types import Duration
+from tests.config.samples import SINKS, Everything, Gpus, Lines, Samples
+
+
+def test_options_are_described_row_by_row() -> None:
+    assert describe(Gpus) == [
+        Option("interval", "duration, at least 100ms, at most 1h", "5s", "Time between readings."),
+        Option("slow_interval", "duration", "30s", ""),
+        Option("integers", "minor | index", "minor", "How devices are counted."),
+        Option("devices", "list of text", "[]", ""),
+    ]
+    assert describe(Lines) == [
+        Option("path", "text", "required", "Where the lines go; - is the standard output.")
+    ]
+
+
+def test_nested_options_stand_below_their_mapping() -> None:
+    rows = {row.name: (row.type, row.default) for row in describe(Everything)}
+    assert rows["text"] == ("text", '""')
+    assert rows["count"] == ("integer, at least 1, at most 10", "1")
+    assert rows["ratio"] == ("number, more than 0, less than 1", "0.5")
+    assert rows["mode"] == ("on | off | 3", "off")
+    assert rows["maybe"] == ("text | null", "null")
+    assert rows["limits"] == ("mapping of size", "{}")
+    assert rows["listen"] == ("address", '":9400"')
+    assert rows["tls"] == ("mapping | null", "null")
+    assert rows["tls.cert"] == ("path", "required")
+    assert rows["rules[].name"] == ("text", "required")
+
+
+def test_the_top_level_is_described_alike() -> None:
+    rows = {row.name: (row.type, row.default) for row in describe(Config)}
+    assert rows["sources"] == ("mapping of sources", "required")
+    assert rows["log"] == ("mapping", "{}")
+    assert rows["log.level"] == ("debug | info | warning | error", "info")
+
+
+def test_the_schema_as_text() -> None:
+    text = dump(Samples())
+    assert text.endswith("}\n")
+    assert json.loads(text)["properties"]["shutdown_grace"]["default"] == "10s"
+
+
+class Recursive(msgspec.Struct):
+    inner: "Recursive | None" = None
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        (bytes, "is not a type that options can have"),
+        (int | str, "a union is of one type and None"),
+        (dict[int, str], "is neither"),
+        (tuple[int, str], "is neither"),
+        (Annotated[str, AtLeast(1)], "has no order to bound"),
+        (Annotated[int, AtMost("1s")], "the bound of a plain number is a number"),
+        (Annotated[int, msgspec.Meta(min_length=1)], "has no length to bound"),
+        (Annotated[int, msgspec.Meta(pattern="x")], "is not a text to match"),
+        (Annotated[str, msgspec.Meta(multiple_of=2)], "is not a number to divide"),
+        (Annotated[Literal["a"], AtLeast(1)], "has no order to bound"),
+        (Recursive, "options cannot be recursive"),
+    ],
+)
+def test_a_hint_without_a_shape_is_a_mistake_in_the_program(hint: Any, message: str) -> None:
+    options = msgspec.defstruct("Options", [("field", hint)])
+    with pytest.raises(TypeError, match=message):
+        record(options)
+
+
+class Checked(msgspec.Struct, frozen=True, rename="camel"):
+    """Options with checks of their own."""
+
+    low_mark: int = 0
+    high_mark: int = 1
+
+    def __post_init__(self) -> None:
+        if self.low_mark < 0:
+            raise ValueError("marks are\nnot negative")
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        if self.low_mark > self.high_mark:
+            yield "low_mark", "must not be above highMark"
+            yield "", "the marks are the wrong way round"
+
+
+class CheckedKinds:
+    def names(self, role: str) -> list[str]:
+        return ["it"] if role == "source" else ["jsonl"]
+
+    def options(self, role: str, kind: str) -> type[msgspec.Struct]:
+        return Checked if role == "source" else Lines
+
+
+@pytest.mark.parametrize(
+    ("options", "problems"),
+    [
+        ("lowMark: -1", ["f:2:14: sources.a: marks are not negative"]),
+        (
+            "lowMark: 5",
+            [
+                "f:2:14: sources.a: the marks are the wrong way round",
+                "f:2:34: sources.a.lowMark: must not be above highMark",
+            ],
+        ),
+        ("low_mark: 5", ['f:2:25: sources.a.low_mark: unknown key; did you mean "lowMark"?']),
+    ],
+)
+def test_checks_of_the_options_are_reported_at_their_place(
+    options: str, problems: list[str]
+) -> None:
+    text = f"{SINKS}sources: {{a: {{kind: it, {options}}}}}\n"
+    with pytest.raises(ConfigError) as caught:
+        parse(text, CheckedKinds(), env={}, origin="f")
+    assert str(caught.value).splitlines() == problems
+
+
+class Size(msgspec.Struct, frozen=True):
+    step: Annotated[int, msgspec.Meta(multiple_of=5)] = 5
+    wait: Annotated[Duration, msgspec.Meta(ge=1)] = Duration(1)
+
+
+def test_bounds_may_be_plain_numbers() -> None:
+    assert describe(Size)[1].type == "duration, at least 1s"
+
+
+def test_a_step_may_be_asked_for() -> None:
+    assert list(Limits(multiple_of=5).broken(7)) == [("does not fit", "it must be a multiple of 5")]
+    assert list(Limits(multiple_of=5).broken(10)) == []
+
+
+def test_a_problem_on_one_line() -> None:
+    problem = Problem("a.b", "is wrong", "mend it", 3, 7)
+    assert problem.render("f.yaml") == "f.yaml:3:7: a.b: is wrong; mend it"
+    assert Problem("", "is wrong").render("<built-in>") == "<built-in>: is wrong"
+    error = ConfigError("f.yaml", [problem, Problem("", "is wrong")])
+    assert str(error) == "f.yaml: is wrong\nf.yaml:3:7: a.b: is wrong; mend it"

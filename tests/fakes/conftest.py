@@ -1,0 +1,3 @@
+from tests.fakes.nvml.fixtures import fake_nvml
+
+__all__ = ["fake_nvml"]

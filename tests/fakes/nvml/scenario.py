@@ -1,0 +1,343 @@
+"""What a scenario says, and the text file that the C library reads."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from tests.fakes.nvml import profiles
+from tests.fakes.nvml.profiles import MIB
+
+ALL_ONES_32: Final = 2**32 - 1
+ALL_ONES_64: Final = 2**64 - 1
+
+# Only the functions that find and name a device answer; the rest is NOT_SUPPORTED.
+NOTHING_SUPPORTED: Final[Mapping[str, int]] = {
+    "*": 3,
+    "nvmlDeviceGetHandleByIndex_v2": 0,
+    "nvmlDeviceGetHandleByUUID": 0,
+    "nvmlDeviceGetHandleByPciBusId_v2": 0,
+    "nvmlDeviceGetUUID": 0,
+    "nvmlDeviceGetIndex": 0,
+}
+
+FieldType = Literal["double", "uint", "ulong", "ull", "sll", "int", "ushort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A number that grows by `rate` every second from the scenario's start."""
+
+    start: int
+    rate: float
+
+    def __str__(self) -> str:
+        return f"ramp {self.start} {self.rate!r}"
+
+
+Number = int | Ramp
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The answer for one field id of nvmlDeviceGetFieldValues."""
+
+    value: Number | float = 0
+    type: FieldType = "uint"
+    error: int = 0
+
+    def __str__(self) -> str:
+        return f"error {self.error}" if self.error else f"{self.type} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proc:
+    """A process on a device; memory ALL_ONES_64 is what NVML calls not available."""
+
+    pid: int
+    memory: int = 1 << 30
+    kind: Literal["compute", "graphics", "mps"] = "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One answer of nvmlDeviceGetProcessUtilization."""
+
+    pid: int
+    sm: int = 0
+    memory: int = 0
+    encoder: int = 0
+    decoder: int = 0
+    timestamp: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mig:
+    """A MIG device: one compute instance of one GPU instance."""
+
+    gi: int
+    ci: int = 0
+    profile: str = "1g.10gb"
+    uuid: str
+    index: int | None = None
+    """What nvmlDeviceGetMigDeviceHandleByIndex takes; by default its place in the list."""
+    placement_start: int = 0
+    values: Mapping[str, Number | None] = field(default_factory=dict)
+    fields: Mapping[int | tuple[int, int], Field] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    block: Mapping[str, float] = field(default_factory=dict)
+    processes: Sequence[Proc] = ()
+
+    def lines(self, index: int, gpu_name: str | None) -> Iterator[str]:
+        profile, ci_slices = profiles.split_profile(self.profile)
+        ci_profile = max(ci_slices - 1, 0)
+        number = index if self.index is None else self.index
+        yield f"mig {number} {self.gi} {self.ci} {profile.id} {ci_profile}"
+        yield f"text uuid {self.uuid}"
+        if gpu_name is not None:
+            yield f"text name {gpu_name} MIG {self.profile}"
+        total = profile.memory_mib * MIB
+        values: dict[str, Number | None] = {
+            "memory_total": total,
+            "memory_used": sum(p.memory for p in self.processes if p.memory != ALL_ONES_64),
+            "bar1_total": total,
+            "bar1_used": 0,
+            "attr_sm": profile.multiprocessors * ci_slices // profile.slices,
+            "attr_copy": profile.slices,
+            "attr_dec": profile.slices,
+            "attr_enc": 0,
+            "attr_jpg": profile.slices,
+            "attr_ofa": 0,
+            "attr_gi_slices": profile.slices,
+            "attr_ci_slices": ci_slices,
+            "attr_memory_mb": profile.memory_mib,
+            "placement_start": self.placement_start,
+            "placement_size": profile.slices,
+        }
+        yield from _numbers({**values, **self.values})
+        yield from _behaviour(self.fields, self.errors, self.block, self.processes)
+
+
+_KEYS: Final = frozenset(profiles.VALUES) | {
+    "minor",
+    "mig_mode_current",
+    "mig_mode_pending",
+    "max_mig_count",
+    "memory_free",
+    "fan_speed",
+    "retired_pending",
+}
+_KEY_WITH_ARGUMENTS: Final = re.compile(
+    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|nvlink_state|nvlink_version)(_\d+)+"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU; a value set to None is NOT_SUPPORTED, and so is a text set to None."""
+
+    uuid: str
+    minor: int | None = 0
+    bus_id: str = "00000000:00:06.0"
+    index: int | None = None
+    """By default its place in the scenario."""
+    name: str | None = profiles.NAME
+    serial: str | None = "1650000000000"
+    part_number: str | None = "695-00000-0000-000"
+    vbios: str | None = "96.00.DA.00.0C"
+    inforom: str | None = "G520.0200.00.05"
+    mig: Sequence[Mig] | None = None
+    """None: MIG is off. An empty list: MIG is on and no instance exists."""
+    values: Mapping[str, Number | None] = field(default_factory=dict)
+    fields: Mapping[int | tuple[int, int], Field] = field(default_factory=dict)
+    """By field id, or by (field id, scope)."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Return code by function; "*" is every function not named, and 0 lets one through."""
+    block: Mapping[str, float] = field(default_factory=dict)
+    processes: Sequence[Proc] = ()
+    samples: Sequence[Sample] = ()
+    lost: bool = False
+
+    def all_values(self) -> dict[str, Number]:
+        on = self.mig is not None
+        values: dict[str, Number | None] = {
+            **profiles.VALUES,
+            **(dict.fromkeys(profiles.UNSUPPORTED_WITH_MIG) if on else {}),
+            "minor": self.minor,
+            "mig_mode_current": int(on),
+            "mig_mode_pending": int(on),
+            "max_mig_count": 7 if on else 0,
+            **self.values,
+        }
+        for key in self.values:
+            # A misspelt key would play as NOT_SUPPORTED and let a test pass for a wrong reason.
+            if key not in _KEYS and not _KEY_WITH_ARGUMENTS.fullmatch(key):
+                raise ValueError(f"no such value: {key}")
+        return {key: value for key, value in values.items() if value is not None}
+
+    def lines(self, place: int) -> Iterator[str]:
+        yield f"gpu {place if self.index is None else self.index}"
+        for key in ("uuid", "bus_id", "name", "serial", "part_number", "vbios", "inforom"):
+            text = getattr(self, key)
+            if text is not None:
+                yield f"text {key} {text}"
+        values = self.all_values()
+        yield from _numbers(values)
+        fields: dict[int | tuple[int, int], Field] = {}
+        for number, key, kind in _FIELDS_FROM_VALUES:
+            if key in values:
+                fields[number] = Field(values[key], kind)
+        yield from _behaviour(
+            {**fields, **self.fields}, self.errors, self.block, self.processes, self.samples
+        )
+        if self.lost:
+            yield "lost"
+        for at, mig in enumerate(self.mig or ()):
+            yield from mig.lines(at, self.name)
+
+
+# The fields that repeat what a function answers; each can be overridden in Gpu.fields.
+_FIELDS_FROM_VALUES: Final[tuple[tuple[int, str, FieldType], ...]] = (
+    (82, "memory_temperature", "uint"),
+    (83, "energy", "ull"),
+    (94, "pcie_replay", "uint"),
+    (186, "power_usage", "uint"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything the fake NVML answers, until the file is written anew."""
+
+    gpus: Sequence[Gpu] = ()
+    driver: str | None = profiles.DRIVER
+    nvml: str | None = profiles.NVML
+    cuda: int | None = profiles.CUDA
+    init_error: int = 0
+    stale_mig_error: int = 6
+    """What a handle of a destroyed MIG device answers: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Return code by function, on every device; "*" spares init and shutdown."""
+    block: Mapping[str, float] = field(default_factory=dict)
+    t0: float | None = None
+    """CLOCK_MONOTONIC seconds at which ramps start; by default when the library first loads."""
+
+    def with_gpu(self, place: int, **changes: object) -> "Scenario":
+        """The same with one GPU changed."""
+        gpus = list(self.gpus)
+        gpus[place] = replace(gpus[place], **changes)  # type: ignore[arg-type]
+        return replace(self, gpus=gpus)
+
+    def without_gpu(self, place: int) -> "Scenario":
+        """The same with one GPU gone from the count."""
+        return replace(self, gpus=[g for at, g in enumerate(self.gpus) if at != place])
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines())
+
+    def lines(self) -> Iterator[str]:
+        if self.t0 is not None:
+            yield f"t0 {self.t0!r}"
+        for key, text in (("driver", self.driver), ("nvml", self.nvml)):
+            if text is not None:
+                yield f"text {key} {text}"
+        yield from _numbers(
+            {
+                "cuda": self.cuda,
+                "init_error": self.init_error,
+                "stale_mig_error": self.stale_mig_error,
+            }
+        )
+        yield from _behaviour({}, self.errors, self.block)
+        for p in profiles.PROFILES:
+            yield (
+                f"profile {p.number} {p.id} {p.slices} {p.instances} {p.multiprocessors} "
+                f"{p.memory_mib} MIG {p.name}"
+            )
+        for place, gpu in enumerate(self.gpus):
+            yield from gpu.lines(place)
+
+    def write(self, path: Path) -> None:
+        """Replace the file in one step, so that a reader never sees half of it."""
+        partial = path.with_name(f"{path.name}.{os.getpid()}.new")
+        partial.write_text(self.text())
+        partial.replace(path)
+
+
+def _numbers(values: Mapping[str, Number | None]) -> Iterator[str]:
+    return (f"value {key} {value}" for key, value in values.items() if value is not None)
+
+
+def _behaviour(
+    fields: Mapping[int | tuple[int, int], Field],
+    errors: Mapping[str, int],
+    block: Mapping[str, float],
+    processes: Sequence[Proc] = (),
+    samples: Sequence[Sample] = (),
+) -> Iterator[str]:
+    for key, answer in fields.items():
+        number, scope = key if isinstance(key, tuple) else (key, 0)
+        yield f"field {number}.{scope} {answer}" if scope else f"field {number} {answer}"
+    for function, code in errors.items():
+        yield f"error {function} {code}"
+    for function, seconds in block.items():
+        yield f"block {function} {seconds!r}"
+    for proc in processes:
+        yield f"process {proc.kind} {proc.pid} {proc.memory}"
+    for s in samples:
+        yield f"sample {s.pid} {s.sm} {s.memory} {s.encoder} {s.decoder} {s.timestamp}"
+
+
+def h100(place: int = 0, **changes: object) -> Gpu:
+    """An idle H100, the one at this place of a node."""
+    return Gpu(
+        **{  # type: ignore[arg-type]
+            "uuid": f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}",
+            "minor": place,
+            "bus_id": f"00000000:00:{6 + place:02X}.0",
+            "serial": f"{1650000000000 + place}",
+            **changes,
+        }
+    )
+
+
+def h100s(count: int, **changes: object) -> Scenario:
+    """Idle H100s on one switch, without MIG; every one with the same changes."""
+    link: dict[str, Number | None] = {f"nvlink_state_{n}": 1 for n in range(18)}
+    values = changes.pop("values", {})
+    assert isinstance(values, Mapping)
+    merged = {**(link if count > 1 else {}), **values}
+    return Scenario(gpus=[h100(at, values=merged, **changes) for at in range(count)])
+
+
+def slices(place: int, *names: str, **changes: object) -> list[Mig]:
+    """MIG devices for a GPU, one GPU instance each, numbered as the driver would."""
+    start = 0
+    made = []
+    for at, name in enumerate(names):
+        gi = 7 + at
+        uuid = f"MIG-{place:08x}-5eed-4a5e-9c0d-{gi:012d}"
+        made.append(
+            Mig(
+                gi=gi,
+                profile=name,
+                uuid=uuid,
+                placement_start=start,
+                **changes,  # type: ignore[arg-type]
+            )
+        )
+        start += profiles.split_profile(name)[0].slices
+    return made
+
+
+def mig_node() -> Scenario:
+    """Eight H100s cut into seven 1g.10gb each."""
+    return Scenario(gpus=[h100(at, mig=slices(at, *["1g.10gb"] * 7)) for at in range(8)])
+
+
+def mixed() -> Scenario:
+    """Four H100s: two whole, two with MIG; the minors run against the indexes."""
+    cut = {1: slices(1, "3g.40gb", "2g.20gb", "1g.10gb"), 3: slices(3, "7g.80gb")}
+    return Scenario(gpus=[h100(at, minor=3 - at, mig=cut.get(at)) for at in range(4)])

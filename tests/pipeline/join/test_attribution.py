@@ -1,0 +1,281 @@
+"""Who holds what: the rule of `pipeline.join.resolution`, as tables and properties."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.model import (
+    NS,
+    Claim,
+    ClaimsReplaced,
+    ClockTicked,
+    Device,
+    DevicesDiscovered,
+    Event,
+    Evidence,
+    SourceAdded,
+    SourceLost,
+    SourceRemoved,
+)
+from tests.support.nodes import Node, claim, claims, gpu, mig, reading, uuid_of
+
+GPUS = [gpu(0, minor=3), gpu(1, minor=2), gpu(2, minor=1), gpu(3, minor=0)]
+
+
+def holders(node: Node) -> dict[str, list[str]]:
+    """Pods by device uuid, for devices that are held."""
+    return {
+        uuid: [holder.subject.pod for holder in known.holders]
+        for uuid, known in node.snapshot().layout.attributions.items()
+        if known.holders
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param([claim("a", uuid_of(1))], {1: ["a"]}, id="by uuid"),
+        pytest.param([claim("a", uuid_of(1).upper())], {1: ["a"]}, id="uuid in capitals"),
+        pytest.param([claim("a", "3", scheme="minor")], {0: ["a"]}, id="minor is not the index"),
+        pytest.param([claim("a", "3", scheme="index")], {3: ["a"]}, id="index is not the minor"),
+        pytest.param([claim("a", uuid_of(0), uuid_of(2))], {0: ["a"], 2: ["a"]}, id="two devices"),
+        pytest.param(
+            [claim("b", uuid_of(0)), claim("a", uuid_of(0))], {0: ["a", "b"]}, id="shared"
+        ),
+        pytest.param(
+            [claim("a", uuid_of(0)), claim("a", "3", scheme="minor")],
+            {0: ["a"]},
+            id="one container, named twice",
+        ),
+        pytest.param(
+            [claim("a", uuid_of(0)), claim("b", uuid_of(0), evidence=Evidence.RUNTIME_ENV)],
+            {0: ["b"]},
+            id="stronger evidence overrules",
+        ),
+        pytest.param(
+            [claim("a", uuid_of(0)), claim("b", uuid_of(1), evidence=Evidence.RUNTIME_ENV)],
+            {0: ["a"], 1: ["b"]},
+            id="evidence is weighed device by device",
+        ),
+        pytest.param([claim("a", "GPU-none"), claim("b", uuid_of(1))], {1: ["b"]}, id="unknown id"),
+        pytest.param([claim("a", "7", scheme="minor")], {}, id="no such minor"),
+        pytest.param([], {}, id="nobody"),
+    ],
+)
+def test_claims_become_holders(said: list[Claim], expected: dict[int, list[str]]) -> None:
+    node = Node()
+    node.has(*GPUS)
+    node.podlist(*said)
+    assert holders(node) == {uuid_of(index): pods for index, pods in expected.items()}
+
+
+def test_a_mig_instance_and_its_gpu_are_held_apart() -> None:
+    node = Node()
+    instance = mig(GPUS[0], gi=1)
+    node.has(GPUS[0], instance)
+    node.podlist(claim("slice", instance.uuid), claim("whole", GPUS[0].uuid))
+    assert holders(node) == {instance.uuid: ["slice"], GPUS[0].uuid: ["whole"]}
+
+
+def test_numbers_never_name_a_mig_instance() -> None:
+    node = Node()
+    node.has(GPUS[0], mig(GPUS[0], gi=1))
+    node.podlist(claim("a", "0", scheme="index"))
+    assert holders(node) == {GPUS[0].uuid: ["a"]}
+
+
+class TestTime:
+    def test_silence_ends_claims_after_their_time_and_not_before(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        node.say(claims(claim("a", uuid_of(0)), good_for=300), "podlist", "podlist")
+        node.seconds = 300
+        node.say(ClockTicked(), "", "clock")
+        assert holders(node) == {uuid_of(0): ["a"]}
+        node.seconds = 301
+        node.say(ClockTicked(), "", "clock")
+        assert holders(node) == {}
+
+    def test_saying_it_again_confirms_it_and_changes_nothing(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        said = claims(claim("a", uuid_of(0)), good_for=300)
+        node.say(said, "podlist", "podlist")
+        before = node.snapshot()
+        node.seconds = 200
+        assert node.say(said, "podlist", "podlist") is False
+        node.seconds = 400
+        node.say(ClockTicked(), "", "clock")
+        after = node.snapshot()
+        assert after.layout is before.layout
+        state = after.sources["podlist"]
+        assert state.confirmed is not None
+        assert state.confirmed.mono_ns == before.at.mono_ns + 200 * NS
+
+    def test_a_lost_source_keeps_its_word_until_it_is_no_longer_good(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        node.say(claims(claim("a", uuid_of(0)), good_for=300), "podlist", "podlist")
+        node.seconds = 10
+        node.say(SourceLost("no such file"), "podlist", "podlist")
+        assert holders(node) == {uuid_of(0): ["a"]}
+        state = node.snapshot().sources["podlist"]
+        assert (state.up, state.reason) == (False, "no such file")
+        node.seconds = 301
+        node.say(ClockTicked(), "", "clock")
+        assert holders(node) == {}
+
+    def test_a_removed_source_takes_its_word_along(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        node.podlist(claim("a", uuid_of(0)))
+        node.say(SourceRemoved(), "podlist", "podlist")
+        assert holders(node) == {}
+        assert "podlist" not in node.snapshot().sources
+
+    def test_since_is_when_it_was_first_heard_and_survives_other_changes(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        node.seconds = 5
+        node.podlist(claim("a", uuid_of(0)))
+        node.seconds = 50
+        node.podlist(claim("a", uuid_of(0)), claim("b", uuid_of(0)))
+        attribution = node.snapshot().layout.attributions[uuid_of(0)]
+        assert [h.since.mono_ns // NS - 1000 for h in attribution.holders] == [5, 50]
+        node.podlist(claim("b", uuid_of(0)))
+        node.seconds = 60
+        node.podlist(claim("a", uuid_of(0)), claim("b", uuid_of(0)))
+        attribution = node.snapshot().layout.attributions[uuid_of(0)]
+        assert [h.since.mono_ns // NS - 1000 for h in attribution.holders] == [60, 50]
+
+
+class TestUnresolved:
+    def test_ids_before_the_first_enumeration_are_not_wrong(self) -> None:
+        node = Node()
+        node.podlist(claim("a", uuid_of(0)))
+        assert node.snapshot().sources["podlist"].unresolved == ()
+        node.has(*GPUS)
+        assert node.snapshot().sources["podlist"].unresolved_total == 0
+        assert holders(node) == {uuid_of(0): ["a"]}
+
+    def test_each_counts_once_for_as_long_as_it_is_there(self) -> None:
+        node = Node()
+        node.has(*GPUS)
+        for _ in range(3):
+            node.podlist(claim("a", "GPU-x", "GPU-y"))
+            node.podlist(claim("a", "GPU-x", "GPU-y"), claim("b", uuid_of(0)))
+        assert node.snapshot().sources["podlist"].unresolved_total == 2
+        node.podlist()
+        node.podlist(claim("a", "GPU-x"))
+        assert node.snapshot().sources["podlist"].unresolved_total == 3
+
+
+def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
+    node = Node()
+    node.has(*GPUS)
+    node.podlist(claim("a", uuid_of(0)), claim("b", uuid_of(1)))
+    outcome = node.join.apply(
+        envelope_of(node, claims(claim("a", uuid_of(0)), claim("c", uuid_of(1))))
+    )
+    assert [sorted(hint.devices) for hint in outcome.hints] == [[uuid_of(1)]]
+
+
+def envelope_of(node: Node, event: Event):  # type: ignore[no-untyped-def]
+    from pipeline.model import Envelope
+    from tests.support.nodes import at
+
+    return Envelope("podlist", "podlist", 99, at(node.seconds), event)
+
+
+def test_an_unchanged_attribution_is_the_same_object() -> None:
+    node = Node()
+    node.has(*GPUS)
+    node.reads(*(reading(device, "power_watts", 1) for device in GPUS))
+    before = node.snapshot().layout
+    node.podlist(claim("a", uuid_of(1)))
+    after = node.snapshot().layout
+    same = [
+        uuid
+        for uuid in before.attributions
+        if before.attributions[uuid] is after.attributions[uuid]
+    ]
+    assert same == [uuid_of(0), uuid_of(2), uuid_of(3)]
+    kept = [old is new for old, new in zip(before.series, after.series, strict=True)]
+    assert kept == [True, False, True, True]
+
+
+# Any order of the same events ends in the same attribution.
+
+IDS = st.sampled_from([("uuid", uuid_of(i)) for i in range(3)] + [("minor", "3"), ("index", "1")])
+CLAIMS = st.builds(
+    lambda pod, raw, evidence: claim(pod, raw[1], scheme=raw[0], evidence=evidence),
+    st.sampled_from("abcd"),
+    IDS,
+    st.sampled_from(list(Evidence)),
+)
+SOURCES = st.sampled_from(["kubelet", "runtime", "file"])
+
+
+@given(
+    st.lists(
+        st.tuples(SOURCES, st.lists(CLAIMS, max_size=4)), max_size=5, unique_by=lambda s: s[0]
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_any_order_of_the_same_events_ends_in_the_same_attribution(said, rng) -> None:  # type: ignore[no-untyped-def]
+    events: list[tuple[str, Event]] = [
+        (source, ClaimsReplaced(tuple(group), 300 * NS)) for source, group in said
+    ]
+    events.append(("gpus", DevicesDiscovered(tuple(GPUS))))
+
+    def outcome(order: list[tuple[str, Event]]) -> dict[str, list[tuple[str, str]]]:
+        node = Node()
+        for place, source in enumerate(["gpus", "kubelet", "runtime", "file"]):
+            node.say(SourceAdded(place), source, source)
+        for source, event in order:
+            shuffled = event
+            if isinstance(event, ClaimsReplaced):
+                group = list(event.claims)
+                rng.shuffle(group)
+                shuffled = ClaimsReplaced(tuple(group), event.good_for_ns)
+            node.say(shuffled, source, source)
+        return {
+            uuid: [(h.subject.pod, h.source) for h in known.holders]
+            for uuid, known in node.snapshot().layout.attributions.items()
+        }
+
+    outcomes = [outcome(list(order)) for order in list(permutations(events))[:24]]
+    assert all(found == outcomes[0] for found in outcomes)
+
+
+@given(st.lists(CLAIMS, max_size=8))
+def test_a_container_holds_a_device_at_most_once(said: list[Claim]) -> None:
+    node = Node()
+    node.has(*GPUS)
+    node.podlist(*said)
+    for known in node.snapshot().layout.attributions.values():
+        subjects = [holder.subject for holder in known.holders]
+        assert subjects == sorted(set(subjects))
+
+
+def test_device_order_is_by_index_then_gi_then_ci() -> None:
+    node = Node()
+    devices: list[Device] = [
+        gpu(1),
+        mig(gpu(0), 2),
+        mig(gpu(0), 1, ci=1),
+        gpu(0),
+        mig(gpu(0), 1, ci=0),
+    ]
+    node.has(*devices)
+    order = [
+        (
+            known.device.index,
+            known.device.mig
+            and (known.device.mig.gpu_instance_id, known.device.mig.compute_instance_id),
+        )
+        for known in node.snapshot().layout.attributions.values()
+    ]
+    assert order == [(0, None), (0, (1, 0)), (0, (1, 1)), (0, (2, 0)), (1, None)]

@@ -1,0 +1,188 @@
+"""Which readings stand, and for how long."""
+
+from pipeline.model import (
+    NS,
+    ClockTicked,
+    DevicesDiscovered,
+    GpuProcess,
+    ProcessList,
+    SamplesTaken,
+    Snapshot,
+    SourceAdded,
+    SourceRemoved,
+)
+from tests.support.nodes import Node, at, claim, gpu, mig, reading, uuid_of
+
+GPU = gpu(0)
+OTHER = gpu(1)
+
+
+def shown(snapshot: Snapshot) -> list[tuple[str, str, float]]:
+    return [
+        (series.field, series.attribution.device.uuid, found.value)
+        for series, found in zip(snapshot.layout.series, snapshot.readings, strict=True)
+    ]
+
+
+def test_a_patch_leaves_the_other_readings_alone() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "power_watts", 100), reading(GPU, "energy_millijoules", 7))
+    node.reads(reading(GPU, "power_watts", 200))
+    assert shown(node.snapshot()) == [
+        ("power_watts", GPU.uuid, 200),
+        ("energy_millijoules", GPU.uuid, 7),
+    ]
+
+
+def test_only_what_was_read_since_the_last_snapshot_is_fresh() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "power_watts", 100), reading(GPU, "energy_millijoules", 7))
+    assert node.snapshot().fresh == (0, 1)
+    node.reads(reading(GPU, "energy_millijoules", 8))
+    assert node.snapshot().fresh == (1,)
+    node.podlist(claim("a", GPU.uuid))
+    assert node.snapshot().fresh == ()
+
+
+def test_a_reading_that_is_no_longer_good_has_no_series() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "power_watts", 1, good_for=3), reading(GPU, "xid_last", 0, good_for=90))
+    node.snapshot()
+    node.seconds = 3
+    assert node.say(ClockTicked(), "", "clock") is False
+    node.seconds = 3.5
+    assert node.say(ClockTicked(), "", "clock") is True
+    assert shown(node.snapshot()) == [("xid_last", GPU.uuid, 0)]
+    node.seconds = 91
+    node.say(ClockTicked(), "", "clock")
+    assert shown(node.snapshot()) == []
+
+
+def test_a_device_without_readings_is_still_known() -> None:
+    node = Node()
+    node.has(GPU)
+    assert list(node.snapshot().layout.attributions) == [GPU.uuid]
+
+
+def test_readings_wait_for_their_device() -> None:
+    node = Node()
+    node.reads(reading(GPU, "power_watts", 1))
+    assert shown(node.snapshot()) == []
+    node.has(GPU)
+    assert shown(node.snapshot()) == [("power_watts", GPU.uuid, 1)]
+
+
+def test_a_vanished_gpu_stays_known_and_a_vanished_mig_instance_does_not() -> None:
+    node = Node()
+    instance = mig(GPU, 1)
+    node.has(GPU, OTHER, instance)
+    node.reads(reading(instance, "memory_used_bytes", 1), reading(OTHER, "gpu_up", 0))
+    node.has(GPU)
+    snapshot = node.snapshot()
+    present = {uuid: known.present for uuid, known in snapshot.layout.attributions.items()}
+    assert present == {GPU.uuid: True, OTHER.uuid: False}
+    assert shown(snapshot) == [("gpu_up", OTHER.uuid, 0)]
+
+
+def test_a_field_that_the_catalogue_lacks_is_passed_over() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "no_such_field", 1), reading(GPU, "power_watts", 2))
+    assert shown(node.snapshot()) == [("power_watts", GPU.uuid, 2)]
+
+
+def test_series_are_grouped_by_field_then_device_and_numbers_sort_as_numbers() -> None:
+    node = Node()
+    node.has(OTHER, GPU)
+    node.reads(
+        reading(OTHER, "xid_errors", 1, attrs=(("xid", "119"),)),
+        reading(OTHER, "xid_errors", 1, attrs=(("xid", "13"),)),
+        reading(OTHER, "power_watts", 1),
+        reading(GPU, "power_watts", 1),
+    )
+    order = [(s.field, s.attribution.device.index, s.attrs) for s in node.snapshot().layout.series]
+    assert order == [
+        ("power_watts", 0, ()),
+        ("power_watts", 1, ()),
+        ("xid_errors", 1, (("xid", "13"),)),
+        ("xid_errors", 1, (("xid", "119"),)),
+    ]
+
+
+class TestTwoSourcesOfOneField:
+    def test_the_earlier_source_is_shown_whichever_speaks_last(self) -> None:
+        node = Node()
+        node.say(SourceAdded(0), "first", "nvml")
+        node.say(SourceAdded(1), "second", "dcgm")
+        node.say(DevicesDiscovered((GPU,)), "first", "nvml")
+        node.say(SamplesTaken((reading(GPU, "power_watts", 1),)), "first", "nvml")
+        node.say(SamplesTaken((reading(GPU, "power_watts", 2),)), "second", "dcgm")
+        assert shown(node.snapshot()) == [("power_watts", GPU.uuid, 1)]
+
+    def test_the_later_one_steps_in_where_the_earlier_has_nothing(self) -> None:
+        node = Node()
+        node.say(SourceAdded(0), "first", "nvml")
+        node.say(SourceAdded(1), "second", "dcgm")
+        node.say(DevicesDiscovered((GPU,)), "first", "nvml")
+        node.say(SamplesTaken((reading(GPU, "power_watts", 1, good_for=3),)), "first", "nvml")
+        node.say(SamplesTaken((reading(GPU, "power_watts", 2),)), "second", "dcgm")
+        node.seconds = 4
+        node.say(ClockTicked(), "", "clock")
+        assert shown(node.snapshot()) == [("power_watts", GPU.uuid, 2)]
+
+    def test_removing_a_source_withdraws_its_readings_and_devices(self) -> None:
+        node = Node()
+        node.say(SourceAdded(0), "first", "nvml")
+        node.say(DevicesDiscovered((GPU,)), "first", "nvml")
+        node.say(SamplesTaken((reading(GPU, "power_watts", 1),)), "first", "nvml")
+        node.say(SourceRemoved(), "first", "nvml")
+        snapshot = node.snapshot()
+        assert snapshot.layout.series == ()
+        assert snapshot.layout.attributions == {}
+
+
+class TestProcesses:
+    def test_a_process_has_a_series_for_as_long_as_it_is_listed(self) -> None:
+        node = Node()
+        node.has(GPU)
+        node.reads(processes=[listed(GPU.uuid, (11, 100), (12, 200))])
+        assert [value for _, _, value in shown(node.snapshot())] == [100, 200]
+        node.reads(processes=[listed(GPU.uuid, (12, 250))])
+        snapshot = node.snapshot()
+        assert [s.attrs for s in snapshot.layout.series] == [(("pid", "12"), ("kind", "compute"))]
+        assert [p.pid for p in snapshot.processes[GPU.uuid]] == [12]
+
+    def test_memory_that_the_driver_does_not_tell_is_no_sample(self) -> None:
+        node = Node()
+        node.has(GPU)
+        node.reads(processes=[listed(GPU.uuid, (11, None))])
+        snapshot = node.snapshot()
+        assert shown(snapshot) == []
+        assert [p.pid for p in snapshot.processes[GPU.uuid]] == [11]
+
+    def test_a_list_that_is_no_longer_good_is_dropped(self) -> None:
+        node = Node()
+        node.has(GPU)
+        node.reads(processes=[listed(GPU.uuid, (11, 1))])
+        node.seconds = 20
+        node.say(ClockTicked(), "", "clock")
+        assert node.snapshot().processes == {}
+        assert shown(node.snapshot()) == []
+
+
+def listed(device: str, *processes: tuple[int, int | None]) -> ProcessList:
+    found = tuple(GpuProcess(pid, "compute", memory) for pid, memory in processes)
+    return ProcessList(device, found, at(0), 15 * NS)
+
+
+def test_values_alone_leave_the_layout_alone() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "power_watts", 1))
+    before = node.snapshot().layout
+    node.reads(reading(GPU, "power_watts", 2, when=at(1)))
+    assert node.snapshot().layout is before
+    assert uuid_of(0) == GPU.uuid

@@ -1,0 +1,54 @@
+"""A sink's context for tests: what it is told comes from the test, listeners are real."""
+
+import logging
+from contextlib import AbstractAsyncContextManager
+
+from config.types import ListenAddress
+from pipeline.clock import Clock, SystemClock
+from pipeline.contracts import HttpMounts
+from pipeline.fields import FieldPlan
+from pipeline.http import Listeners
+from pipeline.model import Snapshot
+from pipeline.telemetry import FamilyPoints, Meter, Point, Telemetry
+
+
+class FakeSinkContext:
+    """Implements `pipeline.contracts.SinkContext`.
+
+    Attributes:
+        snapshot: what `latest()` returns.
+        own: the telemetry that `meter` writes to.
+        computed: points that the runtime would work out, for `telemetry()`.
+        listeners: what `http()` leases from.
+    """
+
+    def __init__(
+        self,
+        name: str = "under-test",
+        *,
+        node: str = "node-1",
+        clock: Clock | None = None,
+        plan: FieldPlan | None = None,
+        listeners: Listeners | None = None,
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.clock: Clock = clock or SystemClock()
+        self.plan = plan or FieldPlan()
+        self.log = logging.getLogger(f"podgpu.test.{name}")
+        self.own = Telemetry()
+        self.meter = Meter(self.own, "sink", name)
+        self.snapshot: Snapshot | None = None
+        self.computed: dict[str, list[Point]] = {}
+        self.listeners = listeners or Listeners(
+            node=node, version="0", health=lambda: (True, "ok"), ready=lambda: (True, "ok")
+        )
+
+    def latest(self) -> Snapshot | None:
+        return self.snapshot
+
+    def telemetry(self) -> list[FamilyPoints]:
+        return self.own.collect(self.computed)
+
+    def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
+        return self.listeners.listen(address)
