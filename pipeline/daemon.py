@@ -40,7 +40,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
             reloading.cancel()
     except* PermanentError as found:
         for text in _texts(found):
-            log.error("%s", text)  # noqa: TRY400 - the text is the whole of it
+            log.error("%s", text)
         return_status = EXIT_CONFIG
     else:
         return_status = 0
@@ -66,7 +66,7 @@ async def reload(runtime: Runtime, path: Path) -> bool:
     try:
         config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
     except ConfigError as error:
-        log.error("the changed configuration is not taken over:\n%s", error)  # noqa: TRY400
+        log.error("the changed configuration is not taken over:\n%s", error)
         runtime.count_reload("refused")
         return False
     done = await runtime.reload(config)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +123,9 @@ class Runtime:
         """
         async with self._reloading:
             difference = changes(self._config, config)
-            async with AsyncExitStack() as stack:
+            with ExitStack() as stack:
                 if self._listeners is not None:
-                    await stack.enter_async_context(self._listeners.hold())
+                    stack.enter_context(self._listeners.hold())
                 try:
                     await self._reload_sinks(difference, config)
                 except ComponentError as error:
@@ -182,7 +182,7 @@ class Runtime:
         meter = Meter(self._telemetry, "sink", name)
         context = RunningSink(
             name=name,
-            node=self._node(config),
+            node=node_name(config),
             clock=self._clock,
             plan=self._plan,
             log=logging.getLogger(f"{ROOT}.sinks.{name}"),
@@ -209,7 +209,7 @@ class Runtime:
             from pipeline.http import Listeners  # noqa: PLC0415
 
             self._listeners = Listeners(
-                node=self._node(self._config),
+                node=node_name(self._config),
                 version=VERSION,
                 health=self._status.healthy,
                 ready=self._status.ready,
@@ -278,6 +278,7 @@ class Runtime:
             self._log.warning("%s did not stop within %.1f s", task.get_name(), seconds)
         return list(late)
 
-    @staticmethod
-    def _node(config: Config) -> str:
-        return config.node or socket.gethostname()
+
+def node_name(config: Config) -> str:
+    """Return the node's name: the configured one, else the machine's."""
+    return config.node or socket.gethostname()

@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_duration,
         help="stop after so long, such as 5m; else at SIGINT or SIGTERM",
     )
+    record.add_argument("-f", "--force", action="store_true", help="replace a file that is there")
     record.set_defaults(command=running.record)
 
     schema = commands.add_parser("schema", help="print the JSON Schema of the configuration file")

@@ -10,6 +10,7 @@ import msgspec
 from config.schema import Config
 from pipeline.cli.locating import built_in, located
 from pipeline.logs import set_up
+from pipeline.version import VERSION
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,21 +47,28 @@ def _daemon(config: Config, path: Path | None) -> int:
 def record(arguments: argparse.Namespace) -> int:
     """`podgpu record`: the sources' events into a file, with no sink."""
     from pipeline import daemon
-    from pipeline.recording import RecordingWriter
-    from pipeline.runtime import Runtime
+    from pipeline.clock import SystemClock
+    from pipeline.recording import Header, RecordingError, RecordingWriter
+    from pipeline.runtime import Runtime, node_name
 
     config, _ = located(arguments.config)
     config = msgspec.structs.replace(config, sinks={})
     log = set_up(config.log.level, config.log.format)
+    header = Header(VERSION, node_name(config), SystemClock().now())
 
-    async def main() -> int:
+    async def main(writer: RecordingWriter) -> int:
         stop = asyncio.Event()
-        with RecordingWriter(arguments.output, node=config.node) as writer:
-            if arguments.duration is not None:
-                asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
-            log.info("recording into %s", arguments.output)
-            status = await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
-        log.info("recorded %d events", writer.count)
-        return status
+        if arguments.duration is not None:
+            asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
+        log.info("recording into %s", arguments.output)
+        return await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
 
-    return asyncio.run(main())
+    status = 0
+    try:
+        with RecordingWriter(arguments.output, header, overwrite=arguments.force) as writer:
+            status = asyncio.run(main(writer))
+    except* RecordingError as found:
+        for error in found.exceptions:
+            log.error("%s", error)
+        status = daemon.EXIT_CONFIG
+    return status

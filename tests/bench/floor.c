@@ -1,0 +1,131 @@
+/*
+ * The floor of the sampler's cost: the NVML calls that podgpu makes (docs/fields.md), from C, on the
+ * same schedule, with nothing done with the answers. Build: make -C tests/bench floor
+ *
+ *   floor SECONDS INTERVAL_MS SLOW_INTERVAL_MS
+ *
+ * Prints one JSON object: processor time and mean time of a round, initialisation apart.
+ */
+#include <nvml.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define GPUS 64
+#define PROCESSES 128
+
+static nvmlDevice_t gpus[GPUS];
+static unsigned count;
+
+static double seconds(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void fast(nvmlDevice_t gpu)
+{
+    static nvmlProcessInfo_t list[PROCESSES];
+    nvmlUtilization_t busy;
+    nvmlMemory_v2_t memory = {.version = nvmlMemory_v2};
+    nvmlFieldValue_t field = {.fieldId = NVML_FI_DEV_MEMORY_TEMP};
+    nvmlPstates_t state;
+    unsigned long long mask;
+    unsigned number, period;
+
+    nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_SM, &number);
+    nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_MEM, &number);
+    nvmlDeviceGetFieldValues(gpu, 1, &field);
+    nvmlDeviceGetTemperature(gpu, NVML_TEMPERATURE_GPU, &number);
+    nvmlDeviceGetPowerUsage(gpu, &number);
+    nvmlDeviceGetUtilizationRates(gpu, &busy);
+    nvmlDeviceGetEncoderUtilization(gpu, &number, &period);
+    nvmlDeviceGetDecoderUtilization(gpu, &number, &period);
+    nvmlDeviceGetPerformanceState(gpu, &state);
+    nvmlDeviceGetCurrentClocksEventReasons(gpu, &mask);
+    nvmlDeviceGetMemoryInfo_v2(gpu, &memory);
+    number = PROCESSES;
+    nvmlDeviceGetComputeRunningProcesses_v3(gpu, &number, list);
+    number = PROCESSES;
+    nvmlDeviceGetGraphicsRunningProcesses_v3(gpu, &number, list);
+    number = PROCESSES;
+    nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu, &number, list);
+}
+
+static void slow(nvmlDevice_t gpu)
+{
+    unsigned long long big;
+    unsigned a, b, c, d, current, pending;
+
+    nvmlDeviceGetTotalEnergyConsumption(gpu, &big);
+    nvmlDeviceGetPcieReplayCounter(gpu, &a);
+    for (unsigned kind = 0; kind < 2; kind++)
+        for (unsigned counter = 0; counter < 2; counter++)
+            nvmlDeviceGetTotalEccErrors(gpu, kind, counter, &big);
+    nvmlDeviceGetRemappedRows(gpu, &a, &b, &c, &d);
+    nvmlDeviceGetMigMode(gpu, &current, &pending);
+}
+
+static void *events(void *unused)
+{
+    (void)unused;
+    nvmlEventSet_t set;
+    nvmlEventData_t data;
+    nvmlEventSetCreate(&set);
+    for (unsigned i = 0; i < count; i++)
+        nvmlDeviceRegisterEvents(gpus[i], nvmlEventTypeXidCriticalError, set);
+    for (;;)
+        nvmlEventSetWait_v2(set, &data, 1000);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4) {
+        fprintf(stderr, "usage: floor SECONDS INTERVAL_MS SLOW_INTERVAL_MS\n");
+        return 2;
+    }
+    double length = atof(argv[1]), interval = atof(argv[2]) / 1e3, rare = atof(argv[3]) / 1e3;
+    nvmlReturn_t code = nvmlInit_v2();
+    if (code != NVML_SUCCESS) {
+        fprintf(stderr, "floor: %s\n", nvmlErrorString(code));
+        return 1;
+    }
+    nvmlDeviceGetCount_v2(&count);
+    count = count > GPUS ? GPUS : count;
+    for (unsigned i = 0; i < count; i++)
+        nvmlDeviceGetHandleByIndex_v2(i, &gpus[i]);
+    pthread_t waiter;
+    pthread_create(&waiter, NULL, events, NULL);
+
+    double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), start = seconds(CLOCK_MONOTONIC);
+    double busy = 0, next = start, next_slow = start, end = start + length;
+    unsigned rounds = 0, now_count;
+    while (next < end) {
+        double began = seconds(CLOCK_MONOTONIC);
+        int also_slow = began >= next_slow;
+        nvmlDeviceGetCount_v2(&now_count);
+        for (unsigned i = 0; i < count; i++) {
+            fast(gpus[i]);
+            if (also_slow)
+                slow(gpus[i]);
+        }
+        if (also_slow)
+            next_slow += rare;
+        busy += seconds(CLOCK_MONOTONIC) - began;
+        rounds++;
+        next += interval;
+        double wait = next - seconds(CLOCK_MONOTONIC);
+        if (wait > 0)
+            nanosleep(&(struct timespec){(time_t)wait, (long)((wait - (time_t)wait) * 1e9)}, NULL);
+    }
+    cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    double wall = seconds(CLOCK_MONOTONIC) - start;
+    printf("{\"gpus\": %u, \"rounds\": %u, \"wall_seconds\": %.3f, \"cpu_seconds\": %.4f, "
+           "\"cpu_percent\": %.3f, \"round_ms\": %.3f}\n",
+           count, rounds, wall, cpu, 100 * cpu / wall, 1e3 * busy / rounds);
+    return 0;
+}

@@ -1,0 +1,24 @@
+"""For every test: no forgotten event loop, no blocking call in a running one."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+_OURS = ["config", "pipeline", "sources", "sinks"]
+
+
+def pytest_configure() -> None:
+    # Else Python 3.11 makes a loop for whoever asks between two tests, and nobody closes it.
+    asyncio.set_event_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def blockbuster() -> Iterator[BlockBuster]:
+    """Fail a test in which podgpu's code blocks the event loop."""
+    with blockbuster_ctx(scanned_modules=_OURS) as guard:
+        for function in guard.functions.values():
+            # The kernel answers these from memory.
+            function.can_block_in("pipeline/process.py", {"process_points"})
+        yield guard

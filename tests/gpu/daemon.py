@@ -1,0 +1,108 @@
+"""A podgpu process on a machine with GPUs, watched from outside."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PORT = 19400
+
+CONFIG = """\
+node: gpu-node
+sources:
+  gpus: {{kind: nvml, interval: {interval}, slow_interval: 30s}}
+  podlist: {{kind: podlist, path: {podlist}}}
+sinks:
+  metrics: {{kind: prometheus, listen: "127.0.0.1:{port}"}}
+  lines: {{kind: jsonl, path: {lines}}}
+"""
+
+
+class Daemon:
+    """Runs `podgpu run` in a folder; gives pages, processor time and memory."""
+
+    def __init__(self, folder: Path, interval: str = "1s") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.podlist = folder / "podlist.json"
+        self.lines = folder / "lines.jsonl"
+        self.log = folder / "podgpu.log"
+        self._config = folder / "podgpu.yaml"
+        self._config.write_text(
+            CONFIG.format(interval=interval, podlist=self.podlist, port=PORT, lines=self.lines)
+        )
+        self.hold({})
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline", "run", "-c", str(self._config)], stderr=log
+            )
+        end = time.monotonic() + 30
+        while True:
+            try:
+                if self.get("/readyz")[0] == 200:
+                    return self
+            except OSError:
+                pass
+            if time.monotonic() > end or self._process.poll() is not None:
+                raise RuntimeError(f"podgpu is not ready: {self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self.exit_status = self._process.wait(15)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
+        try:
+            connection.request("GET", path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def page(self) -> str:
+        return self.get("/metrics")[1]
+
+    def hold(self, held: dict[str, list[str]]) -> None:
+        """Write podlist.json: device ids by pod name."""
+        entries = [
+            {"name": pod, "namespace": "ml", "container": "main", "gpu_list": ids}
+            for pod, ids in held.items()
+        ]
+        new = self.podlist.with_suffix(".new")
+        new.write_text(json.dumps(entries))
+        new.replace(self.podlist)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads, from the scheduler's own accounts."""
+        total = 0
+        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
+            total += int((thread / "schedstat").read_text().split()[0])
+        return total / 1e9
+
+    def rss_mb(self) -> float:
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def samples(page: str, metric: str) -> dict[str, float]:
+    """Values of one family by the UUID label."""
+    found = {}
+    for line in page.splitlines():
+        if line.startswith(metric + "{"):
+            labels, _, value = line[len(metric) + 1 :].rpartition("} ")
+            uuid = labels.split('UUID="', 1)[1].split('"', 1)[0]
+            found[uuid] = float(value)
+    return found

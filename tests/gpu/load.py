@@ -1,0 +1,53 @@
+"""Work for GPUs: `nccl` on all of them, `share` for one, until the time is over.
+
+python3 load.py nccl SECONDS            one process a GPU, all-reduce and matrix products
+python3 load.py share SECONDS GPU DUTY  matrix products for DUTY (0 to 1) of each 100 ms
+"""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def nccl(rank: int, world: int, seconds: float) -> None:
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29531")
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    vector = torch.randn(64 << 20, device="cuda")
+    end = time.monotonic() + seconds
+    while True:
+        for _ in range(20):
+            torch.mm(matrix, matrix)
+        dist.all_reduce(vector)
+        # All ranks stop at the same round, or one waits for ever.
+        going = torch.tensor([float(time.monotonic() < end)], device="cuda")
+        dist.all_reduce(going, op=dist.ReduceOp.MIN)
+        if going.item() == 0:
+            break
+    dist.destroy_process_group()
+
+
+def share(seconds: float, gpu: int, duty: float) -> None:
+    torch.cuda.set_device(gpu)
+    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        start = time.monotonic()
+        while time.monotonic() - start < 0.1 * duty:
+            torch.mm(matrix, matrix)
+            torch.cuda.synchronize()
+        time.sleep(max(0.0, 0.1 - (time.monotonic() - start)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "nccl":
+        count = torch.cuda.device_count()
+        mp.spawn(nccl, args=(count, float(sys.argv[2])), nprocs=count)
+    else:
+        share(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

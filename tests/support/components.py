@@ -1,0 +1,130 @@
+"""Sources and sinks that do what a test says, and a registry that knows them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import pytest
+
+from config.schema import Component, Config
+from pipeline import registry, runtime
+from pipeline.contracts import Delivery, Sink, SinkContext, SinkInbox, Source, SourceContext
+from pipeline.model import Snapshot
+from pipeline.registry import Entry
+
+RunSource = Callable[[SourceContext], Awaitable[None]]
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Whatever; a different `value` makes a different component."""
+
+    value: int = 0
+
+
+class ScriptedSource:
+    """A source whose `run` is a function of the test."""
+
+    def __init__(self, run: RunSource) -> None:
+        self._run = run
+
+    async def run(self, ctx: SourceContext) -> None:
+        await self._run(ctx)
+
+
+class KeepingSink:
+    """Keeps every snapshot; fails where the test says so.
+
+    Attributes:
+        entered: how often it was acquired, and `left` how often given back.
+        failures: exceptions to raise on the next entries, the last one first.
+    """
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.entered = 0
+        self.left = 0
+        self.failures: list[Exception] = []
+        self.run_failures: list[Exception] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __aenter__(self) -> Self:
+        if self.failures:
+            raise self.failures.pop()
+        self.entered += 1
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self.left += 1
+
+    async def run(self, inbox: SinkInbox) -> None:
+        if self.run_failures:
+            raise self.run_failures.pop()
+        async for snapshot in inbox:
+            await self.gate.wait()
+            self.snapshots.append(snapshot)
+
+
+class Registered:
+    """Lets `Runtime` build the test's own components.
+
+    Attributes:
+        sources: what to run, by kind; `sinks` likewise what to hand out.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[str, RunSource] = {}
+        self.sinks: dict[str, Sink] = {}
+
+    def build_source(self, kind: str, options: msgspec.Struct) -> Source:
+        return ScriptedSource(self.sources[kind])
+
+    def build_sink(self, kind: str, options: msgspec.Struct, ctx: SinkContext) -> Sink:
+        return self.sinks[kind]
+
+    @contextmanager
+    def installed(
+        self, monkeypatch: pytest.MonkeyPatch, delivery: Delivery = Delivery.QUEUE
+    ) -> Iterator[Self]:
+        monkeypatch.setattr(runtime, "build_source", self.build_source)
+        monkeypatch.setattr(runtime, "build_sink", self.build_sink)
+        for kind in self.sinks:
+            monkeypatch.setitem(registry.ENTRIES, ("sink", kind), Entry("", "", "", delivery))
+        yield self
+
+
+def configured(
+    sources: dict[str, tuple[str, int]], sinks: dict[str, tuple[str, int]], node: str = "node-1"
+) -> Config:
+    """A configuration of (kind, options value) by name."""
+    return Config(
+        node=node,
+        sources={
+            name: Component(role="source", name=name, kind=kind, options=Options(value))
+            for name, (kind, value) in sources.items()
+        },
+        sinks={
+            name: Component(role="sink", name=name, kind=kind, options=Options(value))
+            for name, (kind, value) in sinks.items()
+        },
+    )
+
+
+async def never() -> None:
+    """Wait for ever."""
+    await asyncio.Event().wait()
+
+
+async def each(items: list[Snapshot]) -> AsyncIterator[Snapshot]:
+    """An inbox of what is there, which then ends."""
+    for item in items:
+        yield item
