@@ -1,0 +1,64 @@
+"""The answers that every listener gives by itself, and one more kind of answer."""
+
+import html
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipeline.contracts import HttpResponse
+
+Check: TypeAlias = Callable[[], tuple[bool, str]]
+"""Says whether something is well, and a line of text for people. Called for each request."""
+
+_OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResponse(HttpResponse):
+    """An answer whose body is the same object for many clients.
+
+    Hundreds of slow scrapers of a large page then keep one page in memory, not one each.
+
+    Attributes:
+        tail: what comes after the body, for this client alone.
+    """
+
+    tail: bytes = b""
+
+
+def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    """Return a line of text."""
+    body = f"{text}\n".encode("utf-8", "replace")
+    return HttpResponse(body, status=status, headers=headers or {})
+
+
+def checked(check: Check) -> HttpResponse:
+    """Return 200 if all is well, else 503."""
+    well, text = check()
+    return plain(200 if well else 503, text)
+
+
+def index(node: str, version: str, mounts: Iterable[tuple[str, str]]) -> HttpResponse:
+    """Return the page at `/`; it needs nothing from elsewhere.
+
+    Args:
+        node: the node's name.
+        version: podgpu's version.
+        mounts: paths and titles.
+    """
+    items = "".join(
+        f'<li><a href="{html.escape(path)}">{html.escape(path)}</a> {html.escape(title)}</li>'
+        for path, title in (*mounts, *_OWN)
+    )
+    node = html.escape(node)
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>podgpu on {node}</title></head><body><h1>podgpu</h1>"
+        f"<p>GPU telemetry of the node <b>{node}</b>, joined with the pods that hold the GPUs. "
+        f"Version {html.escape(version)}.</p><ul>{items}</ul></body></html>\n"
+    )
+    return HttpResponse(
+        page.encode("utf-8", "replace"),
+        "text/html; charset=utf-8",
+        headers={"Content-Security-Policy": "default-src 'none'"},
+    )

@@ -1,0 +1,1 @@
+"""Sinks: what hands snapshots on, one module or package each."""

@@ -1,0 +1,1 @@
+"""The page that Prometheus scrapes, in the names and labels of dcgm-exporter."""

@@ -1,0 +1,124 @@
+"""The labels of a device, and the families that say who holds it.
+
+A device that one container holds carries that container's labels. A device that several hold
+carries none of them: its readings are the device's, and a copy for each holder would make every sum
+wrong. `podgpu_device_holder_info` names the holders, for joins.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from pipeline.model import Attribution, Device, Holder
+from sinks.prometheus.text import labels, number
+
+BASE_LABELS = (
+    "gpu",
+    "UUID",
+    "pci_bus_id",
+    "device",
+    "modelName",
+    "GPU_I_PROFILE",
+    "GPU_I_ID",
+    "GPU_CI_ID",
+    "Hostname",
+)
+"""What names a device, in the order of the page; the three in capitals stand on MIG instances."""
+
+CONTAINER_LABELS = ("namespace", "pod", "container")
+"""Who holds it; they end every line and are always there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """An attribution's labels.
+
+    Attributes:
+        front: those that name the device.
+        back: those that name the container, after a comma.
+        device: the line of `podgpu_device_info`.
+        holders: lines of `podgpu_device_holder_info`.
+        shares: lines of `podgpu_device_holder_share`.
+    """
+
+    front: bytes
+    back: bytes
+    device: bytes
+    holders: tuple[bytes, ...]
+    shares: tuple[bytes, ...]
+
+
+class LabelCache:
+    """Renders each attribution once, for as long as somebody keeps the attribution.
+
+    Args:
+        node: the node's name.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._rendered: WeakKeyDictionary[Attribution, Rendered] = WeakKeyDictionary()
+
+    def __getitem__(self, attribution: Attribution) -> Rendered:
+        found = self._rendered.get(attribution)
+        if found is None:
+            found = _render(attribution, self._node)
+            self._rendered[attribution] = found
+        return found
+
+
+def _render(attribution: Attribution, node: str) -> Rendered:
+    device = attribution.device
+    front = labels(_base(device, node))
+    # A container that came back under another id is still one container here.
+    named = {(h.subject.namespace, h.subject.pod, h.subject.container) for h in attribution.holders}
+    only = named.pop() if len(named) == 1 else ("", "", "")
+    held: dict[bytes, float | None] = {}
+    for holder in attribution.holders:
+        held.setdefault(labels(_holder(holder)), holder.share)
+    return Rendered(
+        front=front,
+        back=b"," + labels(zip(CONTAINER_LABELS, only, strict=True)),
+        device=b"podgpu_device_info{%b,%b} 1\n" % (front, labels(_details(device))),
+        holders=tuple(b"podgpu_device_holder_info{%b,%b} 1\n" % (front, holder) for holder in held),
+        shares=tuple(
+            b"podgpu_device_holder_share{%b,%b} %b\n" % (front, holder, shown)
+            for holder, share in held.items()
+            if share is not None and (shown := number(share)) is not None
+        ),
+    )
+
+
+def _base(device: Device, node: str) -> Iterable[tuple[str, str]]:
+    mig = device.mig
+    yield "gpu", _text(device.index)
+    yield "UUID", device.gpu_uuid
+    yield "pci_bus_id", device.pci_bus_id
+    yield "device", f"nvidia{device.minor}" if device.minor is not None else ""
+    yield "modelName", device.model
+    if mig is not None:
+        yield "GPU_I_PROFILE", mig.profile
+        yield "GPU_I_ID", str(mig.gpu_instance_id)
+        yield "GPU_CI_ID", str(mig.compute_instance_id)
+    yield "Hostname", node
+
+
+def _details(device: Device) -> Iterable[tuple[str, str]]:
+    yield "driver", device.driver
+    yield "index", _text(device.index)
+    yield "minor", _text(device.minor)
+    yield "mig_uuid", device.uuid if device.mig is not None else ""
+
+
+def _holder(holder: Holder) -> Iterable[tuple[str, str]]:
+    subject = holder.subject
+    yield "namespace", subject.namespace
+    yield "pod", subject.pod
+    yield "container", subject.container
+    yield "pod_uid", subject.uid
+    yield "source", holder.source
+    yield "evidence", holder.evidence.name.lower()
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,180 @@
+"""Scenes to render, and pages read back by prometheus_client's two parsers."""
+
+import gzip
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import prometheus_client.openmetrics.parser as openmetrics
+import prometheus_client.parser as text
+from prometheus_client import Metric
+
+from pipeline.contracts import HttpRequest, HttpResponse
+from pipeline.model import (
+    Claim,
+    Device,
+    Evidence,
+    GpuProcess,
+    Origin,
+    PartialRef,
+    ProcessList,
+    RawDeviceId,
+    Snapshot,
+)
+from pipeline.pages import SharedResponse
+from pipeline.telemetry import Point
+from sinks.prometheus.options import Options
+from sinks.prometheus.sink import PrometheusSink
+from sinks.prometheus.text import Format
+from tests.support.nodes import START, Node, claim, gpu, mig, reading
+from tests.support.sinks import FakeSinkContext
+
+ACCEPT = {
+    Format.TEXT: "text/plain; version=0.0.4",
+    Format.OPENMETRICS: "application/openmetrics-text; version=1.0.0",
+}
+HOSTILE = 'a"} 1\nevil{x="\\', "p\n# EOF\n\\n", '\ud800\0{}=,"', "{__name__='x'} \U0001f680"
+
+Series: TypeAlias = dict[tuple[str, frozenset[tuple[str, str]]], float]
+"""Values by sample name and labels."""
+
+
+def whole(answer: HttpResponse) -> bytes:
+    """Return an answer's body as a client gets it."""
+    body = answer.body + (answer.tail if isinstance(answer, SharedResponse) else b"")
+    return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
+
+
+def context(snapshot: Snapshot | None = None) -> FakeSinkContext:
+    """Make a context with some telemetry of its own."""
+    ctx = FakeSinkContext("page")
+    ctx.snapshot = snapshot
+    ctx.own.add("podgpu_source_events_total", 12, (("source", "gpus"),))
+    ctx.own.observe("podgpu_sample_duration_seconds", 0.0125, (("source", "gpus"),))
+    ctx.computed["podgpu_build_info"] = [Point((("version", "0.1.0"),), 1)]
+    ctx.computed["podgpu_source_age_seconds"] = [Point((("source", "gpus"),), 0.25)]
+    return ctx
+
+
+def sink_showing(snapshot: Snapshot | None, ctx: FakeSinkContext | None = None) -> PrometheusSink:
+    """Make a sink that shows a snapshot, without a listener."""
+    sink = PrometheusSink(Options(), ctx or context())
+    sink._show(snapshot)
+    return sink
+
+
+async def scraped(sink: PrometheusSink, form: Format = Format.TEXT) -> bytes:
+    return whole(await sink.serve(HttpRequest("GET", "/metrics", {}, {"accept": ACCEPT[form]})))
+
+
+def families(page: bytes, form: Format) -> list[Metric]:
+    parser = text if form is Format.TEXT else openmetrics
+    return list(parser.text_string_to_metric_families(page.decode()))
+
+
+def parsed(page: bytes, form: Format = Format.TEXT) -> Series:
+    """Read a page back; no family and no series may be there twice."""
+    found: Series = {}
+    names: set[str] = set()
+    for family in families(page, form):
+        assert family.name not in names, family.name
+        names.add(family.name)
+        for sample in family.samples:
+            # This parser of the text format gives every counter a `_total`.
+            dcgm = sample.name.startswith("DCGM_")
+            name = sample.name.removesuffix("_total") if dcgm else sample.name
+            key = name, frozenset(sample.labels.items())
+            assert key not in found, key
+            assert math.isfinite(sample.value)
+            assert sample.timestamp is None
+            # The parser of OpenMetrics keeps integers.
+            found[key] = float(sample.value)
+    return found
+
+
+def of(series: Series, name: str) -> list[tuple[dict[str, str], float]]:
+    """Return the labels and values of one metric."""
+    return [(dict(labels), value) for (found, labels), value in series.items() if found == name]
+
+
+def _readings(devices: Iterable[Device], node: Node) -> None:
+    readings = []
+    for device in devices:
+        at = (device.index or 0) + 1
+        readings += [
+            reading(device, "memory_total_bytes", 81_559 << 20),
+            reading(device, "memory_used_bytes", (1 << 20) * at + (1 << 19)),
+        ]
+        if device.mig is None:
+            readings += [
+                reading(device, "gpu_up", 1),
+                reading(device, "gpu_utilization_percent", 20 * at),
+                reading(device, "power_watts", 120.0 + at / 8),
+                reading(device, "energy_millijoules", 9_007_199_254_740_993 + at),
+                reading(device, "xid_errors", 0, attrs=(("xid", "13"),)),
+                reading(device, "xid_errors", at, attrs=(("xid", "119"),)),
+            ]
+    node.reads(*readings)
+
+
+def plain_gpus() -> Snapshot:
+    """One GPU held by one container, one by two, one by nobody."""
+    node = Node()
+    alone, shared, free = gpu(0, minor=2), gpu(1, minor=0), gpu(2, minor=1)
+    node.has(alone, shared, free)
+    uid = PartialRef("ml", "train-0", "main", uid="6f1c8a52-7d0e-4f2b-9a40-b7a2f0f6a001")
+    node.podlist(
+        Claim(uid, (RawDeviceId("uuid", alone.uuid),), None, None, Origin(Evidence.POD_LIST_FILE)),
+        claim("serve-a", shared.uuid, share=0.5),
+        claim("serve-b", shared.uuid, share=0.25, namespace="web", container="server"),
+    )
+    _readings((alone, shared, free), node)
+    processes = GpuProcess(4242, "compute", 3 << 20), GpuProcess(4243, "graphics", None)
+    node.reads(processes=[ProcessList(alone.uuid, processes, START, 10**10)])
+    return node.snapshot()
+
+
+def mig_instances() -> Snapshot:
+    """A GPU with one instance of its own and a GPU instance that two compute instances divide."""
+    node = Node()
+    parent = gpu(0)
+    whole_instance = mig(parent, gi=1, profile="3g.40gb")
+    first, second = mig(parent, 2, 0, "1c.3g.40gb"), mig(parent, 2, 1, "1c.3g.40gb")
+    node.has(parent, whole_instance, first, second)
+    node.podlist(claim("first", first.uuid), claim("second", second.uuid))
+    _readings((parent, whole_instance, first, second), node)
+    return node.snapshot()
+
+
+def lost_gpu() -> Snapshot:
+    """A GPU that was there before and is gone; the other never told its index or minor."""
+    node = Node()
+    lost, odd = gpu(0), Device(uuid="GPU-00000001-5eed-4a5e-9c0d-000000000000")
+    node.has(lost, odd)
+    node.podlist(claim("train-0", lost.uuid))
+    node.has(odd)
+    node.reads(reading(lost, "gpu_up", 0), reading(odd, "gpu_up", 1))
+    return node.snapshot()
+
+
+def hostile_labels() -> Snapshot:
+    """Names that try to break out of their quotes."""
+    node = Node()
+    first, second = gpu(0), gpu(1)
+    node.has(first, second)
+    node.podlist(
+        claim(HOSTILE[0], first.uuid, namespace=HOSTILE[1], container=HOSTILE[2]),
+        claim(HOSTILE[3], second.uuid),
+        claim("x" * 5000, second.uuid),
+    )
+    _readings((first, second), node)
+    return node.snapshot()
+
+
+SCENES: dict[str, Callable[[], Snapshot | None]] = {
+    "plain-gpus": plain_gpus,
+    "mig-instances": mig_instances,
+    "lost-gpu": lost_gpu,
+    "hostile-labels": hostile_labels,
+    "before-the-first-snapshot": lambda: None,
+}

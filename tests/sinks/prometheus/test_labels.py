@@ -1,0 +1,170 @@
+"""Which labels a series has, and that a device is counted once."""
+
+import gc
+import weakref
+from dataclasses import replace
+
+import pytest
+
+from pipeline.fields import CATALOGUE, FieldPlan
+from pipeline.model import Attribution, Claim, Evidence, Origin, PartialRef, RawDeviceId
+from pipeline.telemetry import FAMILIES
+from sinks.prometheus import labels as labels_module
+from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, LabelCache
+from sinks.prometheus.shape import INFO_FAMILIES
+from tests.sinks.prometheus.pages import (
+    context,
+    mig_instances,
+    of,
+    parsed,
+    plain_gpus,
+    scraped,
+    sink_showing,
+)
+from tests.support.nodes import Node, claim, every_field, gpu, mig, reading
+
+TRIO = set(CONTAINER_LABELS)
+
+
+def test_no_two_families_share_a_name() -> None:
+    names = [field.metric for field in CATALOGUE]
+    names += [family.name for family in FAMILIES] + [name for name, _ in INFO_FAMILIES]
+    assert len(set(names)) == len(names)
+
+
+def test_no_attribute_is_named_as_a_label_of_the_device() -> None:
+    attrs = {name for field in CATALOGUE for name in field.attrs}
+    assert not attrs & {*BASE_LABELS, *CONTAINER_LABELS}
+
+
+async def test_summing_over_a_shared_device_counts_it_once() -> None:
+    series = parsed(await scraped(sink_showing(plain_gpus())))
+    util = of(series, "DCGM_FI_DEV_GPU_UTIL")
+    assert sum(value for _, value in util) == 20 + 40 + 60
+    (shared,) = [labels for labels, _ in util if labels["gpu"] == "1"]
+    assert {shared[name] for name in TRIO} == {""}
+    holders = [
+        labels for labels, _ in of(series, "podgpu_device_holder_info") if labels["gpu"] == "1"
+    ]
+    assert {(h["namespace"], h["pod"], h["container"]) for h in holders} == {
+        ("ml", "serve-a", "main"),
+        ("web", "serve-b", "server"),
+    }
+    shares = {h["pod"]: value for h, value in of(series, "podgpu_device_holder_share")}
+    assert shares == {"serve-a": 0.5, "serve-b": 0.25}
+
+
+async def test_a_device_that_nobody_holds_is_there() -> None:
+    series = parsed(await scraped(sink_showing(plain_gpus())))
+    (free,) = [labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["gpu"] == "2"]
+    assert {free[name] for name in TRIO} == {""}
+
+
+async def test_a_device_that_one_container_holds_has_its_labels() -> None:
+    series = parsed(await scraped(sink_showing(plain_gpus())))
+    (held,) = [labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["gpu"] == "0"]
+    assert [held[name] for name in CONTAINER_LABELS] == ["ml", "train-0", "main"]
+    assert held["device"] == "nvidia2"  # the minor number, which is not the index
+
+
+async def test_every_reading_ends_with_the_container() -> None:
+    node = Node()
+    parent = gpu(0)
+    devices = [parent, mig(parent, 1), gpu(1)]
+    node.has(*devices)
+    node.podlist(claim("a", devices[1].uuid))
+    node.reads(*every_field(devices))
+    page = (await scraped(sink_showing(node.snapshot()))).decode()
+    names = {field.metric for field in CATALOGUE}
+    lines = [line for line in page.splitlines() if line.partition("{")[0] in names]
+    assert len(lines) == len(node.snapshot().readings)
+    for line in lines:
+        shown = [part.partition("=")[0] for part in line[line.index("{") + 1 :].split('",')]
+        assert shown[-3:] == list(CONTAINER_LABELS)
+        expected = [n for n in BASE_LABELS if not n.startswith("GPU_") or "GPU_I_ID" in line]
+        assert shown[: len(expected)] == expected
+
+
+async def test_compute_instances_of_one_gpu_instance_are_told_apart() -> None:
+    series = parsed(await scraped(sink_showing(mig_instances())))
+    used = [labels for labels, _ in of(series, "DCGM_FI_DEV_FB_USED")]
+    assert {(u.get("GPU_I_ID"), u.get("GPU_CI_ID"), u["pod"]) for u in used} == {
+        (None, None, ""),
+        ("1", "0", ""),
+        ("2", "0", "first"),
+        ("2", "1", "second"),
+    }
+    assert len({u["UUID"] for u in used}) == 1  # the parent's, as dcgm-exporter has it
+
+
+async def test_a_container_that_was_restarted_is_one_holder() -> None:
+    node = Node()
+    node.has(gpu(0))
+    node.podlist(
+        *(
+            Claim(
+                PartialRef("ml", "train-0", "main", container_id=f"containerd://{at}"),
+                (RawDeviceId("uuid", gpu(0).uuid),),
+                None,
+                None,
+                Origin(Evidence.POD_LIST_FILE),
+            )
+            for at in range(2)
+        )
+    )
+    node.reads(reading(gpu(0), "gpu_up", 1))
+    series = parsed(await scraped(sink_showing(node.snapshot())))
+    assert [labels["pod"] for labels, _ in of(series, "podgpu_gpu_up")] == ["train-0"]
+    assert len(of(series, "podgpu_device_holder_info")) == 1
+
+
+async def test_fields_outside_the_plan_are_not_shown() -> None:
+    ctx = context()
+    ctx.plan = FieldPlan(["gpu_utilization_percent", "memory_used_bytes", "xid_errors"])
+    sink = sink_showing(plain_gpus(), ctx)
+    series = parsed(await scraped(sink))
+    shown = {name for name, _ in series if not name.startswith(("podgpu_so", "podgpu_device"))}
+    assert shown & {field.metric for field in CATALOGUE} == {
+        "DCGM_FI_DEV_GPU_UTIL",
+        "DCGM_FI_DEV_FB_USED",
+        "podgpu_xid_errors_total",
+    }
+    assert [value for _, value in of(series, "DCGM_FI_DEV_FB_USED")] == [1.5, 2.5, 3.5]
+
+
+def attributions() -> list[Attribution]:
+    return list(plain_gpus().layout.attributions.values())
+
+
+def test_only_the_device_that_changed_hands_is_rendered_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendered: list[str] = []
+    render = labels_module._render
+
+    def counted(attribution: Attribution, node: str) -> labels_module.Rendered:
+        rendered.append(attribution.device.uuid)
+        return render(attribution, node)
+
+    monkeypatch.setattr(labels_module, "_render", counted)
+    cache = LabelCache("node-1")
+    known = attributions()
+    for attribution in known:
+        assert cache[attribution].device
+    moved = replace(known[0], holders=())
+    rendered.clear()
+    for attribution in (moved, *known[1:]):
+        assert cache[attribution].device
+    assert rendered == [moved.device.uuid]
+
+
+def test_labels_are_forgotten_with_their_attribution() -> None:
+    cache = LabelCache("node-1")
+    known = attributions()
+    gone = weakref.ref(known[0])
+    for attribution in known:
+        assert cache[attribution].device
+    del known, attribution
+    gc.collect()
+    assert gone() is None
+    assert not cache._rendered

@@ -1,0 +1,64 @@
+"""The documentation is true: its YAML loads, its tables are the code's, its links exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from config.describe import describe
+from config.loader import parse
+from pipeline.fields import CATALOGUE
+from pipeline.registry import ENTRIES, RegisteredKinds
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def blocks() -> list[tuple[str, str]]:
+    return [
+        (f"{page.relative_to(ROOT)}:{text[: block.start()].count(chr(10)) + 1}", block.group(1))
+        for page in PAGES
+        for text in [page.read_text(encoding="utf-8")]
+        for block in YAML.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize(("place", "block"), blocks(), ids=[place for place, _ in blocks()])
+def test_every_yaml_block_is_a_good_configuration(place: str, block: str) -> None:
+    """A block that shows sources or sinks alone is completed with the other half."""
+    text = block
+    if "sources:" not in text:
+        text += "\nsources:\n  gpus: {kind: nvml}\n"
+    if "sinks:" not in text:
+        text += "\nsinks:\n  lines: {kind: jsonl}\n"
+    parse(text, RegisteredKinds(), env={"NODE_NAME": "node-1"}, origin=place)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_every_kind_has_a_page_that_names_all_its_options(entry: tuple[str, str]) -> None:
+    role, kind = entry
+    page = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
+    for option in describe(RegisteredKinds().options(role, kind)):
+        assert f"`{option.name}`" in page, option.name
+
+
+def test_the_page_of_fields_names_them_all() -> None:
+    page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
+    for field in CATALOGUE:
+        assert f"`{field.name}`" in page, field.name
+        assert f"`{field.metric}`" in page, field.metric
+
+
+@pytest.mark.parametrize("name", ["default.yaml", "demo.yaml", "node.yaml"])
+def test_the_shipped_configurations_are_good(name: str) -> None:
+    text = (ROOT / "config" / name).read_text(encoding="utf-8")
+    parse(text, RegisteredKinds(), env={}, origin=name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

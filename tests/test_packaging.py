@@ -1,0 +1,95 @@
+"""The four everyday package names are ours alone, and imports stay light."""
+
+import importlib
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from pipeline.registry import ENTRIES, load
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("config", "pipeline", "sources", "sinks")
+MODULES = sorted(
+    str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_other_distribution_has_a_package_of_our_name(package: str) -> None:
+    assert set(packages_distributions().get(package, [])) <= {"podgpu"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_package_that_is_imported_is_this_one(package: str) -> None:
+    found = importlib.import_module(package).__file__
+    assert found is not None
+    assert Path(found).is_relative_to(ROOT)
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter, warnings being errors; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_every_module_can_be_imported_first() -> None:
+    """No module works only because another was imported before it."""
+    code = f"""
+import importlib, sys
+for name in {MODULES!r}:
+    for loaded in [m for m in sys.modules if m.split(".")[0] in {PACKAGES!r}]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+"""
+    python(code)
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("pipeline.registry", ["aiohttp", "pynvml", "yaml", "sources", "sinks", "asyncinotify"]),
+        ("pipeline.cli", ["aiohttp", "pynvml", "sources", "sinks", "asyncinotify"]),
+        ("pipeline.runtime", ["aiohttp", "pynvml", "sources", "sinks"]),
+        ("pipeline.model", ["asyncio", "msgspec", "orjson", "yaml"]),
+    ],
+)
+def test_a_module_does_not_load_what_it_may_not_need(module: str, heavy: list[str]) -> None:
+    loaded = python(f"import sys, {module}; print(*sys.modules)").split()
+    assert [name for name in loaded if name.split(".")[0] in heavy] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_options_load_no_heavy_library(entry: tuple[str, str]) -> None:
+    module = ENTRIES[entry].options.partition(":")[0]  # type: ignore[index]
+    loaded = python(f"import sys, {module}; print(*sys.modules)").split()
+    heavy = {"aiohttp", "pynvml", "asyncinotify", "aiofiles", "grpc", "kubernetes_asyncio"}
+    assert [name for name in loaded if name.split(".")[0] in heavy] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_every_registered_path_can_be_loaded(entry: tuple[str, str]) -> None:
+    assert load(ENTRIES[entry].options) is not None  # type: ignore[index]
+    assert load(ENTRIES[entry].factory) is not None  # type: ignore[index]
+
+
+def test_modules_stay_small() -> None:
+    sizes = sorted(
+        (len(path.read_text(encoding="utf-8").splitlines()), str(path.relative_to(ROOT)))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    )
+    assert sizes[-1][0] <= 400, sizes[-1]
+    assert sizes[len(sizes) // 2][0] <= 150
