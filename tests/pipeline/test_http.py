@@ -11,7 +11,6 @@ from config.types import ListenAddress
 from pipeline.contracts import HttpRequest, HttpResponse
 from pipeline.errors import PermanentError
 from pipeline.http import Listeners
-from pipeline.pages import SharedResponse
 from tests.support.http import LOCAL, Clients, Connect, listeners, says
 
 
@@ -247,7 +246,7 @@ async def test_what_a_handler_sees_and_says(connect: Connect) -> None:
 
     async def handler(request: HttpRequest) -> HttpResponse:
         seen.append(request)
-        return SharedResponse(b"body", "text/x", 201, {"X-Own": "1"}, tail=b" and tail")
+        return HttpResponse(b"body", "text/x", 201, {"X-Own": "1"}, tail=b" and tail")
 
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", handler, title="A")

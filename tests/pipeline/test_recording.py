@@ -20,26 +20,15 @@ from hypothesis import strategies as st
 
 from pipeline.model import (
     NS,
-    Claim,
-    ClaimsReplaced,
     ClockTicked,
-    Device,
     DevicesDiscovered,
     Envelope,
     Event,
-    Evidence,
-    GpuProcess,
     Instant,
-    MigPlace,
-    Origin,
-    PartialRef,
     ProcessList,
-    RawDeviceId,
     Reading,
     SamplesTaken,
-    SourceAdded,
     SourceLost,
-    SourceRemoved,
 )
 from pipeline.recording import (
     Header,
@@ -49,73 +38,10 @@ from pipeline.recording import (
     samples,
     shifted,
 )
+from tests.pipeline.recorded import envelopes, events, instants, texts
 from tests.support.nodes import START, at, claim, claims, every_field, gpu, mig, reading
 
 HEADER = Header("0.1.0", "node-1", START)
-
-# Text as it comes from file systems and pod lists: lone surrogates are what bytes that aren't
-# UTF-8 become in Python.
-texts = st.text(max_size=8) | st.sampled_from(["\udcff", "a\ud800b", "\u2028", "\0", '"\n\\'])
-ns = st.integers(-(1 << 62), 1 << 62)
-instants = st.builds(Instant, ns, ns)
-values = (
-    st.integers()
-    | st.floats(allow_nan=False)
-    | st.sampled_from([0, 0.0, -0.0, 1, 1.0, 1 << 64, (1 << 64) - 1, -(1 << 63), 5e-324])
-)
-attrs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
-# Few devices and times, so that readings are put together.
-few_times = st.sampled_from([at(0), at(1)]) | instants
-readings = st.builds(
-    Reading,
-    st.sampled_from(["GPU-0", "GPU-1"]) | texts,
-    st.sampled_from(["power_watts", "xid_errors"]) | texts,
-    st.just(()) | attrs,
-    values,
-    st.none() | few_times,
-    few_times,
-    st.sampled_from([3 * NS, 30 * NS]) | ns,
-)
-processes = st.builds(
-    GpuProcess,
-    st.integers(0, 1 << 40),
-    st.sampled_from(["compute", "graphics", "mps"]),
-    st.none() | st.integers(0, 1 << 60),
-)
-process_lists = st.builds(ProcessList, texts, st.lists(processes).map(tuple), few_times, ns)
-devices = st.builds(
-    Device,
-    texts,
-    st.none() | st.integers(0, 1 << 40),
-    st.none() | st.integers(0, 1 << 40),
-    texts,
-    texts,
-    texts,
-    st.none() | st.builds(MigPlace, texts, st.integers(0, 99), st.integers(0, 99), texts),
-)
-all_claims = st.builds(
-    Claim,
-    st.builds(PartialRef, texts, texts, texts, texts, texts),
-    st.lists(
-        st.builds(RawDeviceId, st.sampled_from(["uuid", "minor", "index"]), texts), max_size=3
-    ).map(tuple),
-    st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    st.none() | instants,
-    st.builds(Origin, st.sampled_from(Evidence), texts),
-)
-events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
-    st.builds(
-        SamplesTaken,
-        st.lists(readings, max_size=12).map(tuple),
-        st.lists(process_lists, max_size=3).map(tuple),
-    ),
-    st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns),
-    st.builds(SourceAdded, st.integers(0, 99)),
-    st.builds(SourceLost, texts),
-    st.just(SourceRemoved()),
-)
-envelopes = st.builds(Envelope, texts, texts, st.integers(0, 1 << 60), instants, events)
 
 
 def record(path: Path, said: Iterable[Envelope], header: Header = HEADER) -> Path:
@@ -353,6 +279,7 @@ LOST = GOOD | {"body": {"reason": "gone"}}
     [
         b"nonsense",
         b"[" * 100_000,
+        b" " + b"[" * 100_000,
         b"\xff",
         [],
         GOOD,

@@ -21,7 +21,6 @@ from pipeline.model import (
     RawDeviceId,
     Snapshot,
 )
-from pipeline.pages import SharedResponse
 from pipeline.telemetry import Point
 from sinks.prometheus.options import Options
 from sinks.prometheus.sink import PrometheusSink
@@ -41,7 +40,7 @@ Series: TypeAlias = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def whole(answer: HttpResponse) -> bytes:
     """Return an answer's body as a client gets it."""
-    body = answer.body + (answer.tail if isinstance(answer, SharedResponse) else b"")
+    body = answer.body + answer.tail
     return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
 
 

@@ -1,0 +1,12 @@
+"""The recording format: the events of a node as gzip'd JSON lines, to be played again.
+
+The first line is the header, each further line one envelope. See `docs/sources/replay.md`.
+"""
+
+from pipeline.recording.errors import RecordingError
+from pipeline.recording.header import Header
+from pipeline.recording.reader import RecordingReader
+from pipeline.recording.shift import shifted
+from pipeline.recording.writer import RecordingWriter
+
+__all__ = ["Header", "RecordingError", "RecordingReader", "RecordingWriter", "shifted"]

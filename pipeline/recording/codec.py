@@ -1,0 +1,130 @@
+"""An envelope as a line of JSON, and back."""
+
+from collections import Counter
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import msgspec
+
+from pipeline.model import (
+    ClaimsReplaced,
+    ClockTicked,
+    DevicesDiscovered,
+    Envelope,
+    Event,
+    Instant,
+    SamplesTaken,
+    SourceAdded,
+    SourceLost,
+    SourceRemoved,
+)
+from pipeline.recording.errors import LineError
+from pipeline.recording.json import dump, load
+from pipeline.recording.samples import (
+    Offset,
+    SamplesDecoder,
+    SamplesEncoder,
+    builtins_of,
+    instant_at,
+    offset,
+    samples_of,
+)
+
+# These come seldom: told in full, key by key, so that people can read them. Keys that a newer
+# podgpu adds are passed over by msgspec.
+_PLAIN: Final = MappingProxyType(
+    {
+        event.__name__: event
+        for event in (DevicesDiscovered, ClaimsReplaced, SourceAdded, SourceLost, SourceRemoved)
+    }
+)
+_SAMPLES: Final = SamplesTaken.__name__
+
+
+class _Line(msgspec.Struct):
+    source: str
+    kind: str
+    seq: int
+    at: Offset
+    event: str
+    body: Any
+
+
+class Encoder:
+    """Makes the lines of one recording, in their order.
+
+    Args:
+        started: the recording's beginning.
+    """
+
+    def __init__(self, started: Instant) -> None:
+        self._started = started
+        self._samples = SamplesEncoder()
+
+    def encode(self, envelope: Envelope) -> bytes:
+        """Return the line; empty for `ClockTicked`, since a replay has ticks of its own."""
+        event = envelope.event
+        if isinstance(event, ClockTicked):
+            return b""
+        extends = False
+        if isinstance(event, SamplesTaken):
+            samples = self._samples.encode(event, envelope.at)
+            extends = samples.extends
+            body = builtins_of(samples)
+        else:
+            body = msgspec.to_builtins(event)
+        line = dump(
+            {
+                "source": envelope.source,
+                "kind": envelope.kind,
+                "seq": envelope.seq,
+                "at": offset(self._started, envelope.at),
+                "event": type(event).__name__,
+                "body": body,
+            }
+        )
+        if extends:
+            self._samples.extended(len(line))
+        return line
+
+
+class Decoder:
+    """Reads the lines of one recording, in their order.
+
+    Attributes:
+        skipped: how many events were passed over, by their type, since this podgpu doesn't know it.
+
+    Args:
+        started: the recording's beginning.
+    """
+
+    def __init__(self, started: Instant) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._started = started
+        self._samples = SamplesDecoder()
+
+    def decode(self, text: bytes) -> Envelope | None:
+        """Return the envelope of a line; None if the type of its event is unknown.
+
+        Raises:
+            LineError: the line is not an envelope.
+        """
+        told = load(text)
+        try:
+            line = msgspec.convert(told, _Line)
+            at = instant_at(self._started, line.at)
+            if line.event == _SAMPLES:
+                event: Event = self._samples.decode(samples_of(line.body), at, len(text))
+            elif (plain := _PLAIN.get(line.event)) is not None:
+                event = cast("Event", msgspec.convert(line.body, plain))
+            else:
+                self._skip(line.event)
+                return None
+        except (msgspec.ValidationError, ValueError, IndexError) as error:
+            raise LineError(f"is no event: {error}") from error
+        return Envelope(line.source, line.kind, line.seq, at, event)
+
+    def _skip(self, event: str) -> None:
+        # Bounded, whatever a file tells.
+        known = event in self.skipped or len(self.skipped) < 16
+        self.skipped[event[:64] if known else "others"] += 1

@@ -1,0 +1,1 @@
+"""Sources: what observes the node, one module or package each."""

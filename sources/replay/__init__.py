@@ -1,0 +1,1 @@
+"""Plays a recording of a node's events, as if they happened now."""

@@ -1,0 +1,142 @@
+"""A sink under test and what it wrote."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from config.types import ByteSize, Duration
+from pipeline.channels import Channel
+from pipeline.model import Instant, Reading, Snapshot
+from pipeline.telemetry import Point
+from sinks.jsonl.options import Options
+from sinks.jsonl.sink import JsonLinesSink
+from tests.support.nodes import START, Node, claim, gpu, reading
+from tests.support.sinks import FakeSinkContext
+
+NO_TELEMETRY = Duration(0)
+
+
+class HandClock:
+    """Goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> Instant:
+        ns = round(self.seconds * 1e9)
+        return Instant(START.mono_ns + ns, START.wall_ns + ns)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def options(
+    path: Path | str = "-",
+    *,
+    max_size: str = "64MiB",
+    max_age: str = "0s",
+    keep: int = 5,
+    telemetry: str = "0s",
+) -> Options:
+    return Options(
+        path=str(path),
+        max_size=ByteSize.parse(max_size),
+        max_age=Duration.parse(max_age),
+        keep=keep,
+        telemetry_interval=Duration.parse(telemetry),
+    )
+
+
+class Bench:
+    """One GPU, held by a pod, its readings written by a real sink."""
+
+    def __init__(self, options: Options) -> None:
+        self.clock = HandClock()
+        self.ctx = FakeSinkContext(clock=self.clock)
+        self.sink = JsonLinesSink(options, self.ctx)
+        self.node = Node()
+        self.node.has(gpu(0))
+        self.node.podlist(claim("trainer", gpu(0).uuid))
+        self.node.snapshot()
+        self.inbox: Channel[Snapshot] = Channel(1000)
+        self.running: asyncio.Task[None] | None = None
+        self.value = 0
+        self.sent = 0
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator["Bench"]:
+        async with self.sink:
+            self.running = asyncio.create_task(self.sink.run(self.inbox))
+            yield self
+            self.inbox.close()
+            async with asyncio.timeout(10):
+                await self.running
+
+    def send(self, *readings: Reading) -> None:
+        """Hand a snapshot over: of these readings, or of one with the next value."""
+        self.value += 1
+        self.clock.seconds += 1
+        self.node.seconds = self.clock.seconds
+        if not readings:
+            readings = (reading(gpu(0), "power_watts", self.value, when=self.clock.now()),)
+        self.node.reads(*readings)
+        snapshot = self.node.snapshot()
+        self.sent += len(snapshot.fresh)
+        self.inbox.offer(snapshot)
+
+    async def write(self, count: int = 1) -> None:
+        """Send snapshots of one reading, one after the other, each until it was dealt with."""
+        for _ in range(count):
+            self.send()
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until all that was sent was written or dropped."""
+        async with asyncio.timeout(10):
+            while self.emitted + sum(self.dropped.values()) < self.sent:
+                assert self.running is not None
+                if self.running.done():
+                    await self.running
+                await asyncio.sleep(0.001)
+
+    def points(self, family: str) -> list[Point]:
+        return [
+            point
+            for known, points in self.ctx.own.collect({})
+            if known.name == family
+            for point in points
+        ]
+
+    @property
+    def emitted(self) -> float:
+        return sum(point.value for point in self.points("podgpu_sink_emitted_total"))
+
+    @property
+    def dropped(self) -> dict[str, float]:
+        return {
+            dict(point.labels)["reason"]: point.value
+            for point in self.points("podgpu_sink_dropped_total")
+        }
+
+
+def refuse(constant: str) -> float:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def parsed(text: bytes) -> list[dict[str, Any]]:
+    """Each line as JSON, strictly; the text ends with a line's end."""
+    assert text == b"" or text.endswith(b"\n")
+    return [json.loads(line, parse_constant=refuse) for line in text.split(b"\n")[:-1]]
+
+
+def watts(*files: Path) -> list[float]:
+    """The values that `Bench.write` wrote, from files in this order."""
+    return [
+        line["readings"]["power_watts"]
+        for file in files
+        for line in parsed(file.read_bytes())
+        if line["record"] == "device"
+    ]

@@ -1,0 +1,332 @@
+"""The file stays readable line by line, whatever happens to it."""
+
+import errno
+import logging
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import PermanentError, TransientError
+from sinks.jsonl import files
+from tests.sinks.jsonl.support import Bench, options, parsed, watts
+
+
+async def written(path: Path, count: int = 1, **settings: str) -> Bench:
+    bench = Bench(options(path, **settings))  # type: ignore[arg-type]
+    async with bench.writing():
+        await bench.write(count)
+    return bench
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let writes beyond a size fail in the kernel, after a part of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# -- the ordinary
+
+
+async def test_lines_are_appended(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = await written(path, 3)
+    assert (bench.emitted, bench.dropped) == (3, {})
+    await written(path, 2)
+    assert watts(path) == [1, 2, 3, 1, 2]
+    assert path.stat().st_mode & 0o133 == 0
+
+
+async def test_own_telemetry_comes_now_and_then(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    await written(path, 25, telemetry="10s")
+    kinds = [line["record"] for line in parsed(path.read_bytes())]
+    assert [place for place, kind in enumerate(kinds) if kind == "telemetry"] == [1, 12, 23]
+    assert len(kinds) == 28
+
+
+async def test_what_is_queued_is_written_at_the_end(tmp_path: Path) -> None:
+    bench = Bench(options(tmp_path / "gpu.jsonl"))
+    async with bench.writing():
+        for _ in range(50):
+            bench.send()
+    assert watts(tmp_path / "gpu.jsonl") == list(range(1, 51))
+
+
+# -- rotation
+
+
+async def test_rotation_by_size(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    await written(path)
+    size = path.stat().st_size
+    path.unlink()
+    bench = Bench(options(path, max_size=f"{3 * size + 9}B", keep=2))
+    async with bench.writing():
+        await bench.write(9)
+        assert sorted(file.name for file in tmp_path.iterdir()) == [
+            "gpu.jsonl",
+            "gpu.jsonl.1",
+            "gpu.jsonl.2",
+        ]
+        names = [path.with_name("gpu.jsonl.2"), path.with_name("gpu.jsonl.1"), path]
+        assert watts(*names) == list(range(1, 10))
+        await bench.write(3)
+        assert watts(*names) == list(range(4, 13))
+    assert bench.emitted == 12
+
+
+async def test_rotation_moves_no_more_than_it_must(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    (tmp_path / "gpu.jsonl.2").write_text("kept")
+    await written(path, 2, max_size="1B", keep=5)  # type: ignore[arg-type]
+    assert (tmp_path / "gpu.jsonl.2").read_text() == "kept"
+    assert watts(tmp_path / "gpu.jsonl.1", path) == [1, 2]
+
+
+async def test_rotation_that_keeps_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    await written(path, 3, max_size="1B", keep=0)  # type: ignore[arg-type]
+    assert [file.name for file in tmp_path.iterdir()] == ["gpu.jsonl"]
+    assert watts(path) == [3]
+
+
+async def test_rotation_by_age_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    await written(path, 4, max_age="10s")
+    bench = Bench(options(path, max_age="10s"))
+    bench.clock.seconds = 7
+    async with bench.writing():
+        await bench.write(3)  # at 8, 9 and 10 s; the first line is of 1 s
+        assert watts(path) == [1, 2, 3, 4, 1, 2, 3]
+        await bench.write(1)
+    assert watts(tmp_path / "gpu.jsonl.1") == [1, 2, 3, 4, 1, 2, 3]
+    assert watts(path) == [4]
+
+
+async def test_rotation_beside_a_link_s_target(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "disk" / "gpu.jsonl")
+    await written(tmp_path / "link.jsonl", 2, max_size="1B")
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert watts(tmp_path / "disk" / "gpu.jsonl.1", tmp_path / "disk" / "gpu.jsonl") == [1, 2]
+
+
+async def test_a_file_that_cannot_be_renamed_stays_within_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(Path, "replace", busy)
+    bench = await written(tmp_path / "gpu.jsonl", 5, max_size="1B")
+    assert watts(tmp_path / "gpu.jsonl") == [1]
+    assert bench.dropped == {"write_error": 4}
+    assert "set max_size to 0B" in caplog.text
+
+
+# -- what others do to the file
+
+
+async def test_renamed_as_logrotate_does(tmp_path: Path) -> None:
+    path, old = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl-20270115"
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(2)
+        path.rename(old)
+        await bench.write(2)
+        assert watts(old, path) == [1, 2, 3, 4]
+        path.rename(old)
+        path.touch()
+        await bench.write(1)
+    assert watts(old, path) == [3, 4, 5]
+
+
+async def test_copied_and_truncated(tmp_path: Path) -> None:
+    path, copy = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl.copy"
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(3)
+        shutil.copy(path, copy)
+        os.truncate(path, 0)
+        await bench.write(2)
+    assert watts(copy, path) == [1, 2, 3, 4, 5]
+
+
+async def test_deleted_with_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "gpu.jsonl"
+    path.parent.mkdir(parents=True)
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(1)
+        path.unlink()
+        await bench.write(1)
+        assert watts(path) == [2]
+        shutil.rmtree(tmp_path / "a")
+        await bench.write(1)
+        assert watts(path) == [3]
+    assert bench.dropped == {}
+
+
+# -- the last line of a file that was left
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"record":"device","x":1}\n{"record":"devi', b'{"record":"device","x":1}\n'),
+        (b'{"record":"device","x":1}\n{"re', b'{"record":"device","x":1}\n'),
+        (b'{"record":"device","x":', b""),
+        (b'{"record":"device","x":"' + b"y" * 200_000, b""),
+        (b'{"record":"device","x":1}', b'{"record":"device","x":1}\n'),
+        (b"note to self", b"note to self\n"),
+        (b"[1]\n[2]", b"[1]\n[2]\n"),
+        (b"x" * 5_000_000, b"x" * 5_000_000 + b"\n"),
+        (b"\n", b"\n"),
+        (b"", b""),
+    ],
+)
+async def test_the_last_line_is_whole_before_another_follows(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    path.write_bytes(before)
+    await written(path)
+    content = path.read_bytes()
+    assert content.startswith(after)
+    assert [line["readings"] for line in parsed(content[len(after) :])] == [{"power_watts": 1}]
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    program = textwrap.dedent(f"""
+        import asyncio, os, time
+        from pathlib import Path
+        from tests.sinks.jsonl.support import Bench, options
+
+        whole = os.write
+        def piecewise(fd, data):
+            time.sleep(0.0002)
+            return whole(fd, bytes(data[:7]))
+
+        async def main():
+            bench = Bench(options(Path({str(path)!r})))
+            async with bench.writing():
+                print("writes", flush=True)
+                os.write = piecewise
+                await bench.write(1_000_000)
+        asyncio.run(main())
+    """)
+    torn = 0
+    for round_ in range(1, 7):
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as podgpu:
+            assert podgpu.stdout is not None
+            assert podgpu.stdout.readline() == b"writes\n"
+            size = path.stat().st_size
+            while path.stat().st_size < size + 2000 * round_:
+                assert podgpu.poll() is None
+            podgpu.send_signal(signal.SIGKILL)
+        content = path.read_bytes()
+        torn += not content.endswith(b"\n")
+        parsed(content[: content.rfind(b"\n") + 1])
+    assert torn > 2
+
+
+# -- trouble
+
+
+async def test_a_full_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bench = await written(Path("/dev/full"), 3)
+    assert (bench.emitted, bench.dropped) == (0, {"no_space": 3})
+    assert caplog.text.count("No space left") == 1
+
+
+async def test_no_room_in_the_middle_of_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(2)
+        with file_size_limit(path.stat().st_size + 100):
+            await bench.write(3)
+            assert watts(path) == [1, 2]
+        await bench.write(1)
+    assert watts(path) == [1, 2, 6]
+    assert (bench.emitted, bench.dropped) == (3, {"no_space": 3})
+    assert caplog.text.count("cannot write") == 1
+    assert "3 readings were dropped" in caplog.text
+
+
+async def test_a_torn_line_that_cannot_be_cut_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(1)
+        with monkeypatch.context() as broken:
+            broken.setattr(files, "mend_tail", refused)
+            with file_size_limit(path.stat().st_size + 100):
+                await bench.write(1)
+            assert not path.read_bytes().endswith(b"\n")
+            await bench.write(1)
+        await bench.write(1)
+    assert watts(path) == [1, 4]
+    assert bench.dropped == {"no_space": 1, "io_error": 1}
+
+
+async def test_a_folder_that_became_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "log" / "gpu.jsonl"
+    path.parent.mkdir()
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(1)
+        shutil.rmtree(path.parent)
+        path.parent.write_text("in the way")
+        await bench.write(2)
+        path.parent.unlink()
+        await bench.write(1)
+    assert watts(path) == [4]
+    assert bench.dropped == {"write_error": 2}
+
+
+async def test_what_the_start_refuses(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, text in [
+        (tmp_path / "none" / "gpu.jsonl", r"the folder .*/none of .*mkdir -p"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "pipe", "no ordinary file"),
+    ]:
+        with pytest.raises(PermanentError, match=text):
+            await written(path)
+    assert not (tmp_path / "none").exists()
+
+
+async def test_what_the_start_may_find_better_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(files, "mend_tail", refused)
+    with pytest.raises(TransientError, match="Permission denied"):
+        await written(tmp_path / "gpu.jsonl")

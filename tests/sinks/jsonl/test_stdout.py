@@ -1,0 +1,184 @@
+"""Standard output, whose reader may be slow, stuck or gone."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.errors import TransientError
+from pipeline.model import Instant
+from sinks.jsonl import sink as sink_module
+from sinks.jsonl.lines import Batch
+from sinks.jsonl.target import StreamTarget, UnwrittenError
+from tests.sinks.jsonl.support import Bench, options, parsed
+from tests.support.nodes import START
+
+Pipe = tuple[int, int]
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """A small pipe in place of standard output."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    monkeypatch.setattr(sink_module, "_STDOUT_FD", writes)
+    yield reads, writes
+    for fd in (reads, writes):
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def take(reads: int, count: int) -> bytes:
+    """Read until so many lines have come."""
+    text = b""
+    while text.count(b"\n") < count:
+        text += os.read(reads, 65536)
+    return text
+
+
+async def test_lines_go_there(pipe: Pipe) -> None:
+    bench = Bench(options())
+    async with bench.writing():
+        await bench.write(2)
+    lines = parsed(take(pipe[0], 2))
+    assert [line["readings"] for line in lines] == [{"power_watts": 1}, {"power_watts": 2}]
+    assert bench.emitted == 2
+
+
+async def test_a_reader_that_went(pipe: Pipe) -> None:
+    bench = Bench(options())
+
+    async def write() -> None:
+        async with bench.writing():
+            await bench.write(1)
+            os.close(pipe[0])
+            await bench.write(1)
+
+    with pytest.raises(TransientError, match="nobody reads standard output"):
+        await write()
+    assert (bench.emitted, bench.dropped) == (1, {"closed_pipe": 1})
+    with pytest.raises(TransientError, match="nobody reads it"):
+        await bench.sink.__aenter__()
+
+
+async def test_a_reader_that_is_stuck_holds_up_nobody_else(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sink_module, "_SLOW", 0.2)
+    monkeypatch.setattr(sink_module, "_FLUSH", 0.2)
+    bench = Bench(options())
+    async with bench.sink:
+        running = asyncio.create_task(bench.sink.run(bench.inbox))
+        for _ in range(50):
+            bench.send()
+        slept, began = 0, time.perf_counter()
+        while time.perf_counter() - began < 0.5:
+            await asyncio.sleep(0.01)
+            slept += 1
+        assert slept > 20
+        assert not running.done()
+        # One is in the thread's hands; the others wait in the queue, where they can be dropped.
+        assert len(bench.inbox) + bench.emitted + 1 == 50
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert time.perf_counter() - began < 3
+    assert bench.dropped == {"stopped": 1}
+    assert caplog.text.count("has taken nothing") == 1
+    assert "gave up on standard output" in caplog.text
+    # The thread is still there and ends its batch: no line is left half.
+    parsed(await asyncio.to_thread(take, pipe[0], int(bench.emitted) + 1))
+
+
+async def test_a_reader_that_comes_back(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_module, "_SLOW", 0.05)
+    bench = Bench(options())
+    async with bench.writing():
+        for _ in range(50):
+            bench.send()
+        await asyncio.sleep(0.2)
+        lines = parsed(await asyncio.to_thread(take, pipe[0], 50))
+    assert [line["readings"]["power_watts"] for line in lines] == list(range(1, 51))
+
+
+async def test_a_stream_that_somebody_made_non_blocking(pipe: Pipe) -> None:
+    os.set_blocking(pipe[1], False)
+    bench = Bench(options())
+    async with bench.writing():
+        for _ in range(50):
+            bench.send()
+        assert len(parsed(await asyncio.to_thread(take, pipe[0], 50))) == 50
+
+
+async def test_two_sinks_never_mix_their_lines(pipe: Pipe) -> None:
+    first, second = Bench(options()), Bench(options())
+    async with first.writing(), second.writing():
+        for _ in range(40):
+            first.send()
+            second.send()
+        assert len(parsed(await asyncio.to_thread(take, pipe[0], 80))) == 80
+
+
+@pytest.mark.slow
+def test_the_process_ends_though_nobody_reads() -> None:
+    program = textwrap.dedent("""
+        import asyncio, sys
+        from tests.sinks.jsonl.support import Bench, options
+
+        async def main():
+            bench = Bench(options())
+            async with bench.sink:
+                running = asyncio.create_task(bench.sink.run(bench.inbox))
+                for _ in range(900):
+                    bench.send()
+                await asyncio.sleep(0.2)
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            print("ends", file=sys.stderr, flush=True)
+        asyncio.run(main())
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as podgpu:
+        assert podgpu.wait(20) == 0
+        assert podgpu.stderr is not None
+        assert b"Traceback" not in podgpu.stderr.read()
+
+
+NOW = Instant(START.mono_ns, START.wall_ns)
+
+
+@pytest.mark.parametrize(
+    ("room", "lines"), [(0, 0), (3, 1), (5, 1), (6, 2), (9, 2), (10, 2), (11, 3), (14, 3)]
+)
+def test_a_line_that_was_begun_is_completed(
+    monkeypatch: pytest.MonkeyPatch, room: int, lines: int
+) -> None:
+    out = b""
+
+    def until_full(fd: int, data: bytes) -> int:
+        nonlocal out
+        taken = bytes(data[: room - len(out)])
+        if not taken:
+            raise OSError(28, "No space left on device")
+        out += taken
+        return len(taken)
+
+    target = StreamTarget(99, owned=False)
+    batch = Batch([b"aaaa\n", b"bbbb\n", b"cccc\n"], [1, 1, 1])
+    monkeypatch.setattr(os, "write", until_full)
+    with pytest.raises(UnwrittenError) as failed:
+        target.write(batch, NOW)
+    assert failed.value.lines == lines
+    with pytest.raises(UnwrittenError) as again:
+        target.write(batch, NOW)
+    assert again.value.lines == 0
+    room = 100
+    target.write(Batch([b"dddd\n"], [1]), NOW)
+    assert out == b"".join([*batch.lines[:lines], b"dddd\n"])

@@ -1,0 +1,290 @@
+"""A recording is played at its own pace, on the present's clock."""
+
+import asyncio
+import gzip
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import PermanentError, TransientError
+from pipeline.join import Join
+from pipeline.model import (
+    NS,
+    ClockTicked,
+    DevicesDiscovered,
+    Envelope,
+    Event,
+    Instant,
+    SamplesTaken,
+    SourceAdded,
+)
+from pipeline.recording import Header, RecordingReader, RecordingWriter
+from pipeline.registry import build_source
+from sources.replay import reading as reading_module
+from sources.replay import source as replay_source
+from sources.replay.options import Options
+from sources.replay.source import ReplaySource
+from tests.support.contexts import FakeSourceContext, LoopClock
+from tests.support.nodes import START, at, claim, claims, gpu, reading
+
+HOUR = 3600
+
+
+def watts(second: float, value: float) -> SamplesTaken:
+    return SamplesTaken((reading(gpu(0), "power_watts", value, when=at(second - 0.01)),))
+
+
+SAID: Sequence[tuple[float, str, str, Event]] = (
+    (0.1, "gpus", "nvml", SourceAdded(0)),
+    (0.1, "gpus", "nvml", DevicesDiscovered((gpu(0),))),
+    (0.5, "pods", "podlist", claims(replace(claim("trainer", gpu(0).uuid), since=at(-HOUR)))),
+    *((second, "gpus", "nvml", watts(second, 100 + second)) for second in range(1, 41)),
+)
+
+
+def record(path: Path, said: Sequence[tuple[float, str, str, Event]] = SAID) -> Path:
+    with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
+        for seq, (second, source, kind, event) in enumerate(said, 1):
+            writer.write(Envelope(source, kind, seq, at(second), event))
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return record(tmp_path / "node.podgpu.gz")
+
+
+class Listener(FakeSourceContext):
+    """Notes when each event was relayed."""
+
+    def __init__(self) -> None:
+        super().__init__("replay", LoopClock())
+        self.began = self.clock.now()
+        self.heard: list[float] = []
+
+    async def relay(self, envelope: Envelope) -> None:
+        self.heard.append(self.began.seconds_until(self.clock.now()))
+        await super().relay(envelope)
+
+    def wall(self, second: float) -> int:
+        return self.began.wall_ns + round(second * NS)
+
+
+async def play(path: Path | str, **options: Any) -> Listener:
+    ctx = Listener()
+    await ReplaySource(Options(path=str(path), **options)).run(ctx)
+    return ctx
+
+
+async def play_for(path: Path, seconds: float, **options: Any) -> Listener:
+    ctx = Listener()
+    running = asyncio.create_task(ReplaySource(Options(path=str(path), **options)).run(ctx))
+    await asyncio.sleep(seconds)
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return ctx
+
+
+SECONDS = [second for second, *_ in SAID]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("speed", [0.5, 1, 4])
+async def test_the_pace_is_the_recorded_one_over_speed(path: Path, speed: float) -> None:
+    ctx = await play(path, speed=speed)
+    assert ctx.heard == pytest.approx([second / speed for second in SECONDS], abs=0.002)
+
+
+@pytest.mark.looptime
+async def test_events_come_under_their_own_names(path: Path) -> None:
+    ctx = await play(path)
+    assert [(e.source, e.kind) for e in ctx.relayed] == [(name, kind) for _, name, kind, _ in SAID]
+    assert {envelope.seq for envelope in ctx.relayed} == {0}
+    assert ctx.events == []
+    assert ctx.relayed[1].event == SAID[1][3]
+
+
+@pytest.mark.looptime
+async def test_lateness_does_not_add_up(path: Path) -> None:
+    class Busy(Listener):
+        async def relay(self, envelope: Envelope) -> None:
+            await super().relay(envelope)
+            await asyncio.sleep(0.3)
+
+    ctx = Busy()
+    await ReplaySource(Options(path=str(path))).run(ctx)
+    assert ctx.heard[-20:] == pytest.approx(SECONDS[-20:], abs=0.002)
+
+
+@pytest.mark.looptime
+async def test_times_are_those_of_the_replay(path: Path) -> None:
+    ctx = await play(path, speed=2)
+    last = ctx.relayed[-1]
+    assert last.at == Instant(ctx.began.mono_ns + 20 * NS, ctx.wall(20))
+    assert isinstance(last.event, SamplesTaken)
+    (sample,) = last.event.readings
+    assert sample.at == Instant(ctx.began.mono_ns + 19_995_000_000, ctx.wall(19.995))
+    # Nothing is faster than real time at handing on.
+    assert sample.good_for_ns == 15 * NS
+
+
+@pytest.mark.looptime
+async def test_what_was_before_the_recording_lies_as_far_back(path: Path) -> None:
+    ctx = await play(path, speed=10)
+    said = ctx.relayed[2].event
+    assert isinstance(said, type(SAID[2][3]))
+    since = said.claims[0].since  # type: ignore[union-attr]
+    assert since == Instant(ctx.began.mono_ns - HOUR * NS, ctx.wall(-HOUR))
+
+
+@pytest.mark.looptime
+async def test_a_slow_replay_lets_readings_stand_longer(path: Path) -> None:
+    ctx = await play_for(path, 20, speed=0.1)
+    event = ctx.relayed[-1].event
+    assert isinstance(event, SamplesTaken)
+    assert event.readings[0].good_for_ns == 150 * NS
+
+
+@pytest.mark.looptime
+async def test_original_time_keeps_the_wall_clock(path: Path) -> None:
+    ctx = await play(path, time="original", speed=2)
+    last = ctx.relayed[-1]
+    assert last.at == Instant(ctx.began.mono_ns + 20 * NS, at(40).wall_ns)
+
+
+@pytest.mark.looptime
+async def test_it_starts_anew_at_the_end(path: Path) -> None:
+    ctx = await play_for(path, 125, loop=True)
+    expected = [lap + second for lap in (0, 40, 80, 120) for second in SECONDS]
+    heard = [second for second in expected if second < 125]
+    assert ctx.heard == pytest.approx(heard, abs=0.01)
+    again = ctx.relayed[len(SAID) + 3]
+    assert isinstance(again.event, SamplesTaken)
+    assert again.event.readings[0].value == 101
+    assert again.at.mono_ns - ctx.began.mono_ns == pytest.approx(41 * NS, abs=NS // 50)
+
+
+@pytest.mark.looptime
+async def test_an_empty_recording_does_not_spin(tmp_path: Path) -> None:
+    ctx = await play_for(record(tmp_path / "empty", ()), 60, loop=True)
+    assert ctx.relayed == []
+
+
+@pytest.mark.looptime
+async def test_who_falls_behind_goes_on_from_now(path: Path) -> None:
+    class Stuck(Listener):
+        async def relay(self, envelope: Envelope) -> None:
+            if len(self.relayed) == 10:
+                await asyncio.sleep(1000)
+            await super().relay(envelope)
+
+    ctx = Stuck()
+    running = asyncio.create_task(ReplaySource(Options(path=str(path), loop=True)).run(ctx))
+    await asyncio.sleep(1030)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(SAID) < len(ctx.relayed) < 2 * len(SAID)
+
+
+@pytest.mark.looptime
+async def test_the_join_makes_of_it_what_it_made_of_the_node(path: Path) -> None:
+    ctx, join = await play(path), Join()
+    for envelope in ctx.relayed:
+        join.apply(envelope)
+    now = ctx.clock.now()
+    join.apply(Envelope("clock", "clock", 0, now, ClockTicked()))
+    snapshot = join.snapshot(now)
+    assert [one.value for one in snapshot.readings] == [140]
+    (attribution,) = snapshot.layout.attributions.values()
+    assert attribution.holders[0].subject.pod == "trainer"
+    later = Instant(now.mono_ns + 60 * NS, now.wall_ns + 60 * NS)
+    join.apply(Envelope("clock", "clock", 0, later, ClockTicked()))
+    assert join.snapshot(later).readings == ()
+
+
+@pytest.mark.looptime
+async def test_a_recording_without_its_end(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_bytes(path.read_bytes()[:-30])
+    with caplog.at_level(logging.INFO):
+        ctx = await play(path)
+    assert 20 < len(ctx.relayed) <= len(SAID)
+    assert caplog.text.count("lacks its end") == 1
+    assert "recorded on node node-9" in caplog.text
+    assert "has ended" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_events_of_a_newer_podgpu(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = gzip.decompress(path.read_bytes()).replace(b'"SourceAdded"', b'"SourceBlessed"')
+    path.write_bytes(gzip.compress(text))
+    ctx = await play(path)
+    assert len(ctx.relayed) == len(SAID) - 1
+    assert "1 events of type SourceBlessed" in caplog.text
+
+
+async def test_a_missing_file_may_come_yet(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="podgpu record"):
+        await play(tmp_path / "none")
+    with pytest.raises(TransientError, match="cannot read"):
+        await play(record(tmp_path / "file") / "below")
+
+
+async def test_other_files_never_will(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("hello")
+    with pytest.raises(PermanentError, match="not a podgpu recording"):
+        await play(tmp_path / "other")
+    with pytest.raises(PermanentError, match="is a folder"):
+        await play(tmp_path)
+
+
+@pytest.mark.looptime
+async def test_damage_shows_when_it_is_reached(path: Path) -> None:
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    path.write_bytes(gzip.compress(b"\n".join([*lines[:20], b"{", *lines[20:]])))
+    ctx = Listener()
+    with pytest.raises(PermanentError, match="line 21"):
+        await ReplaySource(Options(path=str(path))).run(ctx)
+    assert 0 < len(ctx.relayed) < len(SAID)
+
+
+@pytest.mark.looptime
+async def test_the_demo(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(replay_source, "_DEMO_FILE", path)
+    assert len((await play("builtin:demo")).relayed) == len(SAID)
+    monkeypatch.setattr(replay_source, "_DEMO_FILE", tmp_path / "none")
+    with pytest.raises(PermanentError, match="install podgpu anew"):
+        await play("builtin:demo")
+
+
+def test_the_registry_builds_it() -> None:
+    assert isinstance(build_source("replay", Options(path="x")), ReplaySource)
+
+
+async def test_the_file_is_closed_by_whoever_has_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(RecordingReader):
+        def __init__(self, path: Path) -> None:
+            opening.set()
+            go_on.wait(10)
+            super().__init__(path)
+
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    monkeypatch.setattr(reading_module, "RecordingReader", Slow)
+    running = asyncio.create_task(ReplaySource(Options(path=str(path))).run(Listener()))
+    await asyncio.to_thread(opening.wait, 10)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    go_on.set()
+    assert await asyncio.to_thread(closed.wait, 10)
