@@ -56,7 +56,7 @@ class RunningSource:
 
     async def relay(self, envelope: Envelope) -> None:
         """Hand on another source's event."""
-        await self.inlet.relay(envelope)
+        await self.inlet.relay(replace(envelope, via=self.name))
 
     def hints(self) -> AsyncIterator[HolderChanged]:
         """Iterate over the join's hints."""

@@ -76,12 +76,19 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, whole."""
+    """An answer, whole.
+
+    Attributes:
+        body: may be the same object for many clients: hundreds of slow ones then keep one page in
+            memory, not one each.
+        tail: what comes after the body, for this client alone.
+    """
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    tail: bytes = b""
 
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]

@@ -16,7 +16,7 @@ from aiohttp import web
 from config.types import ListenAddress
 from pipeline.contracts import HttpHandler, HttpMounts, HttpRequest, HttpResponse
 from pipeline.errors import PermanentError
-from pipeline.pages import Check, SharedResponse, checked, index, plain
+from pipeline.pages import Check, checked, index, plain
 from pipeline.sockets import BACKLOG, bind, reason
 
 _LOG = logging.getLogger("podgpu.http")
@@ -273,7 +273,7 @@ class _Listener:
         headers = {"Server": "podgpu", "X-Content-Type-Options": "nosniff", **answer.headers}
         headers["Content-Type"] = answer.content_type
         response = web.StreamResponse(status=answer.status, headers=headers)
-        tail = answer.tail if isinstance(answer, SharedResponse) else b""
+        tail = answer.tail
         response.content_length = len(answer.body) + len(tail)
         try:
             async with asyncio.timeout(self._owner.limits.send_seconds):

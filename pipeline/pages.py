@@ -1,8 +1,7 @@
-"""The answers that every listener gives by itself, and one more kind of answer."""
+"""The answers that every listener gives by itself."""
 
 import html
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipeline.contracts import HttpResponse
@@ -11,19 +10,6 @@ Check: TypeAlias = Callable[[], tuple[bool, str]]
 """Says whether something is well, and a line of text for people. Called for each request."""
 
 _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))
-
-
-@dataclass(frozen=True, slots=True)
-class SharedResponse(HttpResponse):
-    """An answer whose body is the same object for many clients.
-
-    Hundreds of slow scrapers of a large page then keep one page in memory, not one each.
-
-    Attributes:
-        tail: what comes after the body, for this client alone.
-    """
-
-    tail: bytes = b""
 
 
 def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> HttpResponse:

@@ -40,6 +40,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
             reason, retry_after = str(error), _retry_after(error)
         else:
             ctx.log.info("finished: there is no more to come")
+            await ctx.emit(SourceLost("finished"))
             return
         fatal = False
         delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)

@@ -94,10 +94,11 @@ class Join:
             case SourceLost():
                 return Outcome(changed=self._sources.lost(envelope))
             case SourceRemoved():
-                self._sources.removed(source)
-                self._claims.pop(source, None)
-                self._readings.remove(source)
-                self._inventory.remove(source)
+                for name in self._sources.with_relayed(source):
+                    self._sources.removed(name)
+                    self._claims.pop(name, None)
+                    self._readings.remove(name)
+                    self._inventory.remove(name)
                 return self._enumerate(at)
 
     def _expire_claims(self, now: Instant) -> bool:

@@ -19,6 +19,7 @@ class SourceTable:
     def __init__(self) -> None:
         self._states: dict[str, SourceState] = {}
         self._ranking: list[str] = []
+        self._via: dict[str, str] = {}
 
     def ranking(self) -> list[str]:
         """Return the sources in the order of the configuration, then of their names."""
@@ -39,27 +40,41 @@ class SourceTable:
 
     def heard(self, envelope: Envelope) -> bool:
         """Note an event of a source; return whether this brought the source up."""
-        name = envelope.source
-        if name not in self._states:  # a replayed source, which nobody started
+        name, via = envelope.source, envelope.via
+        if name not in self._states:  # a relayed source, which nobody started
             self.added(envelope)
+        if via and via in self._states:
+            self._via[name] = via
+            self._spoke(via, envelope.at)
+        return self._spoke(name, envelope.at)
+
+    def _spoke(self, name: str, at: Instant) -> bool:
         state = self._states[name]
         self._states[name] = replace(
-            state, up=True, spoken=True, reason="", events=state.events + 1, heard=envelope.at
+            state, up=True, spoken=True, reason="", events=state.events + 1, heard=at
         )
         return not state.up
 
+    def with_relayed(self, name: str) -> list[str]:
+        """Return a source and all whose events it relayed."""
+        return [name, *(relayed for relayed, via in self._via.items() if via == name)]
+
     def lost(self, envelope: Envelope) -> bool:
         """Note that a source can't work; return whether that was news."""
-        name, event = envelope.source, envelope.event
-        if name not in self._states:
+        event = envelope.event
+        if envelope.source not in self._states:
             self.added(envelope)
-        state = self._states[name]
         reason = event.reason if isinstance(event, SourceLost) else ""
-        self._states[name] = replace(state, up=False, spoken=True, reason=reason)
-        return state.up or not state.spoken or state.reason != reason
+        news = False
+        for name in self.with_relayed(envelope.source):
+            state = self._states[name]
+            self._states[name] = replace(state, up=False, spoken=True, reason=reason)
+            news = news or state.up or not state.spoken or state.reason != reason
+        return news
 
     def removed(self, name: str) -> None:
         """Forget a source."""
+        self._via.pop(name, None)
         if self._states.pop(name, None) is not None:
             self._rank()
 

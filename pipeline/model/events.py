@@ -95,6 +95,8 @@ class Envelope:
         kind: the source's kind.
         seq: number of the envelope in the inbox, from 1.
         at: when the event was emitted.
+        via: the source that relayed another's event; empty for a source's own. What comes via a
+            source lives and ends with it.
     """
 
     source: str
@@ -102,6 +104,7 @@ class Envelope:
     seq: int
     at: Instant
     event: Event
+    via: str = ""
 
 
 @dataclass(frozen=True, slots=True)

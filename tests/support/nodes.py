@@ -104,10 +104,10 @@ class Node:
         self.seconds = 0.0
         self._seq = 0
 
-    def say(self, event: Event, source: str = "gpus", kind: str = "nvml") -> bool:
+    def say(self, event: Event, source: str = "gpus", kind: str = "nvml", via: str = "") -> bool:
         """Apply an event now; return whether it changed anything."""
         self._seq += 1
-        envelope = Envelope(source, kind, self._seq, at(self.seconds), event)
+        envelope = Envelope(source, kind, self._seq, at(self.seconds), event, via)
         return self.join.apply(envelope).changed
 
     def has(self, *devices: Device) -> None:

@@ -279,3 +279,33 @@ def test_device_order_is_by_index_then_gi_then_ci() -> None:
         for known in node.snapshot().layout.attributions.values()
     ]
     assert order == [(0, None), (0, (1, 0)), (0, (1, 1)), (0, (2, 0)), (1, None)]
+
+
+class TestRelayedSources:
+    """What a replay says for others lives and ends with the replay."""
+
+    @staticmethod
+    def relaying() -> Node:
+        node = Node()
+        node.say(SourceAdded(0), "replay", "replay")
+        node.say(DevicesDiscovered(tuple(GPUS)), "gpus", "nvml", via="replay")
+        node.say(claims(claim("a", uuid_of(0))), "podlist", "podlist", via="replay")
+        return node
+
+    def test_the_relaying_source_counts_as_heard(self) -> None:
+        state = self.relaying().snapshot().sources["replay"]
+        assert (state.up, state.spoken, state.events) == (True, True, 2)
+
+    def test_they_are_lost_with_it(self) -> None:
+        node = self.relaying()
+        node.say(SourceLost("finished"), "replay", "replay")
+        sources = node.snapshot().sources
+        assert {name: (s.up, s.reason) for name, s in sources.items()} == dict.fromkeys(
+            ("replay", "gpus", "podlist"), (False, "finished")
+        )
+
+    def test_they_are_removed_with_it(self) -> None:
+        node = self.relaying()
+        node.say(SourceRemoved(), "replay", "replay")
+        snapshot = node.snapshot()
+        assert (snapshot.sources, snapshot.layout.attributions) == ({}, {})

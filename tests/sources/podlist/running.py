@@ -1,0 +1,65 @@
+"""Runs the source on a real file, with the real inotify."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from config.types import Duration
+from pipeline.model import ClaimsReplaced, SourceLost
+from sources.podlist.options import Options
+from sources.podlist.source import PodListSource
+from tests.support.contexts import FakeSourceContext
+
+# Long enough that nothing in a test is owed to the poll unless the test asks for it.
+SELDOM = Duration.parse("1h")
+
+
+def entry(pod: str, *devices: str) -> str:
+    ids = ", ".join(f'"{device}"' for device in devices)
+    return f'{{"name": "{pod}", "namespace": "ns", "container": "main", "gpu_list": [{ids}]}}'
+
+
+def listing(*pods: str) -> str:
+    return "[" + ",\n ".join(entry(pod, f"GPU-{pod}") for pod in pods) + "]"
+
+
+def replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+class Following(FakeSourceContext):
+    def pods(self) -> list[str] | None:
+        said = [event for event in self.events if isinstance(event, ClaimsReplaced)]
+        return [claim.subject.pod for claim in said[-1].claims] if said else None
+
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.events if isinstance(event, SourceLost)]
+
+    async def until(self, *pods: str, timeout: float = 5) -> None:
+        async with asyncio.timeout(timeout), self._changed:
+            while self.pods() != list(pods):
+                await self._changed.wait()
+
+    async def lost(self, count: int = 1) -> str:
+        await self.wait_for(SourceLost, count)
+        return self.reasons()[-1]
+
+
+@asynccontextmanager
+async def following(
+    path: Path, interval: Duration = SELDOM, **options: Any
+) -> AsyncIterator[Following]:
+    ctx = Following("pods")
+    source = PodListSource(Options(path=path, interval=interval, **options))
+    task = asyncio.create_task(source.run(ctx))
+    try:
+        yield ctx
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()

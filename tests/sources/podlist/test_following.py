@@ -1,0 +1,380 @@
+"""What the source says while its file changes; real files, real inotify."""
+
+import asyncio
+import itertools
+import logging
+import os
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from config.types import ByteSize, Duration
+from pipeline.model import ClaimsReplaced, SourceLost
+from sources.podlist.document import PodList, read_pod_list
+from tests.sources.podlist.running import entry, following, listing, replace
+
+GRACE = 0.25
+DEVICE = "expected a GPU uuid, a MIG uuid or a number"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "pod-resources"
+    folder.mkdir()
+    return folder / "podlist.json"
+
+
+def in_place(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+WRITERS = pytest.mark.parametrize("write", [replace, in_place])
+
+
+@WRITERS
+async def test_a_change_is_told_at_once(path: Path, write: Callable[[Path, str], None]) -> None:
+    write(path, listing("first"))
+    took: list[float] = []
+    async with following(path) as ctx:
+        await ctx.until("first")
+        for number in range(40):
+            begun = time.monotonic_ns()
+            write(path, listing(f"p{number}"))
+            await ctx.until(f"p{number}")
+            took.append((ctx.emitted_at[-1].mono_ns - begun) / 1e6)
+        assert ctx.reasons() == []
+        assert len(ctx.events) == 41
+    assert statistics.median(took) < 50
+
+
+@WRITERS
+async def test_a_thousand_changes_in_a_row_end_at_the_last(
+    path: Path, write: Callable[[Path, str], None]
+) -> None:
+    write(path, listing("first"))
+    async with following(path) as ctx:
+        await ctx.until("first")
+
+        def burst() -> None:
+            for number in range(1000):
+                write(path, listing(f"p{number}"))
+
+        await asyncio.to_thread(burst)
+        begun = time.monotonic()
+        await ctx.until("p999")
+        assert time.monotonic() - begun < 0.5
+        assert ctx.reasons() == []
+
+
+async def test_claims_carry_how_long_they_stand(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path, max_age=Duration.parse("90s")) as ctx:
+        [said] = await ctx.wait_for(ClaimsReplaced)
+        assert said.good_for_ns == 90_000_000_000
+
+
+async def test_an_empty_list_clears(path: Path) -> None:
+    path.write_text(listing("a", "b"))
+    async with following(path) as ctx:
+        await ctx.until("a", "b")
+        replace(path, "[]")
+        await ctx.until()
+        assert ctx.reasons() == []
+
+
+async def test_the_same_list_again_is_no_news(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        replace(path, listing("a"))
+        path.touch()
+        await asyncio.sleep(GRACE)
+        assert len(ctx.events) == 1
+
+
+async def test_confirms_with_the_same_object(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path, interval=Duration.parse("50ms")) as ctx:
+        said = await ctx.wait_for(ClaimsReplaced, 4)
+        assert all(one is said[0] for one in said)
+        times = [at.mono_ns / 1e6 for at in ctx.emitted_at]
+        assert min(b - a for a, b in itertools.pairwise(times)) > 45
+
+
+async def test_a_broken_file_is_told_once_and_not_confirmed(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path.write_text(listing("a"))
+    async with following(path, interval=Duration.parse("50ms")) as ctx:
+        await ctx.until("a")
+        replace(path, '[{"name":')
+        assert await ctx.lost() == f"{path}:1:10: ends too early"
+        confirmed = len(ctx.events)
+        await asyncio.sleep(0.3)
+        assert len(ctx.events) == confirmed
+        replace(path, listing("a"))
+        await ctx.wait_for(ClaimsReplaced, confirmed)
+        assert ctx.pods() == ["a"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0].startswith(f"{path}:1:10: ends too early; the last good list stands")
+    assert caplog.messages[1] == f"{path}: is good again"
+
+
+async def test_a_moment_of_emptiness_is_not_told(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        with path.open("w") as file:
+            await asyncio.sleep(0.03)
+            file.write(listing("b")[:20])
+            file.flush()
+            await asyncio.sleep(0.03)
+            file.write(listing("b")[20:])
+        await ctx.until("b")
+        await asyncio.sleep(GRACE)
+        assert ctx.reasons() == []
+
+
+async def test_a_writer_need_not_close(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        with path.open("r+") as file:
+            file.write(listing("b"))
+            file.flush()
+            await ctx.until("b")
+
+
+async def test_two_faults_are_told_one_by_one(path: Path) -> None:
+    path.write_text("{}")
+    async with following(path) as ctx:
+        assert await ctx.lost() == f"{path}:1:1: expected a list, found an object"
+        replace(path, "")
+        assert await ctx.lost(2) == f"{path}: is empty; an empty list is written []"
+        path.unlink()
+        assert await ctx.lost(3) == f"{path}: no such file"
+        assert ctx.pods() is None
+        replace(path, listing("a"))
+        await ctx.until("a")
+
+
+async def test_a_bad_entry_is_logged_once_and_the_source_stays_up(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bad = '{"name": "b", "namespace": "ns", "container": "main", "gpu_list": [true]}'
+    path.write_text(f"[{entry('a', 'GPU-a')},\n{bad}]")
+    async with following(path, interval=Duration.parse("50ms")) as ctx:
+        await ctx.wait_for(ClaimsReplaced, 3)
+        assert ctx.pods() == ["a"]
+        replace(path, listing("a", "b"))
+        await ctx.until("a", "b")
+        assert ctx.reasons() == []
+    assert caplog.messages == [
+        f"{path}:2:68: [1].gpu_list[0]: {DEVICE}, found true; left out",
+        f"{path}: every entry is good again",
+    ]
+
+
+async def test_the_file_deleted_and_made_again(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        path.unlink()
+        assert await ctx.lost() == f"{path}: no such file"
+        assert ctx.pods() == ["a"]
+        path.write_text(listing("b"))
+        await ctx.until("b", timeout=1)
+
+
+async def test_the_folder_deleted_and_made_again(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        for pod in ("b", "c"):
+            losses = len(ctx.reasons())
+            shutil.rmtree(path.parent)
+            await ctx.lost(losses + 1)
+            path.parent.mkdir()
+            await asyncio.sleep(0.05)
+            path.write_text(listing(pod))
+            await ctx.until(pod, timeout=1)
+
+
+async def test_folders_that_are_made_later(tmp_path: Path) -> None:
+    path = tmp_path / "var" / "lib" / "kubelet" / "podlist.json"
+    async with following(path) as ctx:
+        assert await ctx.lost() == f"{path}: no such file"
+        path.parent.mkdir(parents=True)
+        path.write_text(listing("a"))
+        await ctx.until("a", timeout=1)
+        (tmp_path / "var").rename(tmp_path / "old")
+        await ctx.lost(2)
+        path.parent.mkdir(parents=True)
+        replace(path, listing("b"))
+        await ctx.until("b", timeout=1)
+        (tmp_path / "old" / "lib" / "kubelet" / "podlist.json").write_text(listing("c"))
+        replace(path, listing("d"))
+        await ctx.until("d", timeout=1)
+
+
+async def test_a_link_that_leads_elsewhere(path: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(listing(name))
+    path.symlink_to("../a")
+    async with following(path) as ctx:
+        await ctx.until("a")
+        fresh = path.with_name("fresh")
+        fresh.symlink_to(tmp_path / "b")
+        fresh.replace(path)
+        await ctx.until("b", timeout=1)
+        replace(tmp_path / "b", listing("c"))
+        await ctx.until("c", timeout=1)
+        (tmp_path / "b").write_text(listing("d"))
+        await ctx.until("d", timeout=1)
+
+
+async def test_a_mounted_config_map(path: Path) -> None:
+    folder = path.parent
+
+    def publish(pod: str) -> None:
+        (folder / f"..{pod}").mkdir()
+        (folder / f"..{pod}" / "podlist.json").write_text(listing(pod))
+        (folder / "..data_tmp").symlink_to(f"..{pod}")
+        (folder / "..data_tmp").replace(folder / "..data")
+
+    publish("a")
+    path.symlink_to("..data/podlist.json")
+    async with following(path) as ctx:
+        await ctx.until("a")
+        publish("b")
+        shutil.rmtree(folder / "..a")
+        await ctx.until("b", timeout=1)
+        publish("c")
+        await ctx.until("c", timeout=1)
+        assert ctx.reasons() == []
+
+
+async def test_a_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    path.write_text(listing("a"))
+    async with following(Path("../pod-resources/podlist.json")) as ctx:
+        await ctx.until("a")
+        replace(path, listing("b"))
+        await ctx.until("b", timeout=1)
+
+
+async def test_a_file_that_is_too_large(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path, max_size=ByteSize(100)) as ctx:
+        await ctx.until("a")
+        replace(path, listing("a") + " " * 100)
+        assert await ctx.lost() == f"{path}: is larger than max_size (100B)"
+        replace(path, listing("a").ljust(100))
+        await ctx.wait_for(ClaimsReplaced, 2)
+
+
+async def test_no_permission(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(listing("a"))
+    honest = os.open
+
+    def refuse(name: str | Path, flags: int, *rest: int) -> int:
+        if Path(name) == path:
+            raise PermissionError(13, "Permission denied")
+        return honest(name, flags, *rest)
+
+    monkeypatch.setattr("sources.podlist.reading.os.open", refuse)
+    async with following(path, interval=Duration.parse("100ms")) as ctx:
+        assert await ctx.lost() == f"{path}: permission denied to uid {os.geteuid()}"
+        await asyncio.sleep(0.3)
+        monkeypatch.setattr("sources.podlist.reading.os.open", honest)
+        await ctx.until("a")
+        assert len(ctx.reasons()) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (Path.mkdir, "is not a regular file"),
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to(path), "too many levels of symbolic links"),
+    ],
+    ids=["folder", "pipe", "link to itself"],
+)
+async def test_something_else_of_that_name(
+    path: Path, make: Callable[[Path], None], text: str
+) -> None:
+    make(path)
+    async with following(path) as ctx:
+        assert await ctx.lost() == f"{path}: {text}"
+
+
+async def test_a_file_without_a_name_left_is_stale(path: Path) -> None:
+    # As a mount of the file alone shows it, once the file was replaced outside of the mount.
+    with path.with_name("gone").open("w+") as file:
+        file.write(listing("old"))
+        file.flush()
+        Path(file.name).unlink()
+        path.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        async with following(path, interval=Duration.parse("50ms")) as ctx:
+            reason = await ctx.lost()
+            assert "mount the folder instead of the file, or let the writer write in" in reason
+            await asyncio.sleep(0.2)
+            assert ctx.events == [SourceLost(reason)]
+            replace(path, listing("a"))
+            await ctx.until("a", timeout=1)
+
+
+async def test_other_files_of_the_folder_cost_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        await asyncio.sleep(0.05)
+        looks: list[Path] = []
+        monkeypatch.setattr(
+            "sources.podlist.looking.read_file", lambda path, *_: looks.append(path)
+        )
+        for number in range(50):
+            replace(path.with_name(f"other{number}"), "x")
+        await asyncio.sleep(0.05)
+        assert looks == []
+
+
+async def test_a_list_is_parsed_away_from_the_loop(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def read(data: bytes, path: Path, integers: Literal["minor", "index"]) -> PodList:
+        threads.append(threading.current_thread())
+        return read_pod_list(data, path, integers)
+
+    monkeypatch.setattr("sources.podlist.looking.read_pod_list", read)
+    path.write_text(listing(*(f"p{number}" for number in range(20_000))))
+    async with following(path) as ctx:
+        [said] = await ctx.wait_for(ClaimsReplaced)
+        assert len(said.claims) == 20_000
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_a_file_that_never_gets_whole_is_told_of(path: Path) -> None:
+    path.write_text(listing("a"))
+    async with following(path) as ctx:
+        await ctx.until("a")
+        begun = time.monotonic()
+        with path.open("w") as file:
+            while not ctx.reasons() and time.monotonic() - begun < 5:
+                file.write("[")
+                file.flush()
+                await asyncio.sleep(0.02)
+    assert 0.9 < time.monotonic() - begun < 3

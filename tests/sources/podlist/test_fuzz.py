@@ -1,0 +1,118 @@
+"""Whatever stands in the file, it yields claims or a complaint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.podlist.document import BadDocumentError, PodList, read_pod_list
+
+PATH = Path("podlist.json")
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 1 << 70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["GPU-a", "MIG-b", "3", "GPU-", "\ufeff", "\x00"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+keys = st.sampled_from(["name", "namespace", "container", "gpu_list", "other", 'gpu_"list'])
+entries = values | st.dictionaries(keys, values | st.just("x"))
+good = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["a", "b"]),
+        "namespace": st.just("ns"),
+        "container": st.just("c"),
+        "gpu_list": st.lists(st.sampled_from(["GPU-a", "MIG-b", 0, "1"]), max_size=4),
+    }
+)
+texts = st.builds(
+    lambda listed, indent, ascii_only: json.dumps(
+        listed, indent=indent, ensure_ascii=ascii_only
+    ).encode("utf-8", "surrogatepass"),
+    st.lists(good | entries, max_size=6),
+    st.sampled_from([None, 0, 2]),
+    st.booleans(),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    text = bytearray(draw(texts))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        text[at : at + draw(st.integers(0, 2))] = draw(
+            st.binary(max_size=2)
+            | st.sampled_from([b"[", b"]", b"{", b"}", b",", b'"', b"\\", b":"])
+        )
+    return bytes(text)
+
+
+def read(data: bytes) -> PodList | None:
+    try:
+        listed = read_pod_list(data, PATH, "minor")
+    except BadDocumentError as error:
+        complaint = str(error)
+    else:
+        return checked(listed)
+    assert complaint.startswith("podlist.json:")
+    return None
+
+
+def checked(listed: PodList) -> PodList:
+    for claim in listed.claims:
+        assert claim.subject.namespace
+        assert claim.subject.pod
+        assert claim.subject.container
+        assert claim.devices
+        assert all(device.text for device in claim.devices)
+        assert len(set(claim.devices)) == len(claim.devices)
+    assert len({claim.subject for claim in listed.claims}) == len(listed.claims)
+    assert len(listed.complaints) <= 4
+    return listed
+
+
+@given(st.binary())
+def test_any_bytes(data: bytes) -> None:
+    read(data)
+
+
+@given(mutated())
+def test_damaged_lists(data: bytes) -> None:
+    read(data)
+
+
+@given(texts)
+def test_any_list(data: bytes) -> None:
+    listed: list[Any] = json.loads(data)
+    found = read(data)
+    if found is None:
+        # Half a surrogate pair, or a number that no float holds.
+        assert b"\\ud" in data or b"\xed" in data
+        return
+    for complaint in found.complaints:
+        place, _, rest = complaint.removeprefix("podlist.json:").partition(": ")
+        if "more of this sort" in rest or "more of this sort" in place:
+            continue
+        line, column = (int(part) for part in place.split(":"))
+        after = data.decode().split("\n", line - 1)[-1][column - 1 :]
+        shown = rest.rpartition("found ")[2]
+        first = {"a list": "[", "an object": "{", "nothing": "{"}.get(shown, shown[0])
+        assert after.startswith(first) or shown[0].isdigit(), (complaint, listed)
+
+
+@given(st.lists(good, max_size=6))
+def test_good_lists_draw_no_complaint(listed: list[dict[str, Any]]) -> None:
+    found = read(json.dumps(listed).encode())
+    assert found is not None
+    assert found.complaints == ()
+    holding = {entry["name"] for entry in listed if entry["gpu_list"]}
+    assert {claim.subject.pod for claim in found.claims} == holding

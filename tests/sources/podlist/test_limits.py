@@ -1,0 +1,87 @@
+"""When inotify fails: the file is looked at each second."""
+
+import errno
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncinotify
+import pytest
+
+from tests.sources.podlist.running import following, listing, replace
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "podlist.json"
+    path.write_text(listing("a"))
+    return path
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
+async def test_no_more_watches(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncinotify.Inotify, "add_watch", refuse)
+        async with following(path) as ctx:
+            await ctx.until("a")
+            replace(path, listing("b"))
+            await ctx.until("b", timeout=3)
+            assert len(caplog.records) == 1
+            assert caplog.messages[0].startswith(f"{path}: changes can't be watched: ")
+            patch.undo()
+            replace(path, listing("c"))
+            await ctx.until("c", timeout=3)
+            replace(path, listing("d"))
+            await ctx.until("d", timeout=0.5)
+            assert ctx.reasons() == []
+    assert caplog.messages[1:] == [f"{path}: changes are watched again"]
+
+
+async def test_no_more_instances(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sources.podlist.watching.Inotify", refuse)
+        async with following(path) as ctx:
+            await ctx.until("a")
+            # Same size, and maybe the same tick of the filesystem's clock.
+            path.write_text(listing("b"))
+            await ctx.until("b", timeout=3)
+            patch.undo()
+            path.write_text(listing("c"))
+            await ctx.until("c", timeout=3)
+            path.write_text(listing("d"))
+            await ctx.until("d", timeout=0.5)
+    assert "fs.inotify.max_user_instances" in caplog.messages[0]
+    assert caplog.messages[1:] == [f"{path}: changes are watched again"]
+
+
+async def test_more_events_than_the_kernel_keeps(path: Path) -> None:
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 50_000:
+        pytest.skip(f"the kernel here keeps {limit} events")
+    async with following(path) as ctx:
+        await ctx.until("a")
+        # Nothing awaits here, so that the queue fills up and what comes last is not in it.
+        other = path.with_name("other")
+        for _ in range(limit // 2 + 1):
+            other.touch()
+            other.unlink()
+        path.write_text(listing("b"))
+        begun = time.monotonic()
+        await ctx.until("b")
+        assert time.monotonic() - begun < 2

@@ -1,0 +1,22 @@
+from pathlib import Path
+
+from config.types import ByteSize, Duration
+from pipeline.contracts import Source
+from pipeline.registry import ENTRIES, build_source, load
+from sources.podlist.options import Options
+
+
+def test_what_holds_if_nothing_is_set() -> None:
+    assert Options() == Options(
+        path=Path("/var/lib/kubelet/pod-resources/podlist.json"),
+        integers="minor",
+        max_age=Duration(300),
+        interval=Duration(10),
+        max_size=ByteSize(10 * 1024 * 1024),
+    )
+
+
+def test_the_registry_knows_it() -> None:
+    assert load(ENTRIES["source", "podlist"].options) is Options
+    source: Source = build_source("podlist", Options())
+    assert callable(source.run)
