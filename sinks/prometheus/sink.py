@@ -6,7 +6,6 @@ from typing import Self
 
 from pipeline.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
 from pipeline.model import Snapshot
-from pipeline.pages import SharedResponse
 from sinks.prometheus.labels import LabelCache
 from sinks.prometheus.negotiate import choose, takes_gzip
 from sinks.prometheus.options import Options
@@ -70,7 +69,7 @@ class PrometheusSink:
             body, rest = page.gzipped(own)
         else:
             body, rest = page.plain(own)
-        return SharedResponse(body, content_type, headers=headers, tail=rest)
+        return HttpResponse(body, content_type, headers=headers, tail=rest)
 
     def _page(self, form: Format) -> Page:
         page = self._pages.get(form)

@@ -1,0 +1,7 @@
+"""Samples this machine's NVIDIA GPUs through NVML, the driver's own library.
+
+`source` is the component and lives on the event loop. `crew` runs the calls on threads that may get
+stuck; `rounds` says which calls belong to one round; `inventory`, `gpu` and `mig` know the devices;
+`plan` and `readers` turn the field catalogue into bound calls; `watch` waits for XID errors on a
+thread of its own and `xids` counts them. `library` alone imports pynvml.
+"""

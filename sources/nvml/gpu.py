@@ -1,0 +1,136 @@
+"""One physical GPU, opened: its plan, its MIG instances, and a visit to it."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+from pipeline.model import Device, Instant
+from sources.nvml import codes, plan
+from sources.nvml.library import Handle, Library
+from sources.nvml.mig import MigInstances
+from sources.nvml.plan import Wanted
+from sources.nvml.readers import Sheet
+
+_REVIVE_EVERY: Final = 10  # slow rounds
+
+
+class Gpu:
+    """A GPU that has a handle.
+
+    All its buffers are its own, since a thread may stay stuck in it while another reads the rest.
+
+    Attributes:
+        device: the GPU.
+        handle: of this initialisation of NVML.
+        devices: the GPU and its MIG instances.
+        up: how the last visit ended.
+    """
+
+    def __init__(
+        self,
+        nvml: Library,
+        handle: Handle,
+        device: Device,
+        wanted: Wanted,
+        now: Callable[[], Instant],
+    ) -> None:
+        self.device = device
+        self.handle = handle
+        self.up = True
+        self._nvml = nvml
+        self._wanted = wanted
+        self._now = now
+        self._plan = plan.for_gpu(nvml, handle, device.uuid, wanted)
+        self._probe = plan.probe(nvml, handle)
+        self._slow_rounds = 0
+        self._mig: MigInstances | None = None
+        self._follow_mig_mode(Sheet(device.uuid))
+        if self._mig is not None:
+            self._mig.enumerate(Sheet(device.uuid))
+
+    @property
+    def uuid(self) -> str:
+        """The GPU's uuid."""
+        return self.device.uuid
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPU and its MIG instances, in their order."""
+        return (self.device,) if self._mig is None else (self.device, *self._mig.devices)
+
+    def read(self, *, slow: bool) -> Sheet:
+        """Read the fast tier and the MIG instances, and the slow tier too if asked to.
+
+        Raises:
+            DriverGoneError: the driver is gone.
+        """
+        sheet = Sheet(self.uuid)
+        try:
+            self._read(sheet, slow=slow)
+        except codes.DeviceLostError as lost:
+            self._strike(sheet, lost.code)
+        self.up = sheet.up
+        return sheet
+
+    def force(self) -> Sheet:
+        """Read energy and utilisation alone.
+
+        Raises:
+            DriverGoneError: the driver is gone.
+        """
+        sheet = Sheet(self.uuid)
+        try:
+            self._plan.run(self._plan.forced, sheet, self._now())
+        except codes.DeviceLostError as lost:
+            self._strike(sheet, lost.code)
+        return sheet
+
+    def _read(self, sheet: Sheet, *, slow: bool) -> None:
+        own, mig = self._plan, self._mig
+        revive = False
+        if slow:
+            revive = self._slow_rounds % _REVIVE_EVERY == _REVIVE_EVERY - 1
+            self._slow_rounds += 1
+            if self._slow_rounds > 1:
+                self._follow_mig_mode(sheet)
+                mig = self._mig
+        if revive:
+            own.revive()
+        at = self._now()
+        alive = own.run(own.fast, sheet, at)
+        if mig is not None:
+            mig.enumerate(sheet)
+            mig.read(sheet, at, revive=revive)
+        if slow:
+            alive |= own.run(own.slow, sheet, self._now())
+        if not alive:
+            code = self._probe()
+            codes.check(code)
+            if code not in codes.ALIVE:
+                self._strike(sheet, code)
+
+    def _strike(self, sheet: Sheet, code: int) -> None:
+        """A GPU that is down says nothing: what it still answered may be anything."""
+        sheet.clear()
+        sheet.processes.clear()
+        sheet.errors = [(self.uuid, code)] if code in codes.LOST else sheet.errors
+        sheet.up = False
+
+    def _follow_mig_mode(self, sheet: Sheet) -> None:
+        """See whether MIG mode is on. It costs over 100 us and needs an idle GPU to change."""
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        code = self._nvml.ask(
+            "nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending)
+        )
+        if code in codes.NO_READING:
+            self._mig = None
+        elif code:
+            codes.check(code)
+            sheet.errors.append((self.uuid, code))
+        elif not current.value:
+            if self._mig is not None:
+                self._plan.revive()
+            self._mig = None
+        elif self._mig is None:
+            self._mig = MigInstances(self._nvml, self.handle, self.device, self._wanted)
+            self._plan.revive()

@@ -1,0 +1,188 @@
+"""Which GPUs there are."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from pipeline.model import Device, Instant
+from sources.nvml import codes
+from sources.nvml.crew import ANYWHERE, Job, Step
+from sources.nvml.gpu import Gpu
+from sources.nvml.library import Library
+from sources.nvml.plan import Wanted
+
+INIT: Final = "nvmlInit"
+COUNT: Final = "nvmlDeviceGetCount"
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+_COUNT_SYMBOLS: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+
+
+class Inventory:
+    """The GPUs of one initialisation of NVML, by index.
+
+    Touched by the sampling thread alone while it runs, apart from reads of whole attributes.
+
+    Args:
+        nvml: the library.
+        wanted: what is to be read.
+        now: the clock.
+        remembered: devices of an earlier run by index, for a GPU that can't be opened at once.
+
+    Attributes:
+        gpus: those that were opened.
+        closed: devices of indexes that can't be opened now, as far as they are known.
+        errors: what went wrong since it was last looked at: a GPU's name, and NVML's code.
+    """
+
+    def __init__(
+        self,
+        nvml: Library,
+        wanted: Wanted,
+        now: Callable[[], Instant],
+        remembered: Mapping[int, tuple[Device, ...]] = MappingProxyType({}),
+    ) -> None:
+        self._nvml = nvml
+        self._wanted = wanted
+        self._now = now
+        self._driver = ""
+        self._count = -1
+        self._groups: list[tuple[Device, ...]] = []
+        self._devices: tuple[Device, ...] = ()
+        self.gpus: dict[int, Gpu] = {}
+        self.closed: dict[int, tuple[Device, ...]] = dict(remembered)
+        self.errors: list[tuple[str, int]] = []
+        self._found: dict[int, Gpu | Device] = {}
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, in their order; the same tuple while nothing changes."""
+        groups = [*(gpu.devices for gpu in self.gpus.values()), *self.closed.values()]
+        if groups != self._groups:
+            self._groups = groups
+            found = [device for group in groups for device in group]
+            self._devices = tuple(sorted(found, key=lambda device: device.order))
+        return self._devices
+
+    @property
+    def by_index(self) -> dict[int, tuple[Device, ...]]:
+        """The devices of each index."""
+        return {**self.closed, **{index: gpu.devices for index, gpu in self.gpus.items()}}
+
+    @property
+    def troubled(self) -> bool:
+        """Whether some GPU is down or could not be opened: opening it anew may help."""
+        return len(self.gpus) < self._count or not all(gpu.up for gpu in self.gpus.values())
+
+    def find(self, uuids: Iterable[str]) -> list[Gpu]:
+        """Return the GPUs that are, or carry, these devices."""
+        wanted = frozenset(uuids)
+        return [
+            gpu
+            for gpu in list(self.gpus.values())
+            if any(device.uuid in wanted for device in gpu.devices)
+        ]
+
+    def open_steps(self) -> list[Step]:
+        """Return the steps that initialise NVML and learn the driver's version."""
+        return [Step(INIT, self._open, self._set_driver, vital=True)]
+
+    def _open(self) -> str:
+        self._nvml.open()
+        code, text = self._nvml.text("nvmlSystemGetDriverVersion")
+        codes.check_driver(code)
+        return text if code == 0 else ""
+
+    def _set_driver(self, version: str) -> None:
+        self._driver = version
+
+    def count_steps(self, job: Job, *, rescan: bool, vital: bool = False) -> list[Step]:
+        """Return the step that counts the GPUs; it adds to the job what a new count asks for."""
+
+        def accept(count: int) -> None:
+            if count != self._count or rescan:
+                self._count = count
+                job.steps.extendleft(reversed(self._scan_steps(count)))
+
+        return [Step(COUNT, self._ask_count, accept, vital=vital)]
+
+    def _ask_count(self) -> int:
+        code, count = self._nvml.number(_COUNT_SYMBOLS)
+        codes.check_driver(code)
+        if code:
+            self.errors.append(("", code))
+            return max(self._count, 0)
+        return count
+
+    def _scan_steps(self, count: int) -> list[Step]:
+        self._found = {}
+        steps = [
+            Step(self._place(index), partial(self._open_gpu, index), partial(self._note, index))
+            for index in range(count)
+        ]
+        return [*steps, Step(ANYWHERE, partial(self._commit, count))]
+
+    def _place(self, index: int) -> str:
+        if index in self.gpus:
+            return self.gpus[index].uuid
+        if index in self.closed:
+            return self.closed[index][0].uuid
+        return f"index {index}"
+
+    def _note(self, index: int, found: Gpu | Device | None) -> None:
+        if found is not None:
+            self._found[index] = found
+
+    def _commit(self, count: int) -> None:
+        """Take over what was found; an index that can't be opened keeps what was known of it."""
+        gpus = {index: found for index, found in self._found.items() if isinstance(found, Gpu)}
+        taken = {gpu.uuid for gpu in gpus.values()}
+        closed: dict[int, tuple[Device, ...]] = {}
+        for index in range(count):
+            found = self._found.get(index)
+            if isinstance(found, Gpu):
+                continue
+            old = self.gpus.get(index)
+            known = self.closed.get(index, ()) if old is None else old.devices
+            if found is not None and (not known or known[0].uuid != found.uuid):
+                old, known = None, (found,)
+            if not known or known[0].uuid in taken:
+                continue
+            if old is None:
+                closed[index] = known
+            else:
+                # Its handle may work again before it can be opened anew.
+                gpus[index] = old
+        self.gpus = dict(sorted(gpus.items()))
+        self.closed = closed
+
+    def _open_gpu(self, index: int) -> Gpu | Device | None:
+        """Open a GPU; only its device if it is lost, None if not even its uuid can be had."""
+        nvml = self._nvml
+        code, handle = nvml.handle_at(index)
+        uuid = ""
+        if code == 0:
+            code, uuid = nvml.text("nvmlDeviceGetUUID", handle)
+        codes.check_driver(code)
+        if code or not uuid:
+            self.errors.append((self._place(index), code))
+            return None
+        minor = _value(nvml.number("nvmlDeviceGetMinorNumber", handle), None)
+        bus_id = _value(nvml.pci_bus_id(handle), "")
+        model = _value(nvml.text("nvmlDeviceGetName", handle), "")
+        device = Device(uuid, index, minor, bus_id, model, self._driver)
+        try:
+            return Gpu(nvml, handle, device, self._wanted, self._now)
+        except codes.DeviceLostError as lost:
+            self.errors.append((uuid, lost.code))
+            return device
+
+
+def _value(answer: tuple[int, T], missing: M) -> T | M:
+    """Return what was answered, or what stands for no answer."""
+    code, value = answer
+    codes.check_driver(code)
+    return value if code == 0 else missing

@@ -1,0 +1,274 @@
+"""The way to NVML: the only module that imports pynvml.
+
+pynvml loads the library, knows the structs and raises its errors. The readings go round its
+wrappers, which allocate and convert at each call: they call the C functions themselves, with
+arguments bound once. Such a call returns NVML's code, and its value lies in a box that was bound.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import pynvml
+
+from pipeline.errors import TransientError
+from sources.nvml import codes
+
+Call: TypeAlias = Callable[[], int]
+Handle: TypeAlias = Any
+"""A device handle: a ctypes pointer."""
+
+_TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
+
+_INIT_ERRORS: Final = {
+    codes.LIBRARY_NOT_FOUND: (
+        "libnvidia-ml.so.1 is not there: install the NVIDIA driver on the node, and see that the "
+        "container gets its libraries (NVIDIA_DRIVER_CAPABILITIES includes utility)"
+    ),
+    codes.DRIVER_NOT_LOADED: (
+        "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia) and see "
+        "that /dev/nvidiactl exists in the container"
+    ),
+    codes.LIB_RM_VERSION_MISMATCH: (
+        "the NVML library and the loaded kernel driver are of different versions, as after an "
+        "upgrade: reload the driver or reboot, then restart the container"
+    ),
+    codes.NO_PERMISSION: (
+        "no permission to open the NVIDIA devices: the process needs read and write access to "
+        "/dev/nvidiactl and /dev/nvidia0, 1, ..."
+    ),
+}
+
+
+class Memory(Protocol):
+    """`nvmlMemory_t`, and of version 2 with `reserved`."""
+
+    total: int
+    free: int
+    used: int
+    reserved: int
+
+
+class Utilization(Protocol):
+    """`nvmlUtilization_t`, percent."""
+
+    gpu: int
+    memory: int
+
+
+class Attributes(Protocol):
+    """What is needed of `nvmlDeviceAttributes_t`."""
+
+    gpuInstanceSliceCount: int  # noqa: N815 -- NVML's spelling
+    computeInstanceSliceCount: int  # noqa: N815
+    memorySizeMB: int  # noqa: N815
+
+
+class FieldValue(Protocol):
+    """`nvmlFieldValue_t`."""
+
+    nvmlReturn: int  # noqa: N815
+    valueType: int  # noqa: N815
+    value: Any
+
+
+class ProcessInfo(Protocol):
+    """`nvmlProcessInfo_t`, of versions 2 and 3 alike."""
+
+    pid: int
+    usedGpuMemory: int  # noqa: N815
+
+
+class EventData(Protocol):
+    """`nvmlEventData_t`."""
+
+    device: Handle
+    eventType: int  # noqa: N815
+    eventData: int  # noqa: N815
+
+
+XID_EVENT: Final = int(pynvml.nvmlEventTypeXidCriticalError)
+MEMORY_V2: Final = int(pynvml.nvmlMemory_v2)
+FIELD_MEMORY_TEMPERATURE: Final = int(pynvml.NVML_FI_DEV_MEMORY_TEMP)
+
+# By nvmlValueType_t.
+_VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+def _plain(kind: Any) -> Any:
+    """Return the same struct without pynvml's attribute hooks, which cost more than most calls."""
+    return type(kind.__name__, (ctypes.Structure,), {"_fields_": kind._fields_})
+
+
+_MEMORY_V1: Final = _plain(pynvml.c_nvmlMemory_t)
+_MEMORY_V2: Final = _plain(pynvml.c_nvmlMemory_v2_t)
+_UTILIZATION: Final = _plain(pynvml.c_nvmlUtilization_t)
+_FIELD_VALUE: Final = _plain(pynvml.c_nvmlFieldValue_t)
+_PROCESS_INFO: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
+_EVENT_DATA: Final = _plain(pynvml.c_nvmlEventData_t)
+
+
+class Library:
+    """NVML, from its initialisation to its shutdown. Initialised once at most at any time.
+
+    Every method but `void` may block for as long as the driver likes.
+    """
+
+    def __init__(self) -> None:
+        self._open = False
+        self._void = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is initialised, also by a call that came back too late to be of use."""
+        return self._open
+
+    def void(self) -> None:
+        """Note that the driver went away: the next `open` initialises anew."""
+        self._void = True
+
+    def open(self) -> None:
+        """Load and initialise NVML, unless it still is.
+
+        Raises:
+            TransientError: it can't be done; the text says why and what helps.
+        """
+        if self._open and self._void:
+            self.close()
+        if self._open:
+            return
+        try:
+            pynvml.nvmlInitWithFlags(0)
+        except pynvml.NVMLError as error:
+            code = int(error.value)
+            mend = _INIT_ERRORS.get(code, "see the kernel log (dmesg) for NVRM messages")
+            raise TransientError(
+                f"NVML can't be initialised ({codes.name(code)}): {mend}"
+            ) from error
+        self._open, self._void = True, False
+
+    def close(self) -> None:
+        """Shut NVML down, if it is initialised."""
+        if self._open:
+            self._open = False
+            # A driver that went away makes this fail, and then there is nothing left to close.
+            self.ask("nvmlShutdown")
+
+    def function(self, *names: str) -> Callable[..., int] | None:
+        """Return the first of these functions that the library has."""
+        for name in names:
+            try:
+                return cast("Callable[..., int]", pynvml._nvmlGetFunctionPointer(name))  # noqa: SLF001
+            except pynvml.NVMLError:
+                continue
+        return None
+
+    def bind(self, names: str | Sequence[str], *args: object) -> Call | None:
+        """Return a call of the first function that the library has, with its arguments bound."""
+        function = self.function(*([names] if isinstance(names, str) else names))
+        return None if function is None else partial(function, *args)
+
+    def ask(self, names: str | Sequence[str], *args: object) -> int:
+        """Call once."""
+        call = self.bind(names, *args)
+        return codes.FUNCTION_NOT_FOUND if call is None else call()
+
+    def text(self, name: str, *args: object) -> tuple[int, str]:
+        """Ask for a text."""
+        buffer = text_buffer()
+        code = self.ask(name, *args, buffer, ctypes.c_uint(_TEXT_SIZE))
+        return code, decoded(buffer)
+
+    def number(self, name: str | Sequence[str], *args: object) -> tuple[int, int]:
+        """Ask for an unsigned int."""
+        box = ctypes.c_uint()
+        code = self.ask(name, *args, ctypes.byref(box))
+        return code, box.value
+
+    def handle_at(self, index: int) -> tuple[int, Handle]:
+        """Ask for the handle of the GPU of that index."""
+        handle = handle_box()
+        code = self.ask(
+            ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"),
+            ctypes.c_uint(index),
+            ctypes.byref(handle),
+        )
+        return code, handle
+
+    def pci_bus_id(self, handle: Handle) -> tuple[int, str]:
+        """Ask for the PCI bus id."""
+        info = pynvml.nvmlPciInfo_t()
+        code = self.ask("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(info))
+        raw = info.busId
+        return code, raw.decode() if isinstance(raw, bytes) else str(raw)
+
+    def attributes(self, handle: Handle) -> tuple[int, Attributes]:
+        """Ask for the size of a MIG instance."""
+        attributes = pynvml.c_nvmlDeviceAttributes()
+        code = self.ask("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
+        return code, attributes
+
+
+def text_buffer() -> "ctypes.Array[ctypes.c_char]":
+    """Make room for any of NVML's texts."""
+    return ctypes.create_string_buffer(_TEXT_SIZE)
+
+
+def decoded(buffer: "ctypes.Array[ctypes.c_char]") -> str:
+    """Return the text in a buffer."""
+    return buffer.value.decode(errors="replace")
+
+
+def handle_box() -> Handle:
+    """Make an empty device handle."""
+    return pynvml.c_nvmlDevice_t()
+
+
+def address(handle: Handle) -> int:
+    """Return what identifies a handle among others of the same initialisation."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def memory_box(version: int) -> Any:
+    """Make a `Memory` of version 1 or 2."""
+    if version == 1:
+        return _MEMORY_V1()
+    box = _MEMORY_V2()
+    box.version = MEMORY_V2
+    return box
+
+
+def utilization_box() -> Any:
+    """Make a `Utilization`."""
+    return _UTILIZATION()
+
+
+def field_values(*ids: int) -> Any:
+    """Make an array of `FieldValue`, for these field ids."""
+    values = (_FIELD_VALUE * len(ids))()
+    for value, number in zip(values, ids, strict=True):
+        value.fieldId = number
+    return values
+
+
+def field_number(value: FieldValue) -> int | float | None:
+    """Return the number in a field value; None for a type that is not known."""
+    if value.valueType >= len(_VALUE_MEMBERS):
+        return None
+    return cast("int | float", getattr(value.value, _VALUE_MEMBERS[value.valueType]))
+
+
+def process_array(size: int) -> Any:
+    """Make an array of `ProcessInfo`."""
+    return (_PROCESS_INFO * size)()
+
+
+def event_set_box() -> Any:
+    """Make an empty event set."""
+    return pynvml.c_nvmlEventSet_t()
+
+
+def event_box() -> Any:
+    """Make an `EventData`."""
+    return _EVENT_DATA()

@@ -1,0 +1,152 @@
+"""The MIG instances of a GPU, enumerated anew each round."""
+
+import ctypes
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.model import Device, Instant, MigPlace
+from sources.nvml import codes, library, plan
+from sources.nvml.library import Handle, Library
+from sources.nvml.plan import Plan, Wanted
+from sources.nvml.readers import Sheet
+
+_PROFILE: Final = re.compile(r"\bMIG (\S+)$")
+_EMPTY_SLOT: Final = frozenset({codes.NOT_FOUND, codes.INVALID_ARGUMENT, codes.NOT_SUPPORTED})
+
+_Key = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What stands at one of the GPU's MIG indexes. `handle` is None while it can't be had."""
+
+    key: _Key
+    device: Device
+    plan: Plan
+    handle: int | None
+
+
+class MigInstances:
+    """The instances of one GPU with MIG mode on.
+
+    A partition can change at any moment, and a handle of one that is gone may come to mean another.
+    So each round asks for the handles anew, by index, and goes by uuid, GI and CI.
+    """
+
+    def __init__(self, nvml: Library, handle: Handle, parent: Device, wanted: Wanted) -> None:
+        self._nvml = nvml
+        self._gpu = handle
+        self._parent = parent
+        self._wanted = wanted
+        self._slots: list[_Slot | None] = []
+        self._handle = library.handle_box()
+        self._text = library.text_buffer()
+        self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
+        self.devices: tuple[Device, ...] = ()
+        # An attribute, since an error may end an enumeration between its start and its end.
+        self._changed = False
+        self._by_index = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
+        self._uuid = nvml.function("nvmlDeviceGetUUID")
+        self._gi_of = nvml.function("nvmlDeviceGetGpuInstanceId")
+        self._ci_of = nvml.function("nvmlDeviceGetComputeInstanceId")
+
+    def enumerate(self, sheet: Sheet) -> None:
+        """Find out which instances there are.
+
+        Raises:
+            DeviceLostError: the GPU is gone.
+            DriverGoneError: the driver is gone.
+        """
+        if not self._slots:
+            code, most = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
+            codes.check(code)
+            self._slots = [None] * (most if code == 0 else 0)
+        for index, before in enumerate(self._slots):
+            code, key = self._look(index)
+            if code == codes.OK and key is not None:
+                where = library.address(self._handle)
+                if before is None or before.key != key or before.handle != where:
+                    slot = self._made(key)
+                    self._changed |= before is None or before.device != slot.device
+                    self._slots[index] = slot
+            elif code in _EMPTY_SLOT:
+                self._changed |= before is not None
+                self._slots[index] = None
+            else:
+                codes.check(code)
+                # It may well be there still: it keeps its place, and is not read this time.
+                if code not in codes.NO_READING:
+                    uuid = self._parent.uuid if before is None else before.key[0]
+                    sheet.errors.append((uuid, code))
+                if before is not None:
+                    before.handle = None
+        if self._changed:
+            self._changed = False
+            self.devices = tuple(
+                sorted((slot.device for slot in self._slots if slot), key=lambda d: d.order)
+            )
+
+    def read(self, sheet: Sheet, at: Instant, *, revive: bool) -> None:
+        """Read all instances; what fails on one costs the others nothing.
+
+        Raises:
+            DriverGoneError: the driver is gone.
+        """
+        for slot in self._slots:
+            if slot is None or slot.handle is None:
+                continue
+            if revive:
+                slot.plan.revive()
+            try:
+                slot.plan.run(slot.plan.fast, sheet, at)
+            except codes.DeviceLostError as lost:
+                sheet.errors.append((slot.key[0], lost.code))
+
+    def _look(self, index: int) -> tuple[int, _Key | None]:
+        """Fetch the handle at an index, and what it stands for."""
+        by_index, uuid, gi_of, ci_of = self._by_index, self._uuid, self._gi_of, self._ci_of
+        if by_index is None or uuid is None or gi_of is None or ci_of is None:
+            return codes.NOT_FOUND, None
+        handle, text = library.handle_box(), self._text
+        code = (
+            by_index(self._gpu, ctypes.c_uint(index), ctypes.byref(handle))
+            or uuid(handle, text, ctypes.c_uint(len(text)))
+            or gi_of(handle, ctypes.byref(self._gi))
+            or ci_of(handle, ctypes.byref(self._ci))
+        )
+        self._handle = handle
+        if code:
+            return code, None
+        return code, (library.decoded(text), self._gi.value, self._ci.value)
+
+    def _made(self, key: _Key) -> _Slot:
+        uuid, gi, ci = key
+        parent = self._parent
+        device = Device(
+            uuid,
+            parent.index,
+            parent.minor,
+            parent.pci_bus_id,
+            parent.model,
+            parent.driver,
+            MigPlace(parent.uuid, gi, ci, self._profile()),
+        )
+        compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
+        return _Slot(key, device, compiled, library.address(self._handle))
+
+    def _profile(self) -> str:
+        """Return the profile's name: from the instance's own name, else from its size."""
+        code, name = self._nvml.text("nvmlDeviceGetName", self._handle)
+        codes.check(code)
+        if code == 0 and (match := _PROFILE.search(name)):
+            return match[1]
+        code, size = self._nvml.attributes(self._handle)
+        codes.check(code)
+        if code or not size.gpuInstanceSliceCount:
+            return ""
+        whole = f"{size.gpuInstanceSliceCount}g.{math.ceil(size.memorySizeMB / 1024)}gb"
+        if size.computeInstanceSliceCount in (0, size.gpuInstanceSliceCount):
+            return whole
+        return f"{size.computeInstanceSliceCount}c.{whole}"

@@ -1,0 +1,52 @@
+"""What can be set for the nvml source."""
+
+from typing import Annotated
+
+import msgspec
+
+from config.markers import AtLeast, Doc
+from config.types import Duration
+
+KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
+"""Codes that NVIDIA's catalogue tells an operator to act upon, or that applications cause most."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, and what besides the fields."""
+
+    interval: Annotated[
+        Duration,
+        AtLeast("100ms"),
+        Doc("How often the cheap readings are taken: utilisation, clocks, power, memory."),
+    ] = Duration.parse("5s")
+    slow_interval: Annotated[
+        Duration,
+        AtLeast("100ms"),
+        Doc(
+            "How often the costly readings are taken: energy, PCIe, memory errors. "
+            "Not less than interval."
+        ),
+    ] = Duration.parse("30s")
+    deadline: Annotated[
+        Duration,
+        AtLeast("100ms"),
+        Doc(
+            "How long the driver may take over one GPU in a round. A GPU that takes longer is "
+            "reported as down and left out until it answers; the others go on."
+        ),
+    ] = Duration.parse("2s")
+    processes: Annotated[
+        bool, Doc("Whether to list the processes on each device and the memory they use.")
+    ] = True
+    xid_codes: Annotated[
+        tuple[Annotated[int, msgspec.Meta(ge=1, le=65535)], ...],
+        Doc("XID codes whose counters start at 0, so that the first error is seen to be one."),
+    ] = KNOWN_XIDS
+
+    def __post_init__(self) -> None:
+        """Refuse a slow interval below the fast one."""
+        if self.slow_interval < self.interval:
+            raise ValueError(
+                f"slow_interval {self.slow_interval} is less than interval {self.interval}; "
+                f"write slow_interval: {self.interval} or more"
+            )

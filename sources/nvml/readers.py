@@ -1,0 +1,289 @@
+"""Readers: a call of NVML bound to a device, and how its value becomes readings.
+
+A reader is compiled once per device and called each round; it appends readings to a sheet and
+returns NVML's code. A value that means "not available" appends nothing and is no error; one that
+can't be true appends nothing and returns `OUT_OF_RANGE`.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from pipeline.model import Attrs, Instant, ProcessList, Reading
+from sources.nvml import codes, library
+from sources.nvml.library import Call, Handle, Library
+
+
+class Sheet(list[Reading]):
+    """What one visit to a GPU and its MIG instances brought.
+
+    Attributes:
+        uuid: of the physical GPU.
+        processes: as `SamplesTaken.processes`.
+        errors: readings that failed: uuid and NVML's code.
+        up: whether the GPU answered.
+    """
+
+    __slots__ = ("errors", "processes", "up", "uuid")
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__()
+        self.uuid = uuid
+        self.processes: list[ProcessList] = []
+        self.errors: list[tuple[str, int]] = []
+        self.up = True
+
+
+Reader: TypeAlias = Callable[[Sheet, Instant], int]
+
+NONE32: Final = 0xFFFF_FFFF
+NONE64: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def number(
+    call: Call,
+    box: ctypes.c_uint | ctypes.c_ulonglong,
+    target: tuple[str, str, int],
+    *,
+    most: int,
+    unknown: int,
+    divisor: int = 1,
+) -> Reader:
+    """Read one number.
+
+    Args:
+        call: the bound call; leaves the number in `box`.
+        box: where the number comes to lie.
+        target: uuid, name of the field, and how long its readings are good.
+        most: the largest value that can be true.
+        unknown: the value that means "not available".
+        divisor: what the number is divided by to be in the field's unit.
+    """
+    uuid, field, good = target
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = call()
+        if code == 0:
+            value: int | float = box.value
+            if value <= most:
+                if divisor != 1:
+                    value /= divisor
+                sheet.append(Reading(uuid, field, (), value, None, at, good))
+            elif value != unknown:
+                return codes.OUT_OF_RANGE
+        return code
+
+    return read
+
+
+def utilization(
+    nvml: Library, handle: Handle, uuid: str, good: int, fields: Sequence[str | None]
+) -> Reader | None:
+    """Read the share of time in which the GPU and its memory were busy; None skips one of them."""
+    box = library.utilization_box()
+    call = nvml.bind("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(box))
+    gpu, memory = fields
+    if call is None:
+        return None
+    keep = call  # narrows for the closure
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = keep()
+        if code == 0:
+            for field, value in ((gpu, box.gpu), (memory, box.memory)):
+                if field is None or value == NONE32:
+                    continue
+                if value > 100:
+                    code = codes.OUT_OF_RANGE
+                else:
+                    sheet.append(Reading(uuid, field, (), value, None, at, good))
+        return code
+
+    return read
+
+
+MEMORY_FIELDS: Final = {
+    "total": "memory_total_bytes",
+    "used": "memory_used_bytes",
+    "free": "memory_free_bytes",
+    "reserved": "memory_reserved_bytes",
+}
+
+
+def memory(
+    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+) -> Reader | None:
+    """Read the device memory; by version 1, which knows no reserved part, where 2 is lacking."""
+
+    def of_version(version: int) -> Reader | None:
+        box = library.memory_box(version)
+        name = "nvmlDeviceGetMemoryInfo" if version == 1 else "nvmlDeviceGetMemoryInfo_v2"
+        call = nvml.bind(name, handle, ctypes.byref(box))
+        members = [
+            (member, field)
+            for member, field in MEMORY_FIELDS.items()
+            if field in wanted and (version == 2 or member != "reserved")
+        ]
+        if call is None:
+            return None
+        keep = call
+
+        def read(sheet: Sheet, at: Instant) -> int:
+            code = keep()
+            if code == 0:
+                total = box.total
+                if total == NONE64:
+                    return 0
+                for member, field in members:
+                    value = getattr(box, member)
+                    if value <= total:
+                        sheet.append(Reading(uuid, field, (), value, None, at, good))
+                    elif value != NONE64:
+                        code = codes.OUT_OF_RANGE
+            return code
+
+        return read
+
+    second, first = of_version(2), of_version(1)
+    if second is None or first is None:
+        return second or first
+    return _either(second, first)
+
+
+def _either(new: Reader, old: Reader) -> Reader:
+    """Read by the new call until it says that the driver doesn't know it; then by the old."""
+    unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
+    current = new
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        nonlocal current
+        code = current(sheet, at)
+        if code in unknown and current is new:
+            fallen = old(sheet, at)
+            if fallen == 0:
+                current = old
+            return fallen
+        return code
+
+    return read
+
+
+def memory_temperature(nvml: Library, handle: Handle, uuid: str, good: int) -> Reader | None:
+    """Read the temperature of the memory, which is a field value without a call of its own."""
+    values = library.field_values(library.FIELD_MEMORY_TEMPERATURE)
+    call = nvml.bind("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
+    first = values[0]
+    if call is None:
+        return None
+    keep = call
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = keep() or int(first.nvmlReturn)
+        if code == 0:
+            value = library.field_number(first)
+            if value is None or value == NONE32:
+                return 0
+            if not 0 <= value <= 200:
+                return codes.OUT_OF_RANGE
+            sheet.append(Reading(uuid, "memory_temperature_celsius", (), value, None, at, good))
+        return code
+
+    return read
+
+
+REASONS: Final[Mapping[int, str]] = {
+    0x1: "gpu_idle",
+    0x2: "clocks_setting",
+    0x4: "power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+
+
+def throttling(
+    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+) -> Reader | None:
+    """Read why the clocks are held down: the mask, and one by one the reasons the GPU can have."""
+    supported = ctypes.c_ulonglong()
+    code = nvml.ask(
+        (
+            "nvmlDeviceGetSupportedClocksEventReasons",
+            "nvmlDeviceGetSupportedClocksThrottleReasons",
+        ),
+        handle,
+        ctypes.byref(supported),
+    )
+    codes.check(code)
+    readable = supported.value if code == 0 else NONE64
+    reasons: list[tuple[int, Attrs]] = [
+        (bit, (("reason", reason),)) for bit, reason in REASONS.items() if bit & readable
+    ]
+    if "clock_throttle_active" not in wanted:
+        reasons = []
+    with_mask = "clock_throttle_reasons" in wanted
+    box = ctypes.c_ulonglong()
+    call = nvml.bind(
+        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        handle,
+        ctypes.byref(box),
+    )
+    if call is None:
+        return None
+    keep = call
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = keep()
+        if code == 0:
+            mask = box.value
+            if mask == NONE64:
+                return 0
+            if with_mask:
+                sheet.append(Reading(uuid, "clock_throttle_reasons", (), mask, None, at, good))
+            for bit, attrs in reasons:
+                value = 1 if mask & bit else 0
+                sheet.append(Reading(uuid, "clock_throttle_active", attrs, value, None, at, good))
+        return code
+
+    return read
+
+
+ROW_FIELDS: Final = (
+    "remapped_rows_correctable",
+    "remapped_rows_uncorrectable",
+    "row_remap_pending",
+    "row_remap_failed",
+)
+
+
+def remapped_rows(
+    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+) -> Reader | None:
+    """Read how many memory rows were remapped, and whether that is pending or failed."""
+    boxes = [ctypes.c_uint() for _ in ROW_FIELDS]
+    call = nvml.bind("nvmlDeviceGetRemappedRows", handle, *map(ctypes.byref, boxes))
+    if call is None:
+        return None
+    keep = call
+    most = (1 << 20, 1 << 20, 1, 1)
+    parts = [
+        (field, box, limit)
+        for field, box, limit in zip(ROW_FIELDS, boxes, most, strict=True)
+        if field in wanted
+    ]
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = keep()
+        if code == 0:
+            for field, box, limit in parts:
+                value = box.value
+                if value <= limit:
+                    sheet.append(Reading(uuid, field, (), value, None, at, good))
+                elif value != NONE32:
+                    code = codes.OUT_OF_RANGE
+        return code
+
+    return read

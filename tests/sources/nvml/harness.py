@@ -1,0 +1,131 @@
+"""Runs the source against the fake library, and looks things up in what it emitted."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+from config.types import Duration
+from pipeline.model import DevicesDiscovered, ProcessList, Reading, SamplesTaken
+from sources.nvml.options import Options
+from sources.nvml.source import NvmlSource
+from tests.support.contexts import FakeSourceContext
+
+GPU = [f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}" for place in range(8)]
+"""The uuids that the fake's h100(place) has."""
+
+
+def mig(place: int, gi: int) -> str:
+    """The uuid that the fake's slices(place, ...) give GPU instance gi."""
+    return f"MIG-{place:08x}-5eed-4a5e-9c0d-{gi:012d}"
+
+
+def options(
+    *, interval: float = 0.1, slow: float = 0.2, deadline: float = 5, **others: object
+) -> Options:
+    return Options(
+        interval=Duration(interval),
+        slow_interval=Duration(slow),
+        deadline=Duration(deadline),
+        **others,  # type: ignore[arg-type]
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(
+    ctx: FakeSourceContext, source: NvmlSource | Options | None = None
+) -> AsyncIterator["asyncio.Task[None]"]:
+    """Run the source; its own failure fails the test, unless the test awaits the task."""
+    if not isinstance(source, NvmlSource):
+        source = NvmlSource(source or options())
+    task = asyncio.create_task(source.run(ctx))
+    try:
+        yield task
+    finally:
+        if not task.done():
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: object, *, within: float = 5) -> None:
+    """Wait until a condition holds."""
+    assert callable(condition)
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 -- whatever it is, not an event of ours
+            await asyncio.sleep(0.01)
+
+
+def rounds(ctx: FakeSourceContext) -> list[SamplesTaken]:
+    """The rounds: unlike forced readings and fresh XIDs they tell of every GPU whether it is up."""
+    return [
+        event
+        for event in ctx.events
+        if isinstance(event, SamplesTaken) and any(r.field == "gpu_up" for r in event.readings)
+    ]
+
+
+async def next_rounds(ctx: FakeSourceContext, count: int = 2) -> SamplesTaken:
+    """Wait for that many more rounds; of two the second began after the call. Return the last."""
+    before = len(rounds(ctx))
+    await until(lambda: len(rounds(ctx)) >= before + count)
+    return rounds(ctx)[-1]
+
+
+def inventories(ctx: FakeSourceContext) -> list[list[str]]:
+    """The uuids of each inventory that was announced."""
+    return [
+        [device.uuid for device in event.devices]
+        for event in ctx.events
+        if isinstance(event, DevicesDiscovered)
+    ]
+
+
+def values(samples: SamplesTaken, uuid: str) -> dict[str, int | float]:
+    """The readings of a device, as field or field{attr,...}: value."""
+    return {name(reading): reading.value for reading in samples.readings if reading.device == uuid}
+
+
+def name(reading: Reading) -> str:
+    attrs = ",".join(value for _, value in reading.attrs)
+    return f"{reading.field}{{{attrs}}}" if attrs else reading.field
+
+
+def fields(samples: SamplesTaken, uuid: str) -> set[str]:
+    """The fields of a device that come from the driver in this round."""
+    own = {reading.field for reading in samples.readings if reading.device == uuid}
+    return {field for field in own if not field.startswith("xid_")}
+
+
+def ups(samples: SamplesTaken) -> dict[str, int | float]:
+    """What gpu_up says, by uuid."""
+    return {r.device: r.value for r in samples.readings if r.field == "gpu_up"}
+
+
+def listed(samples: SamplesTaken, uuid: str) -> ProcessList | None:
+    return next((p for p in samples.processes if p.device == uuid), None)
+
+
+def errors(ctx: FakeSourceContext) -> dict[tuple[str, str], float]:
+    """podgpu_sample_errors_total by device and error."""
+    return {
+        (dict(point.labels)["device"], dict(point.labels)["error"]): point.value
+        for family, points in ctx.telemetry.collect({})
+        if family.name == "podgpu_sample_errors_total"
+        for point in points
+    }
+
+
+def counter(ctx: FakeSourceContext, family_name: str, suffix: str = "") -> float:
+    """The sum of a family of our own telemetry."""
+    return sum(
+        point.value
+        for family, points in ctx.telemetry.collect({})
+        if family.name == family_name
+        for point in points
+        if point.suffix == suffix
+    )
+
+
+def good_for(samples: SamplesTaken, names: Iterable[str]) -> set[int]:
+    wanted = set(names)
+    return {r.good_for_ns for r in samples.readings if r.field in wanted}

@@ -1,0 +1,252 @@
+"""MIG instances: found, read, and followed through a new partition."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.model import DevicesDiscovered, MigPlace, SamplesTaken
+from tests.fakes.nvml import FakeNvml, Mig, Proc, Scenario, h100, mig_node, mixed, slices
+from tests.sources.nvml.harness import (
+    GPU,
+    errors,
+    fields,
+    inventories,
+    listed,
+    mig,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+MEMORY = {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes"}
+
+
+def cut(*names: str, place: int = 0, **changes: object) -> Scenario:
+    return Scenario(gpus=[h100(place, mig=slices(place, *names, **changes)), h100(place + 1)])
+
+
+async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(mixed())
+    async with running(ctx):
+        await next_rounds(ctx)
+    found = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices
+    assert [d.uuid for d in found] == [
+        GPU[0],
+        GPU[1],
+        mig(1, 7),
+        mig(1, 8),
+        mig(1, 9),
+        GPU[2],
+        GPU[3],
+        mig(3, 7),
+    ]
+    instance = found[3]
+    assert instance.mig == MigPlace(GPU[1], 8, 0, "2g.20gb")
+    assert (instance.index, instance.minor) == (1, 2)
+    assert instance.pci_bus_id == found[1].pci_bus_id
+    assert instance.model == "NVIDIA H100 80GB HBM3"
+
+
+async def test_an_instance_has_memory_and_processes_and_no_gpu_up(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(cut("3g.40gb", "3g.40gb", processes=[Proc(5, 1 << 30)]))
+    async with running(ctx):
+        samples = await next_rounds(ctx)
+    for gi in (7, 8):
+        assert fields(samples, mig(0, gi)) == MEMORY | {"processes"}
+        got = values(samples, mig(0, gi))
+        assert got["memory_used_bytes"] == 1 << 30
+        assert got["memory_total_bytes"] == 40448 << 20
+        found = listed(samples, mig(0, gi))
+        assert found is not None
+        assert [(p.pid, p.memory_bytes) for p in found.processes] == [(5, 1 << 30)]
+    assert set(ups(samples)) == set(GPU[:2])
+
+
+async def test_what_the_parent_does_not_give_is_left_out(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(cut("7g.80gb"))
+    async with running(ctx):
+        samples = await next_rounds(ctx)
+    missing = fields(samples, GPU[1]) - fields(samples, GPU[0])
+    assert missing == {
+        "gpu_utilization_percent",
+        "memory_copy_utilization_percent",
+        "encoder_utilization_percent",
+        "decoder_utilization_percent",
+    }
+    assert "power_watts" in fields(samples, GPU[0])
+    assert errors(ctx) == {}
+
+
+async def test_a_new_partition_is_announced_in_its_round(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    seven = ["1g.10gb"] * 7
+    fake_nvml.set(cut(*seven))
+    async with running(ctx):
+        await next_rounds(ctx)
+        for names in ([], ["2g.20gb", "2g.20gb", "2g.20gb"], ["1g.10gb"], seven):
+            fake_nvml.set(cut(*names))
+            samples = await next_rounds(ctx)
+            instances = [mig(0, 7 + at) for at in range(len(names))]
+            assert inventories(ctx)[-1] == [GPU[0], *instances, GPU[1]]
+            assert {r.device for r in samples.readings} == {*GPU[:2], *instances}
+            assert all(fields(samples, uuid) >= MEMORY for uuid in instances)
+            assert ups(samples) == dict.fromkeys(GPU[:2], 1)
+    assert errors(ctx) == {}, "no call on a handle that is stale"
+    for at, event in enumerate(ctx.events):
+        if isinstance(event, DevicesDiscovered):
+            known = {device.uuid for device in event.devices}
+            later = ctx.events[at + 1 :]
+            after = next((e for e in rounds(ctx) if e in later), None)
+            assert after is None or {r.device for r in after.readings} <= known
+
+
+async def test_the_same_uuid_on_another_place_is_another_instance(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    first = Mig(gi=7, profile="3g.40gb", uuid=mig(0, 7))
+    fake_nvml.set(Scenario(gpus=[h100(mig=[first])]))
+    async with running(ctx):
+        await next_rounds(ctx)
+        moved = replace(first, gi=9, ci=1, profile="1g.10gb")
+        fake_nvml.set(Scenario(gpus=[h100(mig=[moved])]))
+        samples = await next_rounds(ctx)
+    places = [event.devices[1].mig for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    assert places == [
+        MigPlace(GPU[0], 7, 0, "3g.40gb"),
+        MigPlace(GPU[0], 9, 1, "1g.10gb"),
+    ]
+    assert values(samples, mig(0, 7))["memory_total_bytes"] == 9856 << 20
+
+
+@pytest.mark.parametrize("code", [999, 15, 2, 6])
+async def test_one_instance_of_seven_that_fails_costs_the_others_nothing(
+    fake_nvml: FakeNvml, code: int
+) -> None:
+    ctx = FakeSourceContext()
+    seven = slices(0, *["1g.10gb"] * 7)
+    seven[3] = replace(
+        seven[3],
+        errors={"nvmlDeviceGetMemoryInfo_v2": code, "nvmlDeviceGetMemoryInfo": code},
+    )
+    fake_nvml.set(Scenario(gpus=[h100(mig=seven)]))
+    async with running(ctx):
+        samples = await next_rounds(ctx)
+    for at in (0, 1, 2, 4, 5, 6):
+        assert fields(samples, mig(0, 7 + at)) >= MEMORY
+    assert not MEMORY & fields(samples, mig(0, 10))
+    assert ups(samples) == {GPU[0]: 1}
+    assert len(inventories(ctx)) == 1
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId"])
+async def test_an_instance_that_can_not_be_named_keeps_its_place(
+    fake_nvml: FakeNvml, call: str
+) -> None:
+    ctx = FakeSourceContext()
+    three = slices(0, "1g.10gb", "1g.10gb", "1g.10gb")
+    fake_nvml.set(Scenario(gpus=[h100(mig=three)]))
+    async with running(ctx):
+        await next_rounds(ctx)
+        sick = [three[0], replace(three[1], errors={call: 999}), three[2]]
+        fake_nvml.set(Scenario(gpus=[h100(mig=sick)]))
+        samples = await next_rounds(ctx)
+        assert fields(samples, mig(0, 8)) == set()
+        assert fields(samples, mig(0, 9)) >= MEMORY
+        fake_nvml.set(Scenario(gpus=[h100(mig=three)]))
+        assert fields(await next_rounds(ctx), mig(0, 8)) >= MEMORY
+    assert len(inventories(ctx)) == 1
+    assert errors(ctx)[mig(0, 8), "unknown"] >= 1
+
+
+async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(cut("3g.40gb", "3g.40gb"))
+    async with running(ctx):
+        await next_rounds(ctx)
+        fake_nvml.set(cut("3g.40gb", "3g.40gb").with_gpu(0, lost=True))
+        samples = await next_rounds(ctx, 4)
+        assert ups(samples) == {GPU[0]: 0, GPU[1]: 1}
+        assert fields(samples, mig(0, 7)) == set()
+    assert len(inventories(ctx)) == 1
+
+
+async def test_mig_mode_that_goes_on_and_off_is_seen_by_the_slow_tier(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    whole = Scenario(gpus=[h100(0), h100(1)])
+    fake_nvml.set(whole)
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await next_rounds(ctx)
+        fake_nvml.set(cut("4g.40gb"))
+        samples = await next_rounds(ctx)
+        assert inventories(ctx)[-1] == [GPU[0], mig(0, 7), GPU[1]]
+        assert "gpu_utilization_percent" not in fields(samples, GPU[0])
+        ctx.hint(mig(0, 7))
+        await next_rounds(ctx)
+        fake_nvml.set(whole)
+        samples = await next_rounds(ctx)
+        assert inventories(ctx)[-1] == GPU[:2]
+        assert "gpu_utilization_percent" in fields(samples, GPU[0])
+        before = len(ctx.events)
+        ctx.hint(GPU[0])
+        await next_rounds(ctx)
+        forced = [
+            e for e in ctx.events[before:] if isinstance(e, SamplesTaken) and e not in rounds(ctx)
+        ]
+        assert len(forced) == 1
+        assert "gpu_utilization_percent" in fields(forced[0], GPU[0])
+
+
+@pytest.mark.parametrize(
+    ("profile", "reckoned"),
+    [
+        ("1g.10gb", "1g.10gb"),
+        ("2g.20gb", "2g.20gb"),
+        ("3g.40gb", "3g.40gb"),
+        ("7g.80gb", "7g.80gb"),
+        ("1c.3g.40gb", "1c.3g.40gb"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+async def test_the_profile_comes_from_the_name_or_from_the_size(
+    fake_nvml: FakeNvml, profile: str, reckoned: str, named: bool
+) -> None:
+    ctx = FakeSourceContext()
+    changes = {} if named else {"name": None}
+    fake_nvml.set(Scenario(gpus=[h100(0, mig=slices(0, profile), **changes)]))
+    async with running(ctx):
+        await next_rounds(ctx, 1)
+    place = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[1].mig
+    assert place is not None
+    assert place.profile == (profile if named else reckoned)
+
+
+async def test_instances_are_found_once_the_driver_tells_how_many_there_can_be(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    node = cut("7g.80gb")
+    fake_nvml.set(node.with_gpu(0, errors={"nvmlDeviceGetMaxMigDeviceCount": 999}))
+    async with running(ctx):
+        await next_rounds(ctx)
+        fake_nvml.set(node)
+        await next_rounds(ctx)
+    assert inventories(ctx) == [GPU[:2], [GPU[0], mig(0, 7), GPU[1]]]
+
+
+async def test_fifty_six_instances(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(mig_node())
+    async with running(ctx):
+        samples = await next_rounds(ctx)
+        await until(lambda: inventories(ctx))
+    assert len(inventories(ctx)[0]) == 64
+    instances = {uuid for uuid in inventories(ctx)[0] if uuid.startswith("MIG-")}
+    assert all(fields(samples, uuid) >= MEMORY for uuid in instances)
+    assert errors(ctx) == {}

@@ -1,0 +1,30 @@
+"""The options: their defaults and what they refuse."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.types import Duration
+from sources.nvml.options import Options
+
+
+def test_the_defaults_are_in_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sources" / "nvml.md").read_text()
+    defaults = Options()
+    for name in ("interval", "slow_interval", "deadline"):
+        assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
+    assert f"| `processes` | `{str(defaults.processes).lower()}` |" in page
+    assert f"`{', '.join(map(str, defaults.xid_codes))}`" in page
+
+
+def test_a_slow_interval_below_the_interval_is_refused() -> None:
+    with pytest.raises(ValueError, match="slow_interval 5s is less than interval 10s"):
+        Options(interval=Duration(10), slow_interval=Duration(5))
+
+
+def test_the_options_load_no_library() -> None:
+    code = "import sys, sources.nvml.options; sys.exit('pynvml' in sys.modules)"
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

@@ -1,0 +1,353 @@
+"""Every reading equals what the driver says, in the unit of its field, or is left out."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from pipeline.fields import CATALOGUE, FieldPlan, Tier
+from pipeline.model import NS, DevicesDiscovered, GpuProcess, SamplesTaken
+from tests.fakes.nvml import (
+    ALL_ONES_32,
+    ALL_ONES_64,
+    NOTHING_SUPPORTED,
+    FakeNvml,
+    Field,
+    Proc,
+    Scenario,
+    h100s,
+)
+from tests.sources.nvml.harness import (
+    GPU,
+    errors,
+    fields,
+    good_for,
+    inventories,
+    listed,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+SCENARIO_VALUES = {
+    "clock_1": 1635,
+    "clock_2": 2619,
+    "temperature": 61,
+    "memory_temperature": 73,
+    "power_usage": 689_480,
+    "energy": 10_593_629,
+    "pcie_replay": 7,
+    "util_gpu": 98,
+    "util_memory": 43,
+    "enc_util": 11,
+    "dec_util": 12,
+    "pstate": 2,
+    "clocks_event_reasons": 0x44,
+    "memory_total": 85_520_809_984,
+    "memory_used": 6_675_628_032,  # by the first call, which counts the reserved part as used
+    "memory_reserved": 675_628_032,
+    "ecc_0_0": 1,
+    "ecc_1_0": 2,
+    "ecc_0_1": 3,
+    "ecc_1_1": 4,
+    "remapped_correctable": 5,
+    "remapped_uncorrectable": 6,
+    "remapped_pending": 1,
+    "remapped_failure": 0,
+}
+
+READINGS = {
+    "gpu_up": 1,
+    "sm_clock_mhz": 1635,
+    "memory_clock_mhz": 2619,
+    "gpu_temperature_celsius": 61,
+    "memory_temperature_celsius": 73,
+    "power_watts": 689.48,
+    "energy_millijoules": 10_593_629,
+    "pcie_replays": 7,
+    "gpu_utilization_percent": 98,
+    "memory_copy_utilization_percent": 43,
+    "encoder_utilization_percent": 11,
+    "decoder_utilization_percent": 12,
+    "performance_state": 2,
+    "clock_throttle_reasons": 0x44,
+    "clock_throttle_active{gpu_idle}": 0,
+    "clock_throttle_active{clocks_setting}": 0,
+    "clock_throttle_active{power_cap}": 1,
+    "clock_throttle_active{hw_slowdown}": 0,
+    "clock_throttle_active{sync_boost}": 0,
+    "clock_throttle_active{sw_thermal}": 0,
+    "clock_throttle_active{hw_thermal}": 1,
+    "clock_throttle_active{hw_power_brake}": 0,
+    "clock_throttle_active{display_clocks}": 0,
+    "memory_total_bytes": 85_520_809_984,
+    "memory_used_bytes": 6_000_000_000,
+    "memory_reserved_bytes": 675_628_032,
+    "memory_free_bytes": 85_520_809_984 - 6_000_000_000 - 675_628_032,
+    "processes{compute}": 2,
+    "processes{graphics}": 1,
+    "processes{mps}": 0,
+    "ecc_corrected_volatile": 1,
+    "ecc_uncorrected_volatile": 2,
+    "ecc_corrected_aggregate": 3,
+    "ecc_uncorrected_aggregate": 4,
+    "remapped_rows_correctable": 5,
+    "remapped_rows_uncorrectable": 6,
+    "row_remap_pending": 1,
+    "row_remap_failed": 0,
+}
+
+PROCESSES = [
+    Proc(4711, 1 << 30),
+    Proc(4712, ALL_ONES_64),
+    Proc(99, 1 << 20, "graphics"),
+]
+
+
+async def first_round(
+    fake: FakeNvml, scenario: Scenario, ctx: FakeSourceContext | None = None
+) -> SamplesTaken:
+    fake.set(scenario)
+    ctx = ctx or FakeSourceContext()
+    async with running(ctx, options(interval=30, slow=60)):
+        await until(lambda: rounds(ctx))
+    return rounds(ctx)[0]
+
+
+async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None:
+    scenario = h100s(1, values=SCENARIO_VALUES, processes=PROCESSES)
+    samples = await first_round(fake_nvml, scenario)
+    got = values(samples, GPU[0])
+    assert {name: got[name] for name in got if not name.startswith("xid_")} == READINGS
+
+
+def test_the_table_above_covers_the_catalogue() -> None:
+    read = {name.partition("{")[0] for name in READINGS}
+    named = {field.name for field in CATALOGUE if field.tier is not Tier.EVENT}
+    assert read == named - {"process_memory_used_bytes"}, "the join makes those from the lists"
+
+
+async def test_processes_are_listed_with_pid_kind_and_memory(fake_nvml: FakeNvml) -> None:
+    samples = await first_round(fake_nvml, h100s(1, processes=PROCESSES))
+    found = listed(samples, GPU[0])
+    assert found is not None
+    assert found.processes == (
+        GpuProcess(99, "graphics", 1 << 20),
+        GpuProcess(4711, "compute", 1 << 30),
+        GpuProcess(4712, "compute", None),
+    )
+
+
+async def test_a_device_without_processes_has_an_empty_list(fake_nvml: FakeNvml) -> None:
+    found = listed(await first_round(fake_nvml, h100s(1)), GPU[0])
+    assert found is not None
+    assert found.processes == ()
+
+
+async def test_more_processes_than_there_is_room_for(fake_nvml: FakeNvml) -> None:
+    many = [Proc(pid, 1000 + pid) for pid in range(1, 301)]
+    samples = await first_round(fake_nvml, h100s(1, processes=many))
+    found = listed(samples, GPU[0])
+    assert found is not None
+    assert [(p.pid, p.memory_bytes) for p in found.processes] == [(p.pid, p.memory) for p in many]
+    assert values(samples, GPU[0])["processes{compute}"] == 300
+
+
+async def test_processes_come_and_go(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx):
+        for wanted in ([Proc(7, 70)], [Proc(7, 71)], [Proc(7, 71), Proc(8, 80)], []):
+            fake_nvml.set(h100s(1, processes=wanted))
+            found = listed(await next_rounds(ctx), GPU[0])
+            assert found is not None
+            assert [(p.pid, p.memory_bytes) for p in found.processes] == [
+                (p.pid, p.memory) for p in wanted
+            ]
+
+
+async def test_processes_can_be_left_out(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, options(processes=False)):
+        samples = await next_rounds(ctx)
+    assert not samples.processes
+    assert "processes" not in fields(samples, GPU[0])
+    assert not [call for call in fake_nvml.calls() if "Processes" in call]
+
+
+async def test_a_list_that_failed_makes_no_list(fake_nvml: FakeNvml) -> None:
+    scenario = h100s(1, errors={"nvmlDeviceGetGraphicsRunningProcesses_v3": 999})
+    samples = await first_round(fake_nvml, scenario)
+    assert listed(samples, GPU[0]) is None
+    assert "processes{compute}" in values(samples, GPU[0])
+    assert "processes{graphics}" not in values(samples, GPU[0])
+
+
+async def test_a_list_that_is_not_there_is_no_loss(fake_nvml: FakeNvml) -> None:
+    scenario = h100s(1, errors={"nvmlDeviceGetMPSComputeRunningProcesses_v3": 3})
+    samples = await first_round(fake_nvml, scenario)
+    assert listed(samples, GPU[0]) is not None
+    assert "processes{mps}" not in values(samples, GPU[0])
+
+
+NOT_A_READING: list[tuple[str, Mapping[str, object], set[str]]] = [
+    ("uint", {"values": {"temperature": ALL_ONES_32}}, {"gpu_temperature_celsius"}),
+    ("power", {"values": {"power_usage": ALL_ONES_32}}, {"power_watts"}),
+    ("ulonglong", {"values": {"energy": ALL_ONES_64}}, {"energy_millijoules"}),
+    ("ecc", {"values": {"ecc_1_1": ALL_ONES_64}}, {"ecc_uncorrected_aggregate"}),
+    ("unknown p-state", {"values": {"pstate": 32}}, {"performance_state"}),
+    ("field value", {"fields": {82: Field(ALL_ONES_32)}}, {"memory_temperature_celsius"}),
+    ("field error", {"fields": {82: Field(error=3)}}, {"memory_temperature_celsius"}),
+    ("clock", {"values": {"clock_1": ALL_ONES_32}}, {"sm_clock_mhz"}),
+    ("half a call", {"values": {"util_memory": ALL_ONES_32}}, {"memory_copy_utilization_percent"}),
+    (
+        "mask",
+        {"values": {"clocks_event_reasons": ALL_ONES_64}},
+        {"clock_throttle_reasons", "clock_throttle_active"},
+    ),
+    (
+        "memory that is the system's",
+        {"errors": {"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetMemoryInfo_v2": 3}},
+        {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "missing"), [c[1:] for c in NOT_A_READING])
+async def test_what_means_unknown_is_left_out_and_is_no_error(
+    fake_nvml: FakeNvml, changes: dict[str, object], missing: set[str]
+) -> None:
+    ctx = FakeSourceContext()
+    everything = fields(await first_round(fake_nvml, h100s(1)), GPU[0])
+    samples = await first_round(fake_nvml, h100s(1, **changes), ctx)
+    assert everything - fields(samples, GPU[0]) == missing
+    assert ups(samples) == {GPU[0]: 1}
+    assert errors(ctx) == {}
+
+
+NOT_TRUE: list[tuple[Mapping[str, object], str]] = [
+    ({"values": {"util_gpu": 101}}, "gpu_utilization_percent"),
+    ({"values": {"enc_util": 4000}}, "encoder_utilization_percent"),
+    ({"values": {"temperature": 2**32 - 40}}, "gpu_temperature_celsius"),
+    ({"values": {"temperature": 5000}}, "gpu_temperature_celsius"),
+    ({"fields": {82: Field(-40, "int")}}, "memory_temperature_celsius"),
+    ({"values": {"clock_1": 99_999}}, "sm_clock_mhz"),
+    ({"values": {"pstate": 17}}, "performance_state"),
+    ({"values": {"remapped_pending": 2}}, "row_remap_pending"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field"), NOT_TRUE)
+async def test_what_cannot_be_true_is_dropped_and_counted(
+    fake_nvml: FakeNvml, changes: dict[str, object], field: str
+) -> None:
+    ctx = FakeSourceContext()
+    samples = await first_round(fake_nvml, h100s(1, **changes), ctx)
+    assert field not in fields(samples, GPU[0])
+    assert errors(ctx) == {(GPU[0], "out_of_range"): 1}
+    assert ups(samples) == {GPU[0]: 1}
+
+
+async def test_where_nothing_is_supported_there_are_no_zeros(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(1, errors=NOTHING_SUPPORTED))
+    async with running(ctx):
+        samples = await next_rounds(ctx, 4)
+    assert inventories(ctx) == [[GPU[0]]]
+    assert values(samples, GPU[0]) == {"gpu_up": 1}
+    assert samples.processes == ()
+    assert errors(ctx) == {}
+
+
+async def test_a_device_that_names_nothing_but_its_uuid(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    await first_round(fake_nvml, h100s(1, errors=NOTHING_SUPPORTED), ctx)
+    device = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[0]
+    assert (device.index, device.minor, device.pci_bus_id, device.model) == (0, None, "", "")
+
+
+async def test_minor_and_index_are_two_numbers(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    scenario = h100s(4)
+    gpus = [replace(gpu, minor=3 - place) for place, gpu in enumerate(scenario.gpus)]
+    await first_round(fake_nvml, replace(scenario, gpus=gpus), ctx)
+    found = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices
+    assert [(d.uuid, d.index, d.minor) for d in found] == [
+        (GPU[0], 0, 3),
+        (GPU[1], 1, 2),
+        (GPU[2], 2, 1),
+        (GPU[3], 3, 0),
+    ]
+    assert found[2].pci_bus_id == "00000000:00:08.0"
+    assert found[2].model == "NVIDIA H100 80GB HBM3"
+    assert found[2].driver == "580.159.04"
+    assert found[2].mig is None
+
+
+async def test_only_supported_reasons_are_told_one_by_one(fake_nvml: FakeNvml) -> None:
+    scenario = h100s(1, values={"supported_clocks_event_reasons": 0x5})
+    got = values(await first_round(fake_nvml, scenario), GPU[0])
+    assert [name for name in got if name.startswith("clock_throttle_active")] == [
+        "clock_throttle_active{gpu_idle}",
+        "clock_throttle_active{power_cap}",
+    ]
+
+
+async def test_a_driver_with_the_first_memory_call_only(fake_nvml: FakeNvml) -> None:
+    got = values(
+        await first_round(fake_nvml, h100s(1, errors={"nvmlDeviceGetMemoryInfo_v2": 13})), GPU[0]
+    )
+    assert got["memory_total_bytes"] == 85520809984
+    assert "memory_used_bytes" in got
+    assert "memory_free_bytes" in got
+    assert "memory_reserved_bytes" not in got
+
+
+async def test_only_what_is_asked_for_is_read(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["power_watts", "clock_throttle_reasons", "memory_used_bytes"])
+    fake_nvml.set(h100s(1))
+    async with running(ctx, options(processes=False)):
+        await until(lambda: len(ctx.events) > 3)
+    samples = [e for e in ctx.events if isinstance(e, SamplesTaken)][-1]
+    assert set(values(samples, GPU[0])) == {
+        "power_watts",
+        "clock_throttle_reasons",
+        "memory_used_bytes",
+    }
+    calls = fake_nvml.calls()
+    assert "nvmlDeviceGetTotalEnergyConsumption" not in calls
+    assert "nvmlDeviceGetUtilizationRates" not in calls
+    assert "nvmlEventSetCreate" not in calls
+
+
+async def test_readings_are_good_for_three_intervals_of_their_tier(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, options(interval=0.1, slow=0.25)):
+        await until(lambda: rounds(ctx))
+    samples = rounds(ctx)[0]
+    tiers = {tier: [f.name for f in CATALOGUE if f.tier is tier] for tier in Tier}
+    assert good_for(samples, tiers[Tier.FAST]) == {3 * NS // 10}
+    assert good_for(samples, tiers[Tier.SLOW]) == {3 * NS // 4}
+    assert good_for(samples, ["gpu_up"]) == {3 * NS // 10}
+    assert {p.good_for_ns for p in samples.processes} == {3 * NS // 10}
+
+
+async def test_the_slow_tier_is_read_at_first_and_then_each_slow_interval(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, options(interval=0.1, slow=0.3)):
+        await until(lambda: len(rounds(ctx)) >= 7)
+    slow = ["energy_millijoules" in fields(samples, GPU[0]) for samples in rounds(ctx)]
+    at = [samples.readings[0].at.mono_ns / NS for samples in rounds(ctx)]
+    assert slow[0]
+    assert not slow[1]
+    # The first tick at or after each multiple of 0.3 s, counted from the first.
+    turns = [(tick - at[0] + 0.05) // 0.3 for tick in at]
+    assert slow[1:] == [now != before for before, now in itertools.pairwise(turns)]
