@@ -16,9 +16,14 @@ from pipeline.telemetry import FamilyPoints, Meter
 
 
 class Inlet:
-    """Numbers envelopes on their way into the inbox, so that there is one order of all events."""
+    """Numbers envelopes on their way into the inbox, so that there is one order of all events.
+
+    Attributes:
+        last: the time of the newest envelope.
+    """
 
     def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
+        self.last = clock.now()
         self._inbox = inbox
         self._clock = clock
         self._seq = 0
@@ -30,6 +35,7 @@ class Inlet:
     async def relay(self, envelope: Envelope) -> None:
         """Put an envelope into the inbox as it is, but for its number."""
         self._seq += 1
+        self.last = envelope.at
         try:
             await self._inbox.put(replace(envelope, seq=self._seq))
         except ChannelClosedError:

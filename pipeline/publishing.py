@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join
-from pipeline.model import ClockTicked, Envelope, Instant, SamplesTaken, Snapshot
+from pipeline.model import Envelope, Instant, SamplesTaken, Snapshot
 
 Tap = Callable[[Envelope], None]
 
@@ -19,7 +19,7 @@ class Publisher:
     to a holder that came after it.
 
     Attributes:
-        heartbeat: when the join last saw time go on; None before the first tick.
+        heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
     """
 
@@ -50,8 +50,7 @@ class Publisher:
             if pending and (barrier or not len(self._inbox)):
                 self._publish(envelope.at)
                 pending = False
-            if isinstance(envelope.event, ClockTicked):
-                self.heartbeat = envelope.at
+            self.heartbeat = envelope.at
 
     def _publish(self, at: Instant) -> None:
         snapshot = self.join.snapshot(at)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _INBOX = 1024
 _QUEUE = 64
-_TICK = 1.0
+_SILENCE = 2.0
+"""Seconds without any event after which the clock speaks."""
 _STOP_SOURCE = 2.0
 """Seconds that a source has to stop before it is named and left behind."""
 
@@ -242,9 +243,13 @@ class Runtime:
         return self._group.create_task(work, name=name)
 
     async def _tick(self) -> None:
+        """Let the join know of time when no source does."""
         while True:
-            await self._inlet.put("", "clock", ClockTicked())
-            await self._clock.sleep(_TICK)
+            silent = self._inlet.last.seconds_until(self._clock.now())
+            if silent >= _SILENCE:
+                await self._inlet.put("", "clock", ClockTicked())
+                silent = 0
+            await self._clock.sleep(_SILENCE - silent)
 
     async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
         await self._stop_sources(list(self._sources.values()))

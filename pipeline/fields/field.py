@@ -15,7 +15,7 @@ class Tier(Enum):
     """Each `slow_interval`: costs a tenth of a millisecond or more, or hardly ever changes."""
 
     EVENT = "event"
-    """Told by the driver when it happens, and repeated each `interval`."""
+    """Told by the driver when it happens, and repeated each `slow_interval`."""
 
     DERIVED = "derived"
     """Worked out by podgpu, without a call of its own."""

@@ -63,7 +63,14 @@ class Join:
         self._layout = Layout((), {})
 
     def apply(self, envelope: Envelope) -> Outcome:
-        """Take in one event."""
+        """Take in one event, and let time go on to its moment."""
+        expired = self._pass_time(envelope.at)
+        outcome = self._dispatch(envelope)
+        if not expired.changed:
+            return outcome
+        return Outcome(changed=True, hints=expired.hints + outcome.hints)
+
+    def _dispatch(self, envelope: Envelope) -> Outcome:
         source, at = envelope.source, envelope.at
         match envelope.event:
             case SamplesTaken(readings, processes):
@@ -86,8 +93,7 @@ class Join:
                     return Outcome(changed=woke)
                 return self._enumerate(at)
             case ClockTicked():
-                expired = self._readings.expire(at.mono_ns)
-                return self._attribute(at) if self._expire_claims(at) else Outcome(expired)
+                return Outcome(changed=False)
             case SourceAdded():
                 self._sources.added(envelope)
                 return self._enumerate(at)
@@ -100,6 +106,14 @@ class Join:
                     self._readings.remove(name)
                     self._inventory.remove(name)
                 return self._enumerate(at)
+
+    def _pass_time(self, now: Instant) -> Outcome:
+        """Let go of what is no longer good. Every event brings the time along."""
+        expired = self._readings.expire(now.mono_ns)
+        if not self._expire_claims(now):
+            return Outcome(changed=expired)
+        outcome = self._attribute(now)
+        return Outcome(changed=True, hints=outcome.hints)
 
     def _expire_claims(self, now: Instant) -> bool:
         """Withdraw the claims of sources that have been silent for too long."""

@@ -72,7 +72,11 @@ class SourceRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ClockTicked:
-    """Time went on. The join expires readings and claims on this alone, so that it stays pure."""
+    """Time went on while every source was silent: what is no longer good has to go all the same.
+
+    Every envelope brings its time along; the join knows of time from envelopes alone, and so stays
+    pure.
+    """
 
 
 Event: TypeAlias = (

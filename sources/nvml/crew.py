@@ -48,13 +48,15 @@ class Job:
     Attributes:
         steps: those that are still to be begun.
         urgent: goes between the steps of another job.
+        due_ns: not begun before that moment of the monotonic clock; 0 for at once.
         begun: when its first step began.
         ended: when its last step ended.
     """
 
-    def __init__(self, steps: Iterable[Step], *, urgent: bool = False) -> None:
+    def __init__(self, steps: Iterable[Step], *, urgent: bool = False, due_ns: int = 0) -> None:
         self.steps = deque(steps)
         self.urgent = urgent
+        self.due_ns = due_ns
         self.begun: Instant | None = None
         self.ended: Instant | None = None
         self.error: BaseException | None = None
@@ -146,7 +148,11 @@ class Crew:
         with self._changed:
             (self._urgent if job.urgent else self._jobs).append(job)
             self._changed.notify()
+        # The thread itself waits for the due time: waking the loop for that would cost more than
+        # many a round.
         patience = self._deadline_ns / NS
+        if job.due_ns:
+            patience += max(0, job.due_ns - self._clock.now().mono_ns) / NS
         while not job.done.is_set():
             try:
                 async with asyncio.timeout(patience):
@@ -198,20 +204,23 @@ class Crew:
         """Return the worker's next step, waiting for one; None if it is to end."""
         with self._changed:
             while not worker.retired:
+                wait: float | None = None
                 for jobs in (self._urgent, self._jobs):
                     while jobs:
-                        job = jobs[0]
+                        job, now = jobs[0], self._clock.now()
+                        if job.due_ns > now.mono_ns:
+                            wait = (job.due_ns - now.mono_ns) / NS
+                            break
                         step = self._next(job)
                         if step is None:
                             jobs.popleft()
-                            job.ended = self._clock.now()
+                            job.ended = now
                             job.finish()
                             continue
-                        now = self._clock.now()
                         job.begun = job.begun or now
                         worker.step, worker.since_ns = step, now.mono_ns
                         return job, step
-                self._changed.wait()
+                self._changed.wait(wait)
         return None
 
     def _next(self, job: Job) -> Step | None:

@@ -23,8 +23,8 @@ class Round(Job):
         sheets: what was read, of each GPU that was visited to the end.
     """
 
-    def __init__(self, inventory: Inventory, *, slow: bool, rescan: bool) -> None:
-        super().__init__(())
+    def __init__(self, inventory: Inventory, *, slow: bool, rescan: bool, due_ns: int = 0) -> None:
+        super().__init__((), due_ns=due_ns)
         self.sheets: list[Sheet] = []
         self._inventory = inventory
         self._slow = slow

@@ -108,19 +108,18 @@ class Sampler:
             slow = due >= slow_due
             while slow_due <= due:
                 slow_due += slow_interval
-            await self._round(slow=slow)
+            await self._round(due, slow=slow)
             due += interval
             late = clock.now().mono_ns - due
             if late > 0:
                 missed = late // interval + 1
                 meter.add("podgpu_samples_skipped_total", missed)
                 due += missed * interval
-            await clock.sleep((due - clock.now().mono_ns) / NS)
 
-    async def _round(self, *, slow: bool) -> None:
+    async def _round(self, due_ns: int, *, slow: bool) -> None:
         inventory = self._inventory
         rescan = self._rescan or (slow and inventory.troubled)
-        work = Round(inventory, slow=slow, rescan=rescan)
+        work = Round(inventory, slow=slow, rescan=rescan, due_ns=due_ns)
         self._rescan = False
         try:
             await self._crew.run(work)
@@ -128,16 +127,16 @@ class Sampler:
             # What was read before that is as good as ever.
             visited = {sheet.uuid for sheet in work.sheets} | self._crew.stuck
             gone = isinstance(error, codes.DriverGoneError)
-            await self._publish(work.sheets, self._memory.gpus if gone else visited)
+            await self._publish(work.sheets, self._memory.gpus if gone else visited, slow=slow)
             raise
         if work.begun is not None and work.ended is not None:
             spent = work.begun.seconds_until(work.ended)
             self._ctx.meter.observe("podgpu_sample_duration_seconds", spent)
-        await self._publish(work.sheets, self._memory.gpus)
+        await self._publish(work.sheets, self._memory.gpus, slow=slow)
         if slow:
             self._start_watch()
 
-    async def _publish(self, sheets: list[Sheet], judged: Collection[str]) -> None:
+    async def _publish(self, sheets: list[Sheet], judged: Collection[str], *, slow: bool) -> None:
         """Emit what a round brought; of the GPUs judged, those that aren't up are down."""
         ctx, memory = self._ctx, self._memory
         await self._announce()
@@ -158,8 +157,9 @@ class Sampler:
             ]
         for sheet in sheets:
             readings += sheet
-        present = [devices[0].uuid for devices in self._inventory.by_index.values()]
-        readings += memory.xids.readings(present, ctx.plan, at, good)
+        if slow:
+            present = [devices[0].uuid for devices in self._inventory.by_index.values()]
+            readings += memory.xids.readings(present, ctx.plan, at, self._wanted.slow_good_ns)
         processes = [listed for sheet in sheets for listed in sheet.processes]
         await ctx.emit(SamplesTaken(tuple(readings), tuple(processes)))
 
@@ -243,7 +243,7 @@ class Sampler:
             self._has_news.clear()
             news, self._news = self._news, set()
             readings = self._memory.xids.readings(
-                sorted(news), ctx.plan, ctx.clock.now(), self._wanted.fast_good_ns
+                sorted(news), ctx.plan, ctx.clock.now(), self._wanted.slow_good_ns
             )
             if readings:
                 await ctx.emit(SamplesTaken(tuple(readings)))
