@@ -16,6 +16,7 @@ from pipeline.contexts import Inlet, RunningSink, RunningSource
 from pipeline.contracts import Delivery, HttpMounts
 from pipeline.errors import ComponentError
 from pipeline.fields import FieldPlan
+from pipeline.footprint import settle
 from pipeline.hints import HintBoard
 from pipeline.logs import ROOT
 from pipeline.model import ClockTicked, Envelope, Snapshot, SourceAdded, SourceRemoved
@@ -111,6 +112,7 @@ class Runtime:
             ticking = self._spawn(self._tick(), "clock")
             for order, component in enumerate(self._config.sources.values()):
                 await self._start_source(component, order, fatal=True)
+            settle()
             await stop.wait()
             async with self._reloading:
                 await self._stop(joining, ticking)

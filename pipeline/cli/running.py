@@ -30,8 +30,10 @@ def demo(arguments: argparse.Namespace) -> int:
 def _daemon(config: Config, path: Path | None) -> int:
     # What only the running daemon needs is imported here, so that the other commands stay light.
     from pipeline import daemon
+    from pipeline.footprint import trim
     from pipeline.runtime import Runtime
 
+    trim()
     log = set_up(config.log.level, config.log.format)
 
     async def main() -> int:

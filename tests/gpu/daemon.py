@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,8 @@ sources:
   podlist: {{kind: podlist, path: {podlist}}}
 sinks:
   metrics: {{kind: prometheus, listen: "127.0.0.1:{port}"}}
+"""
+LINES = """\
   lines: {{kind: jsonl, path: {lines}}}
 """
 
@@ -27,14 +28,16 @@ sinks:
 class Daemon:
     """Runs `podgpu run` in a folder; gives pages, processor time and memory."""
 
-    def __init__(self, folder: Path, interval: str = "1s") -> None:
+    def __init__(self, folder: Path, interval: str = "1s", *, lines: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.podlist = folder / "podlist.json"
         self.lines = folder / "lines.jsonl"
         self.log = folder / "podgpu.log"
         self._config = folder / "podgpu.yaml"
         self._config.write_text(
-            CONFIG.format(interval=interval, podlist=self.podlist, port=PORT, lines=self.lines)
+            (CONFIG + LINES * lines).format(
+                interval=interval, podlist=self.podlist, port=PORT, lines=self.lines
+            )
         )
         self.hold({})
 
@@ -92,9 +95,16 @@ class Daemon:
             total += int((thread / "schedstat").read_text().split()[0])
         return total / 1e9
 
-    def rss_mb(self) -> float:
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory, and what it is made of."""
+        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text()
+        wanted = ("Rss", "Pss", "Private_Dirty", "Anonymous", "AnonHugePages")
+        found = {}
+        for line in rollup.splitlines()[1:]:
+            name, value = line.split(":")
+            if name in wanted:
+                found[name] = round(int(value.split()[0]) * 1024 / 1e6, 1)
+        return found
 
 
 def samples(page: str, metric: str) -> dict[str, float]:

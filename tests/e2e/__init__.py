@@ -1,0 +1,1 @@
+"""podgpu against programs that are not podgpu's: `make e2e`."""

@@ -1,0 +1,59 @@
+"""What the end-to-end tests start, and end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import peers
+from tests.e2e.node import Node, running
+from tests.e2e.prometheus import Server
+from tests.fakes.nvml import Scenario
+
+_HERE = Path(__file__).parent
+_SEATS = 48
+"""One for each test that starts a podgpu, and some to spare."""
+
+Start = Callable[[Scenario], Node]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give these tests more time than a unit test has: the first one fetches a package."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.fixture(scope="session")
+def programs() -> peers.Prometheus:
+    return peers.prometheus()
+
+
+@contextmanager
+def serving(programs: peers.Prometheus, folder: Path, seats: int) -> Iterator[Server]:
+    server = Server(programs, folder, seats)
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        status = server.process.stop()
+    assert status == 0, server.process.said()[-3000:]
+
+
+@pytest.fixture(scope="session")
+def prometheus(
+    programs: peers.Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The Prometheus of all tests; they know their series by `instance`."""
+    with serving(programs, tmp_path_factory.mktemp("prometheus"), _SEATS) as server:
+        yield server
+
+
+@pytest.fixture
+def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
+    """Start nodes that end with the test. A complaint of Prometheus fails the test."""
+    before = len(prometheus.troubles())
+    with ExitStack() as stack:
+        yield lambda scenario: stack.enter_context(running(prometheus, tmp_path / "node", scenario))
+    assert prometheus.troubles()[before:] == []

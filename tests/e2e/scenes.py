@@ -1,0 +1,39 @@
+"""Nodes with readings that tell their GPUs apart."""
+
+from tests.fakes.nvml import Ramp, Scenario, h100, slices
+from tests.fakes.nvml.profiles import MIB, VALUES
+
+WATTS = 700
+ALL = ["0", "1", "2", "3"]
+
+
+def distinct() -> Scenario:
+    """Four whole GPUs; what each reads can be told from its index, see `expected`."""
+    return Scenario(
+        gpus=[
+            h100(
+                at,
+                values={
+                    "temperature": 41 + at,
+                    "power_usage": 100_500 + 1000 * at,
+                    "clock_1": 1100 + at,
+                    "util_gpu": 10 * (at + 1),
+                    "memory_used": VALUES["memory_reserved"] + (1024 + at) * MIB,
+                    "energy": Ramp(5_000_000_000 + at, WATTS * 1000),
+                },
+            )
+            for at in range(4)
+        ]
+    )
+
+
+def mixed() -> Scenario:
+    """The same node with two of the GPUs cut."""
+    cut = {1: slices(1, "3g.40gb", "2g.20gb", "1g.10gb"), 3: slices(3, "7g.80gb")}
+    scenario = distinct()
+    for place, instances in cut.items():
+        values = {
+            key: value for key, value in scenario.gpus[place].values.items() if key != "util_gpu"
+        }
+        scenario = scenario.with_gpu(place, mig=instances, values=values)
+    return scenario

@@ -1,0 +1,123 @@
+"""The queries of Grafana's dashboard 12239, made for dcgm-exporter, find what they look for."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.e2e import peers
+from tests.e2e.conftest import serving
+from tests.e2e.node import Node, running
+from tests.e2e.processes import wait_until
+from tests.e2e.scenes import ALL, distinct, mixed
+
+SELECT: Final = '{instance=~"$instance", gpu=~"$gpu"}'
+
+PANELS: Final = {
+    "GPU Temperature": f"DCGM_FI_DEV_GPU_TEMP{SELECT}",
+    "GPU Power Usage": f"DCGM_FI_DEV_POWER_USAGE{SELECT}",
+    "GPU SM Clocks": f"DCGM_FI_DEV_SM_CLOCK{SELECT} * 1000000",
+    "GPU Utilization": f"DCGM_FI_DEV_GPU_UTIL{SELECT}",
+    "GPU Framebuffer Mem Used": f"DCGM_FI_DEV_FB_USED{SELECT}",
+}
+AVERAGE: Final = f"avg(DCGM_FI_DEV_GPU_TEMP{SELECT})"
+TOTAL: Final = f"sum(DCGM_FI_DEV_POWER_USAGE{SELECT})"
+TENSOR: Final = f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{SELECT}"
+
+VALUES: Final = {
+    "GPU Temperature": [41.0, 42.0, 43.0, 44.0],
+    "GPU Power Usage": [100.5, 101.5, 102.5, 103.5],
+    "GPU SM Clocks": [1100e6, 1101e6, 1102e6, 1103e6],
+    "GPU Utilization": [10.0, 20.0, 30.0, 40.0],
+    "GPU Framebuffer Mem Used": [1024.0, 1025.0, 1026.0, 1027.0],
+}
+
+
+def filled(panel: str, instances: list[str], gpus: list[str]) -> str:
+    """Put the variables' values into a query the way Grafana does: as alternatives, escaped."""
+    for variable, values in (("$instance", instances), ("$gpu", gpus)):
+        escaped = [re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\\\1", value) for value in values]
+        joined = f"({'|'.join(escaped)})" if len(escaped) > 1 else escaped[0]
+        panel = panel.replace(variable, joined)
+    return panel
+
+
+class Dashboard:
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.instance = f"127.0.0.1:{node.settings.port}"
+
+    def variable(self, label: str) -> list[str]:
+        """Answer label_values(DCGM_FI_DEV_GPU_TEMP, label)."""
+        match = {"match[]": 'DCGM_FI_DEV_GPU_TEMP{job="podgpu"}'}
+        found = self.node.server.api(f"label/{label}/values", **match)
+        assert isinstance(found, list)
+        return found
+
+    def panel(self, query: str, *gpus: str) -> dict[str, float]:
+        """Return a panel's lines by their legend, which is `GPU {{gpu}}`."""
+        return self.node.gpus(filled(query, [self.instance], list(gpus or ALL)))
+
+
+@pytest.fixture(scope="module")
+def dashboard(
+    programs: peers.Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dashboard]:
+    """A Prometheus that knows this one node: the variables list all that a Prometheus knows."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    with (
+        serving(programs, folder, 1) as server,
+        running(server, folder / "node", distinct()) as node,
+    ):
+        node.hold({"train-0": ["GPU-00000000-5eed-4a5e-9c0d-100000000000"]})
+        node.wait_scraped(3)
+        yield Dashboard(node)
+
+
+def test_variables(dashboard: Dashboard) -> None:
+    assert dashboard.variable("gpu") == ALL
+    assert dashboard.variable("instance") == [dashboard.instance]
+
+
+@pytest.mark.parametrize("title", list(PANELS))
+def test_panel_has_one_line_for_each_gpu(dashboard: Dashboard, title: str) -> None:
+    assert dashboard.panel(PANELS[title]) == dict(zip(ALL, VALUES[title], strict=True))
+
+
+@pytest.mark.parametrize("title", list(PANELS))
+def test_panel_for_some_of_the_gpus(dashboard: Dashboard, title: str) -> None:
+    assert dashboard.panel(PANELS[title], "2") == {"2": VALUES[title][2]}
+    assert list(dashboard.panel(PANELS[title], "1", "3")) == ["1", "3"]
+
+
+def test_average_temperature(dashboard: Dashboard) -> None:
+    assert dashboard.panel(AVERAGE) == {"": 42.5}
+
+
+def test_total_power(dashboard: Dashboard) -> None:
+    assert dashboard.panel(TOTAL) == {"": 408.0}
+    assert dashboard.panel(TOTAL, "0", "1") == {"": 202.0}
+
+
+def test_tensor_activity_is_empty(dashboard: Dashboard) -> None:
+    """The eighth panel stays empty: that reading takes DCGM's profiling, which podgpu leaves be."""
+    assert dashboard.panel(TENSOR) == {}
+
+
+def test_mig_instances_multiply_nothing_but_their_memory(dashboard: Dashboard) -> None:
+    """Temperature, power and clock stay one line a GPU; utilisation is what MIG has none of."""
+    node = dashboard.node
+    node.fake.set(mixed())
+    try:
+        wait_until(lambda: dashboard.panel(PANELS["GPU Utilization"]).keys() == {"0", "2"}, "MIG")
+        for title in ("GPU Temperature", "GPU Power Usage", "GPU SM Clocks"):
+            assert dashboard.panel(PANELS[title]) == dict(zip(ALL, VALUES[title], strict=True))
+        assert dashboard.panel(TOTAL) == {"": 408.0}
+        used = PANELS["GPU Framebuffer Mem Used"].replace("{", '{GPU_I_ID="",')
+        assert dashboard.panel(used).keys() == set(ALL)
+        found = f"count by (gpu) ({PANELS['GPU Framebuffer Mem Used']})"
+        assert dashboard.panel(found) == {"0": 1, "1": 4, "2": 1, "3": 2}
+    finally:
+        node.fake.set(distinct())
+        wait_until(lambda: len(dashboard.panel(PANELS["GPU Utilization"])) == 4, "no MIG")

@@ -1,0 +1,64 @@
+"""`podgpu demo`: the shipped recording, on a machine without a GPU, under the dashboard."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.node import PODGPU
+from tests.e2e.processes import Process, wait_until
+from tests.e2e.prometheus import Server
+from tests.e2e.scenes import ALL
+from tests.e2e.test_dashboard import AVERAGE, PANELS, TOTAL, filled
+
+# What an H100 can read, idle or busy.
+PLAUSIBLE = {
+    "GPU Temperature": (15, 95),
+    "GPU Power Usage": (30, 800),
+    "GPU SM Clocks": (100e6, 2100e6),
+    "GPU Utilization": (0, 100),
+    "GPU Framebuffer Mem Used": (0, 82_000),
+}
+
+
+@pytest.fixture
+def instance(prometheus: Server, tmp_path: Path) -> Iterator[str]:
+    """Where a demo listens."""
+    port = prometheus.take_seat()
+    address = f"127.0.0.1:{port}"
+    # An empty search path: the demo needs no driver, and finds none.
+    env = {"LD_LIBRARY_PATH": ""}
+    demo = Process([PODGPU, "demo", "--listen", address], tmp_path / "demo.log", env)
+    try:
+        demo.wait_for_answer(port, "/healthz")
+        wait_until(
+            lambda: (
+                (found := demo.answers(port, "/metrics")) is not None
+                and b"DCGM_FI_DEV_GPU_TEMP{" in found.body
+            ),
+            f"the demo's GPUs:\n{demo.said()[-2000:]}",
+            seconds=20,
+        )
+        yield address
+    finally:
+        status = demo.stop()
+        print(demo.said()[-5000:])
+    assert status == 0
+
+
+def test_the_dashboard_shows_the_demo(prometheus: Server, instance: str) -> None:
+    def values(query: str) -> dict[str, float]:
+        found = prometheus.query(filled(query, [instance], ALL))
+        by_gpu = {series.labels.get("gpu", ""): series.value for series in found}
+        assert len(by_gpu) == len(found)
+        return by_gpu
+
+    wait_until(lambda: len(values(PANELS["GPU Temperature"])) == 4, "four GPUs")
+    for title, (least, most) in PLAUSIBLE.items():
+        found = values(PANELS[title])
+        assert sorted(found) == ALL, title
+        assert all(least <= value <= most for value in found.values()), (title, found)
+    (average,) = values(AVERAGE).values()
+    assert 15 <= average <= 95
+    (total,) = values(TOTAL).values()
+    assert 4 * 30 <= total <= 4 * 800
