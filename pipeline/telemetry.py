@@ -84,7 +84,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "podgpu_gpus",
         "gauge",
-        "Physical GPUs: present now, and expected, which counts those that were seen before.",
+        "Physical GPUs: present, which are those that answer now, and expected, which are all that "
+        "were seen since podgpu started.",
     ),
     Family("process_cpu_seconds_total", "counter", "Processor time that podgpu has used."),
     Family("process_resident_memory_bytes", "gauge", "Memory that podgpu occupies."),

@@ -12,6 +12,10 @@ from weakref import WeakKeyDictionary
 from pipeline.model import Attribution, Device, Holder
 from sinks.prometheus.text import labels, number
 
+DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
+"""Labels of dcgm-exporter's that our own families do without: `podgpu_device_info` has them once,
+under names that Prometheus' linter takes."""
+
 BASE_LABELS = (
     "gpu",
     "UUID",
@@ -34,7 +38,8 @@ class Rendered:
     """An attribution's labels.
 
     Attributes:
-        front: those that name the device.
+        front: those that name the device, as dcgm-exporter does.
+        own: those that name the device in our own families.
         back: those that name the container, after a comma.
         device: the line of `podgpu_device_info`.
         holders: lines of `podgpu_device_holder_info`.
@@ -42,6 +47,7 @@ class Rendered:
     """
 
     front: bytes
+    own: bytes
     back: bytes
     device: bytes
     holders: tuple[bytes, ...]
@@ -69,7 +75,10 @@ class LabelCache:
 
 def _render(attribution: Attribution, node: str) -> Rendered:
     device = attribution.device
-    front = labels(_base(device, node))
+    base = list(_base(device, node))
+    own = labels((name, value) for name, value in base if name not in DCGM_ONLY)
+    # Empty, not missing: else a scraper that honours labels puts podgpu's own pod there.
+    nobody = labels((name, "") for name in CONTAINER_LABELS)
     # A container that came back under another id is still one container here.
     named = {(h.subject.namespace, h.subject.pod, h.subject.container) for h in attribution.holders}
     only = named.pop() if len(named) == 1 else ("", "", "")
@@ -77,12 +86,13 @@ def _render(attribution: Attribution, node: str) -> Rendered:
     for holder in attribution.holders:
         held.setdefault(labels(_holder(holder)), holder.share)
     return Rendered(
-        front=front,
+        front=labels(base),
+        own=own,
         back=b"," + labels(zip(CONTAINER_LABELS, only, strict=True)),
-        device=b"podgpu_device_info{%b,%b} 1\n" % (front, labels(_details(device))),
-        holders=tuple(b"podgpu_device_holder_info{%b,%b} 1\n" % (front, holder) for holder in held),
+        device=b"podgpu_device_info{%b,%b,%b} 1\n" % (own, labels(_details(device)), nobody),
+        holders=tuple(b"podgpu_device_holder_info{%b,%b} 1\n" % (own, holder) for holder in held),
         shares=tuple(
-            b"podgpu_device_holder_share{%b,%b} %b\n" % (front, holder, shown)
+            b"podgpu_device_holder_share{%b,%b} %b\n" % (own, holder, shown)
             for holder, share in held.items()
             if share is not None and (shown := number(share)) is not None
         ),
@@ -104,6 +114,8 @@ def _base(device: Device, node: str) -> Iterable[tuple[str, str]]:
 
 
 def _details(device: Device) -> Iterable[tuple[str, str]]:
+    yield "model", device.model
+    yield "pci_bus_id", device.pci_bus_id
     yield "driver", device.driver
     yield "index", _text(device.index)
     yield "minor", _text(device.minor)

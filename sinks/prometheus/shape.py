@@ -53,7 +53,8 @@ class Shape:
                 shown.append(attrs is not None)
                 if attrs is not None:
                     device = known[series.attribution.device.uuid]
-                    line = b"%b{%b%b%b} " % (metric, device.front, attrs, device.back)
+                    front = device.front if field.dcgm else device.own
+                    line = b"%b{%b%b%b} " % (metric, front, attrs, device.back)
                     self._lines.append(line)
             self._families.append((start, field))
             if field.dcgm_divisor != 1:
