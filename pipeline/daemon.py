@@ -15,6 +15,7 @@ from pipeline.logs import ROOT, set_up
 from pipeline.registry import RegisteredKinds
 from pipeline.reloading import FileWatch
 from pipeline.runtime import Runtime
+from pipeline.threads import DaemonExecutor
 
 EXIT_CONFIG = 2
 """Exit status for what only another configuration can mend."""
@@ -29,6 +30,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     stop = stop or asyncio.Event()
     log = logging.getLogger(ROOT)
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _stopper(signum, stop, log))
     watch = FileWatch(path, log) if path is not None else None

@@ -11,11 +11,11 @@ from typing import Final, Self
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.errors import PermanentError, TransientError
 from pipeline.model import Instant, Snapshot
+from pipeline.threads import DaemonExecutor
 from sinks.jsonl.files import FileTarget
 from sinks.jsonl.lines import Batch, LineEncoder
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target import StreamTarget, Target, UnwrittenError, abandoned
-from sinks.jsonl.worker import DaemonExecutor
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"

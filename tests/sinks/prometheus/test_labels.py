@@ -10,7 +10,7 @@ from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import Attribution, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.telemetry import FAMILIES
 from sinks.prometheus import labels as labels_module
-from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, LabelCache
+from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, DCGM_ONLY, LabelCache
 from sinks.prometheus.shape import INFO_FAMILIES
 from tests.sinks.prometheus.pages import (
     context,

@@ -51,7 +51,7 @@ async def until(condition: object, *, within: float = 5) -> None:
     """Wait until a condition holds."""
     assert callable(condition)
     async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 -- whatever it is, not an event of ours
+        while not condition():
             await asyncio.sleep(0.01)
 
 

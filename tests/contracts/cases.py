@@ -1,0 +1,48 @@
+"""How to make each registered component for the contract suite: one entry a kind, no exceptions."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from config.types import Duration, ListenAddress
+from pipeline.model import DevicesDiscovered, Envelope, Instant
+from pipeline.recording import Header, RecordingWriter
+from sinks.jsonl.options import Options as JsonLinesOptions
+from sinks.prometheus.options import Options as PrometheusOptions
+from sources.nvml.options import Options as NvmlOptions
+from sources.podlist.options import Options as PodListOptions
+from sources.replay.options import Options as ReplayOptions
+from tests.support.nodes import gpu
+
+MakeOptions = Callable[[Path], msgspec.Struct]
+
+
+def _replay(folder: Path) -> msgspec.Struct:
+    path = folder / "recording.podgpu.gz"
+    start = Instant(0, 1_800_000_000_000_000_000)
+    with RecordingWriter(path, Header("0", "node-1", start)) as writer:
+        event = DevicesDiscovered((gpu(0),))
+        for second in range(3):
+            at = Instant(second * 100_000_000, start.wall_ns + second * 100_000_000)
+            writer.write(Envelope("gpus", "nvml", second + 1, at, event))
+    assert gzip.decompress(path.read_bytes())
+    return ReplayOptions(path=str(path), loop=True)
+
+
+def _podlist(folder: Path) -> msgspec.Struct:
+    path = folder / "podlist.json"
+    path.write_text('[{"name": "a", "namespace": "ml", "container": "c", "gpu_list": [0]}]')
+    return PodListOptions(path=path, interval=Duration.parse("1s"))
+
+
+SOURCES: dict[str, MakeOptions] = {
+    "nvml": lambda _: NvmlOptions(interval=Duration.parse("200ms")),
+    "podlist": _podlist,
+    "replay": _replay,
+}
+SINKS: dict[str, MakeOptions] = {
+    "prometheus": lambda _: PrometheusOptions(listen=ListenAddress.parse("127.0.0.1:0")),
+    "jsonl": lambda folder: JsonLinesOptions(path=str(folder / "lines.jsonl")),
+}

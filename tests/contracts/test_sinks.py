@@ -1,0 +1,111 @@
+"""What every sink keeps to, whichever it is."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.channels import Channel
+from pipeline.contracts import Sink
+from pipeline.model import Snapshot
+from pipeline.registry import ENTRIES, build_sink
+from tests.contracts.cases import SINKS
+from tests.support.nodes import Node, at, claim, every_field, gpu, mig, uuid_of
+from tests.support.sinks import FakeSinkContext
+
+KINDS = [kind for role, kind in ENTRIES if role == "sink"]
+
+
+def test_every_sink_is_held_to_the_contract() -> None:
+    assert list(SINKS) == KINDS
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def sink(kind: str, tmp_path: Path) -> Sink:
+    return build_sink(kind, SINKS[kind](tmp_path), FakeSinkContext(kind))
+
+
+def snapshots(count: int) -> list[Snapshot]:
+    """A node that lives: readings, holders that come and go, a GPU that vanishes."""
+    node = Node()
+    gpus = [gpu(0), gpu(1), mig(gpu(1), 3)]
+    node.has(*gpus)
+    made = []
+    for turn in range(count):
+        node.seconds = turn
+        node.podlist(*(claim(f"pod-{turn}", uuid_of(0)) for _ in range(turn % 2)))
+        made.append(node.snapshot())
+        if turn == count // 2:
+            node.has(gpus[0])
+        node.reads(*every_field(gpus[:1] if turn >= count // 2 else gpus, at(turn)))
+        made.append(node.snapshot())
+    return made
+
+
+async def test_it_consumes_until_its_inbox_ends_and_returns(sink: Sink) -> None:
+    inbox: Channel[Snapshot] = Channel(100)
+    for snapshot in snapshots(10):
+        inbox.offer(snapshot)
+    inbox.close()
+    async with asyncio.timeout(5), sink:
+        await sink.run(inbox)
+    assert len(inbox) == 0
+
+
+async def test_an_inbox_that_ends_at_once_is_fine(sink: Sink) -> None:
+    inbox: Channel[Snapshot] = Channel(1)
+    inbox.close()
+    async with asyncio.timeout(5), sink:
+        await sink.run(inbox)
+
+
+async def test_it_can_be_left_and_entered_again(sink: Sink) -> None:
+    before = asyncio.all_tasks()
+    for _ in range(3):
+        inbox: Channel[Snapshot] = Channel(100)
+        for snapshot in snapshots(2):
+            inbox.offer(snapshot)
+        inbox.close()
+        async with asyncio.timeout(5), sink:
+            await sink.run(inbox)
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before
+
+
+async def test_it_stops_within_a_second_of_being_cancelled(sink: Sink) -> None:
+    inbox: Channel[Snapshot] = Channel(1)
+
+    async def work() -> None:
+        async with sink:
+            await sink.run(inbox)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0.1)
+    started = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - started < 1
+
+
+async def test_leaving_without_having_run_gives_everything_back(sink: Sink) -> None:
+    for _ in range(3):
+        async with sink:
+            pass
+
+
+async def test_its_threads_do_not_grow(sink: Sink) -> None:
+    counts = []
+    for _ in range(4):
+        async with sink:
+            pass
+        await asyncio.sleep(0.1)
+        counts.append(threading.active_count())
+    assert counts[-1] <= counts[0] + 1

@@ -1,0 +1,122 @@
+"""What every source keeps to, whichever it is."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.contracts import Source
+from pipeline.join import Join
+from pipeline.model import ClaimsReplaced, Envelope, SamplesTaken
+from pipeline.registry import ENTRIES, build_source
+from tests.contracts.cases import SOURCES
+from tests.fakes.nvml import FakeNvml
+from tests.support.contexts import FakeSourceContext
+
+KINDS = [kind for role, kind in ENTRIES if role == "source"]
+
+
+def test_every_source_is_held_to_the_contract() -> None:
+    assert list(SOURCES) == KINDS
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def source(kind: str, tmp_path: Path, fake_nvml: FakeNvml) -> Source:
+    return build_source(kind, SOURCES[kind](tmp_path))
+
+
+async def speak(ctx: FakeSourceContext, count: int = 1) -> None:
+    """Wait until the source has emitted or relayed so many events."""
+    async with asyncio.timeout(10):
+        while len(ctx.events) + len(ctx.relayed) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_it_speaks_and_stops_within_a_second(source: Source, kind: str) -> None:
+    ctx = FakeSourceContext(kind)
+    task = asyncio.create_task(source.run(ctx))
+    await speak(ctx)
+    started = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - started < 1
+
+
+async def test_it_can_be_run_again_and_leaves_no_tasks_behind(source: Source, kind: str) -> None:
+    before = asyncio.all_tasks()
+    for _ in range(3):
+        ctx = FakeSourceContext(kind)
+        task = asyncio.create_task(source.run(ctx))
+        await speak(ctx)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before
+
+
+async def test_being_cancelled_before_it_began_is_fine(source: Source, kind: str) -> None:
+    task = asyncio.create_task(source.run(FakeSourceContext(kind)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_its_threads_do_not_grow_with_its_runs(source: Source, kind: str) -> None:
+    counts = []
+    for _ in range(4):
+        ctx = FakeSourceContext(kind)
+        task = asyncio.create_task(source.run(ctx))
+        await speak(ctx)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.1)
+        counts.append(threading.active_count())
+    assert counts[-1] <= counts[0] + 1
+
+
+async def test_what_it_says_has_a_time_and_an_end(source: Source, kind: str) -> None:
+    ctx = FakeSourceContext(kind)
+    task = asyncio.create_task(source.run(ctx))
+    await speak(ctx, 3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    now = ctx.clock.now()
+    for event in [*ctx.events, *(envelope.event for envelope in ctx.relayed)]:
+        match event:
+            case SamplesTaken(readings, processes):
+                times = [(found.at, found.good_for_ns) for found in readings]
+                times += [(listed.at, listed.good_for_ns) for listed in processes]
+                for taken, good_for_ns in times:
+                    assert 0 <= taken.mono_ns <= now.mono_ns
+                    assert good_for_ns > 0
+            case ClaimsReplaced(_, good_for_ns):
+                assert good_for_ns > 0
+            case _:
+                pass
+
+
+async def test_the_join_takes_everything_it_says(source: Source, kind: str) -> None:
+    ctx = FakeSourceContext(kind)
+    task = asyncio.create_task(source.run(ctx))
+    await speak(ctx, 3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    join = Join()
+    for seq, event in enumerate(ctx.events, 1):
+        join.apply(Envelope(kind, kind, seq, ctx.clock.now(), event))
+    for envelope in ctx.relayed:
+        join.apply(envelope)
+    assert join.snapshot(ctx.clock.now()).sources
