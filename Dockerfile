@@ -1,22 +1,26 @@
 # Build: docker build -t podgpu .          (or buildah bud)
-# A base of your own, with Python 3.11 or newer as python3: --build-arg BASE=...
+# A base of your own, with Python 3.11 or newer as python3 and its venv module: --build-arg BASE=...
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
+# pip and the build backend live beside podgpu's environment, not in it: the image has neither.
+RUN python3 -m venv /opt/build \
+ && python3 -m venv --without-pip /opt/podgpu
 COPY requirements.txt ./
-RUN python3 -m venv /opt/podgpu \
- && /opt/podgpu/bin/python -m pip install --no-cache-dir --require-hashes -r requirements.txt
+RUN /opt/build/bin/python -m pip --python /opt/podgpu/bin/python install \
+        --no-cache-dir --require-hashes --only-binary=:all: -r requirements.txt
+COPY constraints.txt ./
+RUN /opt/build/bin/python -m pip install --no-cache-dir --only-binary=:all: -c constraints.txt hatchling
 COPY pyproject.toml README.md LICENSE ./
 COPY config config
 COPY pipeline pipeline
 COPY sources sources
 COPY sinks sinks
-# The build backend comes with its own pin; podgpu itself has no hash: it is this very folder.
-RUN python3 -m venv /opt/build \
- && /opt/build/bin/python -m pip install --no-cache-dir hatchling==1.33.0 \
- && /opt/build/bin/python -m hatchling build -t wheel -d /dist \
- && /opt/podgpu/bin/python -m pip install --no-cache-dir --no-deps /dist/*.whl
+# podgpu itself has no hash: it is this very folder.
+RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
+ && /opt/build/bin/python -m pip --python /opt/podgpu/bin/python install \
+        --no-cache-dir --no-index --no-deps /dist/*.whl
 
 
 FROM ${BASE}
@@ -34,6 +38,8 @@ ENV PATH=/opt/podgpu/bin:$PATH \
     NVIDIA_DRIVER_CAPABILITIES=utility
 COPY --from=build /opt/podgpu /opt/podgpu
 WORKDIR /
+# Nobody, but in root's group: the kubelet's pod-resources folder is root:root 0750.
+USER 65532:0
 EXPOSE 9400
 # podgpu handles SIGTERM itself, so it can be process 1.
 ENTRYPOINT ["podgpu"]

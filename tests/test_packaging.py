@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -93,3 +94,29 @@ def test_modules_stay_small() -> None:
     )
     assert sizes[-1][0] <= 400, sizes[-1]
     assert sizes[len(sizes) // 2][0] <= 150
+
+
+def test_the_wheel_holds_everything_that_runs_and_nothing_else(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name.split("/")[0] for name in names} - set(PACKAGES) == {
+        next(name.split("/")[0] for name in names if ".dist-info/" in name)
+    }
+    wanted = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert names >= wanted
+    assert "sources/replay/demo.podgpu.gz" in wanted
+    assert "config/demo.yaml" in wanted

@@ -94,13 +94,14 @@ def main() -> int:
         wait(20)
         recorder.terminate()
         status = recorder.wait(30)
-    rename(arguments.output, uuids)
+    rename(arguments.output, uuids, podlist)
     return status
 
 
-def rename(recording: Path, uuids: list[str]) -> None:
-    """Give the cards other UUIDs of the same form."""
+def rename(recording: Path, uuids: list[str], podlist: Path) -> None:
+    """Give the cards other UUIDs of the same form, and the list of pods its usual path."""
     text = gzip.decompress(recording.read_bytes()).decode()
+    text = text.replace(str(podlist), "/var/lib/kubelet/pod-resources/podlist.json")
     for index, uuid in enumerate(uuids):
         text = text.replace(uuid, f"GPU-{index:08x}-5eed-4a5e-9c0d-100000000000")
     recording.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
