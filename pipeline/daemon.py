@@ -58,12 +58,18 @@ def _texts(found: BaseExceptionGroup[PermanentError]) -> list[str]:
 
 async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
     if watch is not None:
-        async for _ in watch.changed():
-            await reload(runtime, watch.path)
+        async for asked in watch.changed():
+            await reload(runtime, watch.path, asked=asked)
 
 
-async def reload(runtime: Runtime, path: Path) -> bool:
-    """Read the file and take it over if it is good; return whether it is in force."""
+async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
+    """Read the file and take it over if it is good; return whether it is in force.
+
+    Args:
+        runtime: what to reload.
+        path: the file.
+        asked: somebody waits for an answer, even if nothing has changed.
+    """
     log = logging.getLogger(ROOT)
     try:
         config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
@@ -71,6 +77,10 @@ async def reload(runtime: Runtime, path: Path) -> bool:
         log.error("the changed configuration is not taken over:\n%s", error)
         runtime.count_reload("refused")
         return False
+    if config == runtime.config:
+        if asked:
+            log.info("the configuration has not changed")
+        return True
     done = await runtime.reload(config)
     runtime.count_reload("done" if done else "failed")
     if done:

@@ -59,15 +59,18 @@ class FileWatch:
     def __init__(self, path: Path, log: logging.Logger) -> None:
         self.path = path
         self._log = log
-        self._seen = self._read()
+        self._seen: bytes | None = None
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
         """Report the file at the next opportunity, changed or not."""
         self._asked.set()
 
-    async def changed(self) -> AsyncIterator[None]:
-        """Iterate over changes, for ever."""
+    async def changed(self) -> AsyncIterator[bool]:
+        """Iterate over changes, for ever; True for one that was asked for.
+
+        The first comes at once: the file may have changed between being read and being watched.
+        """
         with Inotify() as inotify:
             try:
                 inotify.add_watch(
@@ -81,6 +84,8 @@ class FileWatch:
                     error,
                     _POLL,
                 )
+            self._seen = await asyncio.to_thread(self._read)
+            yield False
             while True:
                 if await self._event(inotify, _POLL):
                     deadline = asyncio.get_running_loop().time() + 10 * _SETTLE
@@ -88,10 +93,11 @@ class FileWatch:
                         if asyncio.get_running_loop().time() > deadline:
                             break
                 content = await asyncio.to_thread(self._read)
-                if self._asked.is_set() or (content is not None and content != self._seen):
+                asked = self._asked.is_set()
+                if asked or (content is not None and content != self._seen):
                     self._asked.clear()
                     self._seen = content
-                    yield
+                    yield asked
 
     async def _event(self, inotify: Inotify, seconds: float) -> bool:
         """Wait for an event in the folder or a request; return whether one came in time."""

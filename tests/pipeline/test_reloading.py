@@ -69,7 +69,8 @@ async def watching(path: Path) -> AsyncIterator[tuple[FileWatch, Noticed]]:
             noticed.count += 1
 
     task = asyncio.create_task(follow())
-    await asyncio.sleep(0.05)
+    await noticed.reaches(1)  # the file as it was found
+    noticed.count = 0
     try:
         yield watch, noticed
     finally:
