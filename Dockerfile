@@ -4,7 +4,7 @@ ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
-# pip and the build backend live beside podgpu's environment, not in it: the image has neither.
+# pip and the build backend live beside podgpu's environment and stay behind in this stage.
 RUN python3 -m venv /opt/build \
  && python3 -m venv --without-pip /opt/podgpu
 COPY requirements.txt ./
@@ -38,7 +38,7 @@ ENV PATH=/opt/podgpu/bin:$PATH \
     NVIDIA_DRIVER_CAPABILITIES=utility
 COPY --from=build /opt/podgpu /opt/podgpu
 WORKDIR /
-# Nobody, but in root's group: the kubelet's pod-resources folder is root:root 0750.
+# Not root, but in its group: the kubelet's pod-resources folder is root:root 0750.
 USER 65532:0
 EXPOSE 9400
 # podgpu handles SIGTERM itself, so it can be process 1.
