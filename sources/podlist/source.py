@@ -122,7 +122,12 @@ class _Report:
             return left / NS
         self._doubt = None
         self._fault = text
-        self._ctx.log.warning("%s; the last good list stands for %s", text, self._options.max_age)
+        if self._said is None:
+            self._ctx.log.warning("%s; no list has been read yet", text)
+        else:
+            self._ctx.log.warning(
+                "%s; the last good list stands for %s", text, self._options.max_age
+            )
         await self._ctx.emit(SourceLost(text))
         return float(self._options.interval)
 

@@ -1,6 +1,8 @@
 /*
  * The floor of the sampler's cost: the NVML calls that podgpu makes (docs/fields.md), from C, on the
- * same schedule, with nothing done with the answers. Build: make -C tests/bench floor
+ * same schedule, with nothing done with the answers. Build:
+ *
+ *   gcc -O2 -pthread -I INCLUDE -o floor tests/bench/floor.c -l:libnvidia-ml.so.1
  *
  *   floor SECONDS INTERVAL_MS SLOW_INTERVAL_MS
  *
@@ -124,8 +126,11 @@ int main(int argc, char **argv)
     }
     cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     double wall = seconds(CLOCK_MONOTONIC) - start;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
     printf("{\"gpus\": %u, \"rounds\": %u, \"wall_seconds\": %.3f, \"cpu_seconds\": %.4f, "
-           "\"cpu_percent\": %.3f, \"round_ms\": %.3f}\n",
-           count, rounds, wall, cpu, 100 * cpu / wall, 1e3 * busy / rounds);
+           "\"cpu_percent\": %.3f, \"round_ms\": %.3f, \"max_rss_mb\": %.1f}\n",
+           count, rounds, wall, cpu, 100 * cpu / wall, 1e3 * busy / rounds,
+           usage.ru_maxrss * 1024 / 1e6);
     return 0;
 }

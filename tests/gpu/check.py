@@ -7,6 +7,7 @@ Prints and writes one JSON report. PROGRAM is tests/bench/floor.c, built. Needs 
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -118,8 +119,8 @@ def latency(daemon: Daemon, uuids: list[str], edits: int = 300) -> dict[str, flo
 def cost(folder: Path, floor: str, seconds: float) -> dict[str, object]:
     """Processor time of podgpu at 1 Hz with a scrape each 15 s, and of the floor, in turn."""
     report: dict[str, object] = {}
-    for name, lines in (("without_jsonl", False), ("with_jsonl", True)):
-        turns = [_turn(Daemon(folder / name, lines=lines), floor, seconds) for _ in range(2)]
+    for name, lines, count in (("without_jsonl", False, 2), ("with_jsonl", True, 1)):
+        turns = [_turn(Daemon(folder / name, lines=lines), floor, seconds) for _ in range(count)]
         ratios = [turn["ratio"] for turn in turns]
         report[name] = {"turns": turns, "ratio": round(statistics.mean(ratios), 3)}
     return report
@@ -141,6 +142,7 @@ def _turn(daemon: Daemon, floor: str, seconds: float) -> dict[str, Any]:
         return {
             "floor_cpu_percent": bare["cpu_percent"],
             "floor_round_ms": bare["round_ms"],
+            "floor_max_rss_mb": bare["max_rss_mb"],
             "podgpu_cpu_percent": round(ours, 3),
             "ratio": round(ours / bare["cpu_percent"], 3),
             "memory_mb": daemon.memory_mb(),
@@ -162,7 +164,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--floor", required=True)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=60, help="of a turn: a multiple of 30")
+    parser.add_argument("--cost-only", action="store_true")
     arguments = parser.parse_args()
     out: Path = arguments.out
     report: dict[str, object] = {}
@@ -175,20 +178,27 @@ def main() -> int:
         print(name, json.dumps(value), flush=True)
 
     load = Path(__file__).with_name("load.py")
-    with Daemon(out / "a") as daemon:
-        note("values_idle", values(daemon))
-        uuids = sorted(samples(daemon.page(), "podgpu_gpu_up"))
-        (out / "page_idle.txt").write_text(daemon.page())
-        length = 75 + 9 * arguments.seconds
-        busy = subprocess.Popen([sys.executable, str(load), "nccl", str(length)])
-        time.sleep(25)
-        note("values_busy", values(daemon))
-        note("latency", latency(daemon, uuids))
-        (out / "page_busy.txt").write_text(daemon.page())
-    note("exit_status", daemon.exit_status)
-    note("cost", cost(out, arguments.floor, arguments.seconds))
-    busy.wait(300)
-    note("nccl_exit", busy.returncode)
+    busy: subprocess.Popen[bytes] | None = None
+    try:
+        with Daemon(out / "a") as daemon:
+            if not arguments.cost_only:
+                note("values_idle", values(daemon))
+            # Longer than all that follows; ended when that is done.
+            busy = subprocess.Popen([sys.executable, str(load), "nccl", "3600"])
+            time.sleep(25)
+            if not arguments.cost_only:
+                note("values_busy", values(daemon))
+                note("latency", latency(daemon, sorted(samples(daemon.page(), "podgpu_gpu_up"))))
+                (out / "page_busy.txt").write_text(daemon.page())
+        note("exit_status", daemon.exit_status)
+        note("cost", cost(out, arguments.floor, arguments.seconds))
+    finally:
+        if busy is not None:
+            busy.send_signal(signal.SIGINT)
+            try:
+                busy.wait(20)
+            except subprocess.TimeoutExpired:
+                busy.kill()
     return 0
 
 
