@@ -9,6 +9,8 @@ from pipeline.model import Attrs, Device, ProcessList, Reading
 _FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
 _PROCESS_MEMORY = "process_memory_used_bytes"
 
+_NEVER = 1 << 63
+
 
 class Key(NamedTuple):
     """One source's series."""
@@ -33,7 +35,7 @@ class ReadingTable:
     def __init__(self) -> None:
         self._latest: dict[Key, Reading] = {}
         self._processes: dict[tuple[str, str], ProcessList] = {}
-        self._scan_at_ns = 0
+        self._scan_at_ns = _NEVER
         self.reshaped = True
         self.fresh: set[Key] = set()
 
@@ -42,23 +44,27 @@ class ReadingTable:
 
     def take(self, source: str, readings: Iterable[Reading]) -> None:
         """Apply a patch of readings. Fields that the catalogue lacks are passed over."""
-        latest, fresh = self._latest, self.fresh
+        latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
         for reading in readings:
             key = Key(source, reading.device, reading.field, reading.attrs)
             if key not in latest:
                 if reading.field not in _FIELD_ORDER:
                     continue
                 self.reshaped = True
-                self._scan_at_ns = 0
+            # Written out: this runs for every reading there is.
+            end = reading.at.mono_ns + reading.good_for_ns
+            if end < first_end:  # noqa: PLR1730
+                first_end = end
             latest[key] = reading
             fresh.add(key)
+        self._scan_at_ns = first_end
 
     def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
         """Replace the process lists of the devices named; a process that is gone has no series."""
         for found in lists:
             before = self._processes.get((source, found.device))
             self._processes[source, found.device] = found
-            self._scan_at_ns = 0
+            self._scan_at_ns = min(self._scan_at_ns, _end(found))
             gone = set(_process_keys(source, before)) if before is not None else set()
             readings = list(_process_readings(found))
             gone.difference_update(_process_keys(source, found))
@@ -76,25 +82,16 @@ class ReadingTable:
 
     def expire(self, now_ns: int) -> bool:
         """Drop what is no longer good; return whether anything was."""
-        if now_ns < self._scan_at_ns:
+        if now_ns <= self._scan_at_ns:
             return False
-        stale = {
-            key
-            for key, reading in self._latest.items()
-            if reading.at.mono_ns + reading.good_for_ns < now_ns
-        }
-        stale_lists = [
-            at
-            for at, found in self._processes.items()
-            if found.at.mono_ns + found.good_for_ns < now_ns
-        ]
+        stale = {key for key, reading in self._latest.items() if _end(reading) < now_ns}
+        stale_lists = [at for at, found in self._processes.items() if _end(found) < now_ns]
         for at in stale_lists:
             del self._processes[at]
         self._drop(stale)
-        # Readings only get newer, so nothing can be stale before the first of today's ends.
-        ends = [r.at.mono_ns + r.good_for_ns for r in self._latest.values()]
-        ends += [p.at.mono_ns + p.good_for_ns for p in self._processes.values()]
-        self._scan_at_ns = min(ends, default=now_ns)
+        ends = [_end(reading) for reading in self._latest.values()]
+        ends += [_end(found) for found in self._processes.values()]
+        self._scan_at_ns = min(ends, default=_NEVER)
         return bool(stale or stale_lists)
 
     def remove(self, source: str) -> bool:
@@ -130,6 +127,11 @@ class ReadingTable:
             if self._latest.pop(key, None) is not None:
                 self.reshaped = True
                 self.fresh.discard(key)
+
+
+def _end(found: Reading | ProcessList) -> int:
+    """Return the last moment at which it is good, on the monotonic clock in nanoseconds."""
+    return found.at.mono_ns + found.good_for_ns
 
 
 def _natural(key: Key) -> list[tuple[int, str]]:

@@ -61,6 +61,17 @@ def test_a_reading_that_is_no_longer_good_has_no_series() -> None:
     assert shown(node.snapshot()) == []
 
 
+def test_a_newer_reading_may_be_good_for_less_long() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "power_watts", 1, good_for=90))
+    node.seconds = 10
+    node.reads(reading(GPU, "power_watts", 2, when=at(10), good_for=3))
+    node.seconds = 14
+    node.say(ClockTicked(), "", "clock")
+    assert shown(node.snapshot()) == []
+
+
 def test_a_device_without_readings_is_still_known() -> None:
     node = Node()
     node.has(GPU)
