@@ -53,6 +53,7 @@ class RunningSource:
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
+    kept: dict[str, object]
     inlet: Inlet
     board: HintBoard
 

@@ -24,6 +24,8 @@ class SourceContext(Protocol):
         plan: the fields somebody asked for; a sampler reads no others.
         log: named after the source.
         meter: for our own telemetry; adds the label `source`.
+        kept: what the source leaves here is there again after a restart, and after a reload that
+            changed its options; it goes when the source leaves the configuration.
     """
 
     name: str
@@ -31,6 +33,7 @@ class SourceContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
+    kept: dict[str, object]
 
     async def emit(self, event: Event) -> None:
         """Hand an event to the join under this source's name, waiting while the inbox is full."""

@@ -76,6 +76,7 @@ class Runtime:
         self._listeners: Listeners | None = None
         self._sources: dict[str, _Source] = {}
         self._sinks: dict[str, _Sink] = {}
+        self._kept: dict[tuple[str, str], dict[str, object]] = {}
         self._reloading = asyncio.Lock()
         self._group = asyncio.TaskGroup()
 
@@ -233,6 +234,7 @@ class Runtime:
             plan=self._plan,
             log=logging.getLogger(f"{ROOT}.sources.{name}"),
             meter=Meter(self._telemetry, "source", name),
+            kept=self._kept.setdefault((name, component.kind), {}),
             inlet=self._inlet,
             board=self._hints,
         )

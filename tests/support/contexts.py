@@ -37,6 +37,7 @@ class FakeSourceContext:
         self.log = logging.getLogger(f"podgpu.test.{name}")
         self.telemetry = Telemetry()
         self.meter = Meter(self.telemetry, "source", name)
+        self.kept: dict[str, object] = {}
         self.events: list[Event] = []
         self.relayed: list[Envelope] = []
         self.emitted_at: list[Instant] = []
