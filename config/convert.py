@@ -8,7 +8,7 @@ import msgspec
 
 from config.environment import Environment, ExpansionError
 from config.errors import MAX_PROBLEMS, Problem
-from config.kinds import Kinds
+from config.kinds import Exclusive, Kinds
 from config.limits import Limits
 from config.nodes import Entry, ListNode, MapNode, Node, ScalarNode
 from config.scalars import Refused, Value, read_scalar, wanted
@@ -123,7 +123,21 @@ class Converter:
                 hint = "a name starts with a-z and has up to 63 of a-z, 0-9, _ and -"
                 self._problem(here, entry, message, hint)
             components[name] = self._component(shape.role, name, entry, here)
+        self._collisions(components, node, path)
         return components
+
+    def _collisions(self, components: dict[str, object], node: MapNode, path: _Path) -> None:
+        """Report what two components want and only one can have: see ``Exclusive``."""
+        owner: dict[str, str] = {}
+        for name, component in components.items():
+            options = component.options if isinstance(component, Component) else None
+            if not isinstance(options, Exclusive):
+                continue
+            for thing in options.exclusive():
+                if owner.setdefault(thing, name) != name:
+                    message = f"{owner[thing]} has {thing} already"
+                    hint = "two can't share it: give one of them another"
+                    self._problem((*path, name), node.entries[name], message, hint)
 
     def _component(self, role: str, name: str, entry: Entry, path: _Path) -> object:
         node = entry.value

@@ -1,9 +1,9 @@
 """What this package asks of whoever knows the components."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import msgspec
 
@@ -17,4 +17,13 @@ class Kinds(Protocol):
 
     def options(self, role: str, kind: str) -> "type[msgspec.Struct]":
         """Return the options of a kind; asked only for kinds that ``names`` gave."""
+        ...
+
+
+@runtime_checkable
+class Exclusive(Protocol):
+    """Options that ask for something that only one component can have."""
+
+    def exclusive(self) -> "Iterable[str]":
+        """Return what that is, in words for people; equal words mean the same thing."""
         ...

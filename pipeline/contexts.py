@@ -45,7 +45,12 @@ class Inlet:
 
 @dataclass(slots=True)
 class RunningSource:
-    """Implements `SourceContext`."""
+    """Implements `SourceContext`.
+
+    Attributes:
+        taken: whether a source of that name runs.
+        spoke: it has emitted or relayed something.
+    """
 
     name: str
     kind: str
@@ -56,14 +61,21 @@ class RunningSource:
     kept: dict[str, object]
     inlet: Inlet
     board: HintBoard
+    taken: Callable[[str], bool]
+    spoke: bool = False
 
     async def emit(self, event: Event) -> None:
         """Hand an event to the join under this source's name."""
+        self.spoke = True
         await self.inlet.put(self.name, self.kind, event)
 
     async def relay(self, envelope: Envelope) -> None:
-        """Hand on another source's event."""
-        await self.inlet.relay(replace(envelope, via=self.name))
+        """Hand on another source's event; not under the name of one that runs here."""
+        self.spoke = True
+        name = envelope.source
+        if self.taken(name):
+            name = f"{name}@{self.name}"
+        await self.inlet.relay(replace(envelope, source=name, via=self.name))
 
     def hints(self) -> AsyncIterator[HolderChanged]:
         """Iterate over the join's hints."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ _POLL = 10.0
 """Seconds between looks at the file where no event comes: network file systems, odd mounts."""
 
 _SETTLE = 0.1
-"""Seconds without an event that end a change: an editor or a ConfigMap update makes several."""
+"""Seconds to wait after an event: an editor or an update of a ConfigMap makes several."""
+
+_MASK = (
+    Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.CREATE | Mask.DELETE | Mask.MODIFY | Mask.DELETE_SELF
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class FileWatch:
         self.path = path
         self._log = log
         self._seen: bytes | None = None
+        self._trouble = ""
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
@@ -71,47 +77,50 @@ class FileWatch:
 
         The first comes at once: the file may have changed between being read and being watched.
         """
-        with Inotify() as inotify:
-            try:
-                inotify.add_watch(
-                    self.path.parent,
-                    Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.CREATE | Mask.DELETE | Mask.MODIFY,
-                )
-            except OSError as error:
-                self._log.warning(
-                    "can't watch %s (%s): looking every %.0f s instead",
-                    self.path.parent,
-                    error,
-                    _POLL,
-                )
-            self._seen = await asyncio.to_thread(self._read)
-            yield False
-            while True:
-                if await self._event(inotify, _POLL):
-                    deadline = asyncio.get_running_loop().time() + 10 * _SETTLE
-                    while await self._event(inotify, _SETTLE):
-                        if asyncio.get_running_loop().time() > deadline:
-                            break
+        while True:
+            with ExitStack() as stack:
+                # Made anew each time: the folder may be another one by now.
+                inotify = self._watched(stack)
                 content = await asyncio.to_thread(self._read)
                 asked = self._asked.is_set()
                 if asked or (content is not None and content != self._seen):
                     self._asked.clear()
                     self._seen = content
                     yield asked
+                if await self._event(inotify):
+                    await asyncio.sleep(_SETTLE)
 
-    async def _event(self, inotify: Inotify, seconds: float) -> bool:
-        """Wait for an event in the folder or a request; return whether one came in time."""
-        event = asyncio.ensure_future(inotify.get())
-        asked = asyncio.ensure_future(self._asked.wait())
-        waiting: set[asyncio.Future[Any]] = {event} if self._asked.is_set() else {event, asked}
+    def _watched(self, stack: ExitStack) -> Inotify | None:
+        """Watch the folder; None if that can't be done now, which is said once."""
+        try:
+            inotify = stack.enter_context(Inotify())
+            inotify.add_watch(self.path.parent, _MASK)
+        except OSError as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                self._log.warning(
+                    "can't watch %s (%s): looking every %.0f s instead",
+                    self.path.parent,
+                    error,
+                    _POLL,
+                )
+            return None
+        self._trouble = ""
+        return inotify
+
+    async def _event(self, inotify: Inotify | None) -> bool:
+        """Wait for an event in the folder, a request, or the next look; True for the first two."""
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._asked.wait())]
+        if inotify is not None:
+            waiting.append(asyncio.ensure_future(inotify.get()))
         try:
             done, _ = await asyncio.wait(
-                waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                waiting, timeout=_POLL, return_when=asyncio.FIRST_COMPLETED
             )
             return bool(done)
         finally:
-            event.cancel()
-            asked.cancel()
+            for future in waiting:
+                future.cancel()
 
     def _read(self) -> bytes | None:
         try:

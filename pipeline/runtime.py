@@ -3,53 +3,36 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from config.schema import Component, Config
+from config.schema import Config
 from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.clock import Clock, SystemClock
-from pipeline.contexts import Inlet, RunningSink, RunningSource
-from pipeline.contracts import Delivery, HttpMounts
+from pipeline.contexts import Inlet
+from pipeline.contracts import HttpMounts
 from pipeline.errors import ComponentError
 from pipeline.fields import FieldPlan
 from pipeline.footprint import settle
 from pipeline.hints import HintBoard
 from pipeline.logs import ROOT
-from pipeline.model import ClockTicked, Envelope, Snapshot, SourceAdded, SourceRemoved
+from pipeline.model import ClockTicked, Envelope
 from pipeline.publishing import Publisher, Tap
-from pipeline.registry import ENTRIES, build_sink, build_source
-from pipeline.reloading import Changes, changes
+from pipeline.reloading import changes
+from pipeline.shared import Shared
+from pipeline.sinkset import SinkSet
+from pipeline.sourceset import SourceSet
 from pipeline.status import Status
-from pipeline.supervision import SinkRunner, supervise_source
-from pipeline.telemetry import Meter, Telemetry
+from pipeline.telemetry import FamilyPoints, Telemetry
 from pipeline.version import VERSION
 
 if TYPE_CHECKING:
     from pipeline.http import Listeners
 
 _INBOX = 1024
-_QUEUE = 64
 _SILENCE = 2.0
 """Seconds without any event after which the clock speaks."""
-_STOP_SOURCE = 2.0
-"""Seconds that a source has to stop before it is named and left behind."""
-
-
-@dataclass(slots=True)
-class _Source:
-    component: Component
-    task: asyncio.Task[None]
-
-
-@dataclass(slots=True)
-class _Sink:
-    component: Component
-    runner: SinkRunner
-    task: asyncio.Task[None]
 
 
 class Runtime:
@@ -62,154 +45,124 @@ class Runtime:
     """
 
     def __init__(self, config: Config, *, clock: Clock | None = None, taps: tuple[Tap, ...] = ()):
+        clock = clock or SystemClock()
+        log = logging.getLogger(ROOT)
         self._config = config
-        self._clock = clock or SystemClock()
-        self._log = logging.getLogger(ROOT)
         self._inbox: Channel[Envelope] = Channel(_INBOX)
-        self._inlet = Inlet(self._inbox, self._clock)
-        self._hints = HintBoard()
-        self._telemetry = Telemetry()
-        self._plan = FieldPlan()
-        self._publisher = Publisher(self._inbox, self._hints, self._log)
+        hints, telemetry = HintBoard(), Telemetry()
+        self._publisher = Publisher(self._inbox, hints, log)
         self._publisher.taps.extend(taps)
-        self._status = Status(self._publisher, self._inbox, self._telemetry, self._clock)
+        self._shared = Shared(
+            clock=clock,
+            plan=FieldPlan(),
+            telemetry=telemetry,
+            inlet=Inlet(self._inbox, clock),
+            hints=hints,
+            publisher=self._publisher,
+            group=asyncio.TaskGroup(),
+            log=log,
+        )
+        self._status = Status(self._publisher, self._inbox, telemetry, clock)
         self._listeners: Listeners | None = None
-        self._sources: dict[str, _Source] = {}
-        self._sinks: dict[str, _Sink] = {}
-        self._kept: dict[tuple[str, str], dict[str, object]] = {}
-        self._reloading = asyncio.Lock()
-        self._group = asyncio.TaskGroup()
+        self._sources = SourceSet(self._shared)
+        self._sinks = SinkSet(self._shared, self._status.collect, self._listen)
+        self._lock = asyncio.Lock()
+        self._reloading: asyncio.Task[object] | None = None
 
     @property
     def config(self) -> Config:
         """The configuration in force."""
         return self._config
 
+    def telemetry(self) -> list[FamilyPoints]:
+        """Return podgpu's own metrics as they are now."""
+        return self._status.collect()
+
     def count_reload(self, result: str) -> None:
         """Count an attempt to take over a changed configuration."""
-        self._telemetry.add("podgpu_config_reloads_total", 1, (("result", result),))
+        self._shared.telemetry.add("podgpu_config_reloads_total", 1, (("result", result),))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then drain and return.
 
         Raises:
-            PermanentError: a component can't be had with this configuration; raised at the start,
-                or inside an `ExceptionGroup` from a source's first run.
+            PermanentError: a sink can't be had with this configuration.
+            ExceptionGroup: a source can't (`PermanentError`), or there is a bug.
         """
-        runners: list[tuple[Component, SinkRunner]] = []
-        try:
-            for component in self._config.sinks.values():
-                runner = self._sink_runner(component, self._config)
-                await runner.enter()
-                runners.append((component, runner))
-        except ComponentError:
-            for _, runner in reversed(runners):
-                await runner.leave()
-            raise
-        async with self._group:
-            for component, runner in runners:
-                self._start_sink(component, runner)
-            joining = self._spawn(self._publisher.run(), "join")
-            ticking = self._spawn(self._tick(), "clock")
+        if not await self._enter(stop):
+            return
+        async with self._shared.group:
+            self._sinks.start()
+            joining = self._shared.spawn(self._publisher.run(), "join")
+            ticking = self._shared.spawn(self._tick(), "clock")
             for order, component in enumerate(self._config.sources.values()):
-                await self._start_source(component, order, fatal=True)
+                await self._sources.start(component, order, fatal=True)
             settle()
             await stop.wait()
-            async with self._reloading:
-                await self._stop(joining, ticking)
+            await self._stop(joining, ticking)
+
+    async def _enter(self, stop: asyncio.Event) -> bool:
+        """Enter the sinks, unless podgpu is to stop meanwhile: a file system may not answer."""
+        entering = asyncio.ensure_future(self._sinks.enter(self._config, node_name(self._config)))
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if entering.done():
+                entering.result()
+                return True
+            return False
+        finally:
+            stopping.cancel()
+            if entering.cancel():
+                await asyncio.wait({entering}, timeout=1)
+
+    async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
+        """Stop with the flow, all in `shutdown_grace`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + float(self._config.shutdown_grace)
+        if self._reloading is not None:
+            # It may be waiting for a sink that never stops, or for a disk.
+            self._reloading.cancel()
+            await asyncio.wait({self._reloading}, timeout=1)
+        await self._sources.stop()
+        ticking.cancel()
+        self._inbox.close()
+        await asyncio.wait({joining})
+        await self._sinks.stop(max(0.0, deadline - loop.time()))
 
     async def reload(self, config: Config) -> bool:
         """Take over a changed configuration; unchanged components go on running.
 
         Returns:
-            Whether it is in force. If a new sink can't acquire what it needs, everything stays, or
-            becomes again, as it was.
+            Whether it is in force. If a new sink can't acquire what it needs, everything becomes
+            again as it was.
         """
-        async with self._reloading:
-            difference = changes(self._config, config)
-            with ExitStack() as stack:
-                if self._listeners is not None:
-                    stack.enter_context(self._listeners.hold())
-                try:
-                    await self._reload_sinks(difference, config)
-                except ComponentError as error:
-                    self._log.error("the changed configuration is not taken over: %s", error)
-                    return False
-            self._config = config
-            await self._reload_sources(difference, config)
-            return True
+        async with self._lock:
+            self._reloading = asyncio.current_task()
+            try:
+                return await self._reload(config)
+            finally:
+                self._reloading = None
 
-    async def _reload_sinks(self, difference: Changes, config: Config) -> None:
-        old = self._config
-        done: list[str] = []
-        try:
-            for name in difference.sinks:
-                done.append(name)
-                await self._replace_sink(name, config)
-        except ComponentError:
-            for name in reversed(done):
-                await self._replace_sink(name, old)
-            raise
-        for name in difference.sinks:
-            if name not in config.sinks:
-                self._telemetry.forget(("sink", name))
-
-    async def _replace_sink(self, name: str, config: Config) -> None:
-        running = self._sinks.pop(name, None)
-        if running is not None:
-            await self._stop_sinks([running], config)
-        component = config.sinks.get(name)
-        if component is not None:
-            runner = self._sink_runner(component, config)
-            await runner.enter()
-            self._start_sink(component, runner)
-
-    async def _reload_sources(self, difference: Changes, config: Config) -> None:
-        for name in difference.sources:
-            running = self._sources.pop(name, None)
-            if running is None:
-                continue
-            await self._stop_sources([running])
-            component = config.sources.get(name)
-            if component is None or component.kind != running.component.kind:
-                await self._inlet.put(name, running.component.kind, SourceRemoved())
-            if component is None:
-                self._telemetry.forget(("source", name))
-        for order, (name, component) in enumerate(config.sources.items()):
-            if name in difference.sources:
-                await self._start_source(component, order, fatal=False)
-            elif difference.reordered:
-                await self._inlet.put(name, component.kind, SourceAdded(order))
-
-    def _sink_runner(self, component: Component, config: Config) -> SinkRunner:
-        name = component.name
-        meter = Meter(self._telemetry, "sink", name)
-        context = RunningSink(
-            name=name,
-            node=node_name(config),
-            clock=self._clock,
-            plan=self._plan,
-            log=logging.getLogger(f"{ROOT}.sinks.{name}"),
-            meter=meter,
-            snapshot=lambda: self._publisher.latest,
-            collect=self._status.collect,
-            listen=self._listen,
-        )
-        entry = ENTRIES["sink", component.kind]
-        outlet: Channel[Snapshot]
-        if entry.delivery is Delivery.LATEST:
-            outlet = Channel(1)
-        else:
-
-            def lost(snapshot: Snapshot) -> None:
-                meter.add("podgpu_sink_dropped_total", len(snapshot.fresh), reason="queue_full")
-
-            outlet = Channel(_QUEUE, on_drop=lost)
-        return SinkRunner(build_sink(component.kind, component.options, context), context, outlet)
+    async def _reload(self, config: Config) -> bool:
+        difference = changes(self._config, config)
+        with ExitStack() as stack:
+            if self._listeners is not None:
+                stack.enter_context(self._listeners.hold())
+            try:
+                await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
+            except ComponentError as error:
+                self._shared.log.error("the changed configuration is not taken over: %s", error)
+                return False
+        self._config = config
+        if self._listeners is not None:
+            self._listeners.node = node_name(config)
+        await self._sources.reload(difference, config)
+        return True
 
     def _listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
         if self._listeners is None:
-            # An HTTP server costs 16 MB: not without somebody who wants one.
+            # An HTTP server costs 10 MB: not without somebody who wants one.
             from pipeline.http import Listeners  # noqa: PLC0415
 
             self._listeners = Listeners(
@@ -220,72 +173,15 @@ class Runtime:
             )
         return self._listeners.listen(address)
 
-    def _start_sink(self, component: Component, runner: SinkRunner) -> None:
-        task = self._spawn(runner.run(), f"sink {component.name}")
-        self._sinks[component.name] = _Sink(component, runner, task)
-        self._publisher.outlets[component.name] = runner.outlet
-
-    async def _start_source(self, component: Component, order: int, *, fatal: bool) -> None:
-        name = component.name
-        context = RunningSource(
-            name=name,
-            kind=component.kind,
-            clock=self._clock,
-            plan=self._plan,
-            log=logging.getLogger(f"{ROOT}.sources.{name}"),
-            meter=Meter(self._telemetry, "source", name),
-            kept=self._kept.setdefault((name, component.kind), {}),
-            inlet=self._inlet,
-            board=self._hints,
-        )
-        source = build_source(component.kind, component.options)
-        await self._inlet.put(name, component.kind, SourceAdded(order))
-        task = self._spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
-        self._sources[name] = _Source(component, task)
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        return self._group.create_task(work, name=name)
-
     async def _tick(self) -> None:
         """Let the join know of time when no source does."""
+        shared = self._shared
         while True:
-            silent = self._inlet.last.seconds_until(self._clock.now())
+            silent = shared.inlet.last.seconds_until(shared.clock.now())
             if silent >= _SILENCE:
-                await self._inlet.put("", "clock", ClockTicked())
+                await shared.inlet.put("", "clock", ClockTicked())
                 silent = 0
-            await self._clock.sleep(_SILENCE - silent)
-
-    async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
-        await self._stop_sources(list(self._sources.values()))
-        ticking.cancel()
-        self._inbox.close()
-        await asyncio.wait({joining})
-        await self._stop_sinks(list(self._sinks.values()), self._config)
-
-    async def _stop_sources(self, running: list[_Source]) -> None:
-        for source in running:
-            source.task.cancel()
-        await self._wait([source.task for source in running], _STOP_SOURCE)
-
-    async def _stop_sinks(self, running: list[_Sink], config: Config) -> None:
-        for sink in running:
-            self._publisher.outlets.pop(sink.component.name, None)
-            sink.runner.outlet.close()
-        late = await self._wait([sink.task for sink in running], float(config.shutdown_grace))
-        for task in late:
-            task.cancel()
-        await self._wait(late, 1.0)
-
-    async def _wait(
-        self, tasks: list[asyncio.Task[None]], seconds: float
-    ) -> list[asyncio.Task[None]]:
-        """Wait for tasks to end; name and return those that are late."""
-        if not tasks:
-            return []
-        _, late = await asyncio.wait(tasks, timeout=seconds)
-        for task in late:
-            self._log.warning("%s did not stop within %.1f s", task.get_name(), seconds)
-        return list(late)
+            await shared.clock.sleep(_SILENCE - silent)
 
 
 def node_name(config: Config) -> str:

@@ -23,7 +23,8 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
     Args:
         source: what to run.
         ctx: its context.
-        fatal: let the first run's `PermanentError` through; podgpu has just started.
+        fatal: podgpu has just started: let a `PermanentError` through, if it comes before the
+            source's first word.
 
     Raises:
         PermanentError: see `fatal`.
@@ -35,7 +36,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
         try:
             await source.run(ctx)
         except ComponentError as error:
-            if fatal and isinstance(error, PermanentError):
+            if fatal and not ctx.spoke and isinstance(error, PermanentError):
                 raise
             reason, retry_after = str(error), _retry_after(error)
         else:

@@ -13,7 +13,7 @@ from pipeline.version import VERSION
 _EXIT_CONFIG = 2
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run_command(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
     arguments = _parser().parse_args(argv)
     try:

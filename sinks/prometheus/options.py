@@ -1,11 +1,14 @@
 """What can be set for the prometheus sink."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Final
 
 import msgspec
 
 from config.markers import Doc
 from config.types import ListenAddress
+
+OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz"})
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,3 +21,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("The page's path on the listener.")
     ] = "/metrics"
+
+    def exclusive(self) -> Iterable[str]:
+        """A path on a listener has one page."""
+        return (f"{self.path} on {self.listen}",)
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Paths that every listener serves by itself can't be taken."""
+        if self.path in OWN_PATHS:
+            yield "path", f"{self.path} is podgpu's own: take another, such as /metrics"

@@ -11,11 +11,11 @@ import pytest
 from config.schema import Config
 from pipeline.contracts import Delivery, SourceContext
 from pipeline.errors import PermanentError, TransientError
-from pipeline.model import DevicesDiscovered, Instant, Snapshot
+from pipeline.model import DevicesDiscovered, Envelope, Instant, SamplesTaken, Snapshot
 from pipeline.runtime import Runtime
 from tests.support.components import KeepingSink, Registered, configured, never
 from tests.support.contexts import LoopClock
-from tests.support.nodes import claim, claims, gpu, uuid_of
+from tests.support.nodes import claim, claims, gpu, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 pytestmark = pytest.mark.looptime
@@ -145,6 +145,44 @@ class TestStartAndStop:
         assert "sink k did not stop" in caplog.text
         assert keeper(registered).left == 1
 
+    async def test_a_stop_while_a_sink_is_being_entered_is_heard(
+        self, registered: Registered
+    ) -> None:
+        registered.sources = {"gpus": gpus}
+        keeper(registered).door.clear()
+        stop = asyncio.Event()
+        config = configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})
+        task = asyncio.create_task(Runtime(config, clock=LoopClock()).run(stop))
+        await asyncio.sleep(1)
+        stop.set()
+        async with asyncio.timeout(3):
+            await task
+        assert keeper(registered).entered == 0
+
+    async def test_what_a_late_sink_never_took_is_counted(self, registered: Registered) -> None:
+        async def many(ctx: SourceContext) -> None:
+            await ctx.emit(DevicesDiscovered(GPUS))
+            while True:
+                await ctx.emit(SamplesTaken((reading(GPUS[0], "power_watts", 1),)))
+                await ctx.clock.sleep(1)
+
+        registered.sources = {"many": many}
+        keeper(registered).gate.clear()
+        config = configured({"m": ("many", 0)}, {"k": ("keep", 0), "o": ("other", 0)})
+        async with running(config) as runtime:
+            await asyncio.sleep(10.2)
+        dropped = {
+            (point.labels, point.value)
+            for family, points in runtime.telemetry()
+            for point in points
+            if family.name == "podgpu_sink_dropped_total" and point.value
+        }
+        emitted = sum(len(s.fresh) for s in keeper(registered, "other").snapshots)
+        [(labels, lost)] = dropped
+        assert dict(labels) == {"sink": "k", "reason": "stopped"}
+        # One more was in the sink's own hands.
+        assert emitted - lost <= 1
+
     async def test_a_source_that_returns_leaves_the_rest_running(
         self, registered: Registered
     ) -> None:
@@ -176,6 +214,35 @@ class TestFailure:
             assert keeper(registered).snapshots[-1].sources["f"].up
         gaps = [a.seconds_until(b) for a, b in pairwise(tries)]
         assert all(base <= gap <= base * 1.26 for gap, base in zip(gaps, (1, 2, 4, 8), strict=True))
+
+    async def test_what_cannot_be_had_later_on_ends_nothing(self, registered: Registered) -> None:
+        async def damaged(ctx: SourceContext) -> None:
+            await ctx.emit(DevicesDiscovered(GPUS))
+            raise PermanentError("line 1000 is damaged")
+
+        registered.sources = {"d": damaged}
+        async with running(configured({"d": ("d", 0)}, {"k": ("keep", 0)})):
+            await asyncio.sleep(1)
+            state = keeper(registered).snapshots[-1].sources["d"]
+            assert (state.up, state.reason) == (False, "line 1000 is damaged")
+
+    async def test_a_relayed_source_never_takes_the_name_of_one_that_runs(
+        self, registered: Registered
+    ) -> None:
+        async def relaying(ctx: SourceContext) -> None:
+            event = claims(claim("recorded", uuid_of(1)))
+            await ctx.relay(Envelope("p", "podlist", 0, ctx.clock.now(), event))
+            await never()
+
+        registered.sources = {"gpus": gpus, "podlist": holding("live"), "r": relaying}
+        sources = {"g": ("gpus", 0), "p": ("podlist", 0), "r": ("r", 0)}
+        async with running(configured(sources, {"k": ("keep", 0)})) as runtime:
+            await asyncio.sleep(1)
+            assert pods(keeper(registered).snapshots[-1]) == ["live", "recorded"]
+            del sources["r"]
+            await runtime.reload(configured(sources, {"k": ("keep", 0)}))
+            await asyncio.sleep(1)
+            assert pods(keeper(registered).snapshots[-1]) == ["live"]
 
     async def test_retry_after_is_a_floor(self, registered: Registered) -> None:
         tries: list[Instant] = []
@@ -265,6 +332,135 @@ class TestReload:
             snapshot = keeper(registered).snapshots[-1]
             assert pods(snapshot) == []
             assert list(snapshot.sources) == ["g"]
+
+    async def test_a_renamed_source_leaves_once_its_successor_speaks(
+        self, registered: Registered
+    ) -> None:
+        async def late(ctx: SourceContext) -> None:
+            await ctx.clock.sleep(3)
+            await ctx.emit(claims(claim("b", uuid_of(0))))
+            await never()
+
+        registered.sources = {"gpus": gpus, "podlist": holding("a"), "late": late}
+        old = configured({"g": ("gpus", 0), "p": ("podlist", 0)}, {"k": ("keep", 0)})
+        new = configured({"g": ("gpus", 0), "q": ("late", 0)}, {"k": ("keep", 0)})
+        async with running(old) as runtime:
+            seen = len(keeper(registered).snapshots)
+            await runtime.reload(new)
+            await asyncio.sleep(10)
+            found = [pods(snapshot) for snapshot in keeper(registered).snapshots[seen:]]
+            assert [] not in found
+            assert found[-1] == ["b"]
+            assert list(keeper(registered).snapshots[-1].sources) == ["g", "q"]
+
+    async def test_a_source_that_comes_back_while_it_was_leaving_stays(
+        self, registered: Registered
+    ) -> None:
+        async def silent(ctx: SourceContext) -> None:
+            await never()
+
+        registered.sources = {"gpus": gpus, "podlist": holding("a"), "silent": silent}
+        old = configured({"g": ("gpus", 0), "p": ("podlist", 0)}, {"k": ("keep", 0)})
+        new = configured({"g": ("gpus", 0), "s": ("silent", 0)}, {"k": ("keep", 0)})
+        async with running(old) as runtime:
+            await runtime.reload(new)
+            await asyncio.sleep(1)
+            await runtime.reload(old)
+            await asyncio.sleep(30)
+            assert pods(keeper(registered).snapshots[-1]) == ["a"]
+
+    async def test_what_a_source_keeps_survives_a_change_of_its_options(
+        self, registered: Registered
+    ) -> None:
+        found: list[object] = []
+
+        async def counting(ctx: SourceContext) -> None:
+            found.append(ctx.kept.get("runs"))
+            ctx.kept["runs"] = len(found)
+            await never()
+
+        registered.sources = {"c": counting, "gpus": gpus}
+        sinks = {"k": ("keep", 0)}
+        async with running(configured({"c": ("c", 0)}, sinks)) as runtime:
+            await runtime.reload(configured({"c": ("c", 1)}, sinks))
+            await asyncio.sleep(1)
+            await runtime.reload(configured({"g": ("gpus", 0)}, sinks))
+            await asyncio.sleep(20)
+            await runtime.reload(configured({"c": ("c", 2)}, sinks))
+            await asyncio.sleep(1)
+        assert found == [None, 1, None]
+
+    async def test_all_that_change_stop_before_the_first_of_the_new_is_entered(
+        self, registered: Registered
+    ) -> None:
+        """So that two sinks can swap what only one of them may have."""
+        registered.sources = {"gpus": gpus}
+        both = (keeper(registered), keeper(registered, "other"))
+
+        async with running(
+            configured({"g": ("gpus", 0)}, {"k": ("keep", 0), "o": ("other", 0)})
+        ) as runtime:
+            both[0].door.clear()
+            reload = asyncio.create_task(
+                runtime.reload(
+                    configured({"g": ("gpus", 0)}, {"k": ("keep", 1), "o": ("other", 1)})
+                )
+            )
+            await asyncio.sleep(1)
+            assert [sink.left for sink in both] == [1, 1]
+            both[0].door.set()
+            assert await reload
+            assert [sink.entered for sink in both] == [2, 2]
+
+    async def test_a_rollback_that_fails_leaves_the_sink_to_its_supervisor(
+        self, registered: Registered
+    ) -> None:
+        registered.sources = {"gpus": gpus}
+        one = configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})
+        two = configured({"g": ("gpus", 0)}, {"k": ("keep", 1), "o": ("other", 0)})
+        async with running(one) as runtime:
+            # The new one is entered, another is not, and then the old one finds its place gone.
+            keeper(registered).failures = [PermanentError("gone"), None]
+            keeper(registered, "other").failures = [PermanentError("taken")]
+            assert await runtime.reload(two) is False
+            assert runtime.config == one
+            assert keeper(registered).entered == keeper(registered).left == 2
+            await asyncio.sleep(200)
+            assert keeper(registered).entered == 3
+            assert await runtime.reload(two)
+            assert keeper(registered, "other").entered == 1
+            sinks = {
+                dict(point.labels)["sink"]
+                for family, points in runtime.telemetry()
+                if family.name == "podgpu_sink_up"
+                for point in points
+            }
+            assert sinks == {"k", "o"}
+
+    async def test_a_sink_that_was_refused_leaves_no_metrics_behind(
+        self, registered: Registered
+    ) -> None:
+        registered.sources = {"gpus": gpus}
+        keeper(registered, "other").failures = [PermanentError("taken")]
+        two = configured({"g": ("gpus", 0)}, {"k": ("keep", 0), "o": ("other", 0)})
+        async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})) as runtime:
+            assert await runtime.reload(two) is False
+            named = [p.labels for _, points in runtime.telemetry() for p in points]
+            assert not [labels for labels in named if ("sink", "o") in labels]
+
+    async def test_a_stop_does_not_wait_for_a_reload_that_hangs(
+        self, registered: Registered
+    ) -> None:
+        registered.sources = {"gpus": gpus}
+        loop = asyncio.get_running_loop()
+        keeper(registered, "other").door.clear()
+        two = configured({"g": ("gpus", 0)}, {"k": ("keep", 0), "o": ("other", 0)})
+        async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})) as runtime:
+            hanging = asyncio.create_task(runtime.reload(two))
+            await asyncio.sleep(1)
+            started = loop.time()
+        assert loop.time() - started < 3
+        assert hanging.cancelled()
 
     async def test_a_new_sink_that_cannot_be_had_leaves_everything_as_it_was(
         self, registered: Registered

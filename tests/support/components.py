@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from config.schema import Component, Config
-from pipeline import registry, runtime
+from pipeline import registry, sinkset, sourceset
 from pipeline.contracts import Delivery, Sink, SinkContext, SinkInbox, Source, SourceContext
 from pipeline.model import Snapshot
 from pipeline.registry import Entry
@@ -39,21 +39,25 @@ class KeepingSink:
 
     Attributes:
         entered: how often it was acquired, and `left` how often given back.
-        failures: exceptions to raise on the next entries, the last one first.
+        failures: exceptions to raise on the next entries, the last one first; None is none.
+        gate: closed, it keeps a snapshot from being kept; `door` keeps the sink from being entered.
     """
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
         self.entered = 0
         self.left = 0
-        self.failures: list[Exception] = []
+        self.failures: list[Exception | None] = []
         self.run_failures: list[Exception] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.door = asyncio.Event()
+        self.door.set()
 
     async def __aenter__(self) -> Self:
-        if self.failures:
-            raise self.failures.pop()
+        await self.door.wait()
+        if self.failures and (failure := self.failures.pop()) is not None:
+            raise failure
         self.entered += 1
         return self
 
@@ -95,8 +99,8 @@ class Registered:
     def installed(
         self, monkeypatch: pytest.MonkeyPatch, delivery: Delivery = Delivery.QUEUE
     ) -> Iterator[Self]:
-        monkeypatch.setattr(runtime, "build_source", self.build_source)
-        monkeypatch.setattr(runtime, "build_sink", self.build_sink)
+        monkeypatch.setattr(sourceset, "build_source", self.build_source)
+        monkeypatch.setattr(sinkset, "build_sink", self.build_sink)
         for kind in self.sinks:
             monkeypatch.setitem(registry.ENTRIES, ("sink", kind), Entry("", "", "", delivery))
         yield self

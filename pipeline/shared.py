@@ -1,0 +1,48 @@
+"""What the components of one podgpu share, and how their tasks are waited for."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.clock import Clock
+from pipeline.contexts import Inlet
+from pipeline.fields import FieldPlan
+from pipeline.hints import HintBoard
+from pipeline.publishing import Publisher
+from pipeline.telemetry import Telemetry
+
+
+@dataclass(slots=True)
+class Shared:
+    """Made by the runtime, handed to those that run components.
+
+    Attributes:
+        group: every task of podgpu lives in it.
+    """
+
+    clock: Clock
+    plan: FieldPlan
+    telemetry: Telemetry
+    inlet: Inlet
+    hints: HintBoard
+    publisher: Publisher
+    group: asyncio.TaskGroup
+    log: logging.Logger
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task under a name for people."""
+        return self.group.create_task(work, name=name)
+
+    async def wait(
+        self, tasks: Iterable[asyncio.Task[None]], seconds: float
+    ) -> list[asyncio.Task[None]]:
+        """Wait for tasks to end; name and return those that are late."""
+        waiting = list(tasks)
+        if not waiting:
+            return []
+        _, late = await asyncio.wait(waiting, timeout=max(seconds, 0))
+        for task in late:
+            self.log.warning("%s did not stop within %.1f s", task.get_name(), seconds)
+        return list(late)

@@ -1,0 +1,43 @@
+"""What can be asked of the page, and what the file is told when it can't be had."""
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from pipeline.registry import RegisteredKinds
+from sinks.prometheus.options import OWN_PATHS
+
+FILE = """\
+sources:
+  gpus: {kind: nvml}
+sinks:
+"""
+
+
+def problems(*sinks: str) -> list[str]:
+    text = FILE + "".join(f"  {sink}\n" for sink in sinks)
+    try:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+@pytest.mark.parametrize("path", sorted(OWN_PATHS - {"/"}))
+def test_podgpus_own_paths_are_refused(path: str) -> None:
+    [problem] = problems(f'm: {{kind: prometheus, path: "{path}"}}')
+    assert f"{path} is podgpu's own" in problem
+
+
+def test_one_path_has_one_page() -> None:
+    [problem] = problems("a: {kind: prometheus}", "b: {kind: prometheus}")
+    assert problem.startswith("f:5:")
+    assert "sinks.b: a has /metrics on :9400 already" in problem
+
+
+def test_other_paths_and_other_addresses_are_free() -> None:
+    assert not problems(
+        "a: {kind: prometheus}",
+        "b: {kind: prometheus, path: /other}",
+        'c: {kind: prometheus, listen: ":9401"}',
+    )
