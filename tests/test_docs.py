@@ -10,6 +10,7 @@ from config.loader import parse
 from config.schema import Config
 from pipeline.fields import CATALOGUE
 from pipeline.registry import ENTRIES, RegisteredKinds
+from pipeline.telemetry import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -53,6 +54,12 @@ def test_the_page_of_fields_names_them_all() -> None:
     for field in CATALOGUE:
         assert f"`{field.name}`" in page, field.name
         assert f"`{field.metric}`" in page, field.metric
+
+
+def test_the_page_of_our_own_metrics_is_the_code_s() -> None:
+    page = (ROOT / "docs" / "own-metrics.md").read_text(encoding="utf-8")
+    for family in FAMILIES:
+        assert f"| `{family.name}` | {family.type} | {family.help} |" in page
 
 
 @pytest.mark.parametrize("name", ["default.yaml", "demo.yaml", "node.yaml"])
