@@ -2,13 +2,20 @@
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join
-from pipeline.model import Envelope, Instant, SamplesTaken, Snapshot
+from pipeline.model import Envelope, Instant, RawDeviceId, SamplesTaken, Snapshot, SourceState
 
 Tap = Callable[[Envelope], None]
+
+_TOLD: Final = 10
+"""How many ids that fit no device are told one by one when a source's claims change."""
+
+_REMEMBERED: Final = 10_000
+"""How many of them are kept in mind, so that none is told twice."""
 
 
 class Publisher:
@@ -32,6 +39,7 @@ class Publisher:
         self._inbox = inbox
         self._hints = hints
         self._log = log
+        self._unresolved: dict[str, SourceState] = {}
         self._named: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
@@ -61,14 +69,35 @@ class Publisher:
                 outlet.offer(snapshot)
 
     def _name_unresolved(self, snapshot: Snapshot) -> None:
+        """Tell of ids that fit no device, each once, at the snapshot that first has them."""
+        before = self._unresolved
+        # The join keeps the tuple while nothing about it changes.
         for source, state in snapshot.sources.items():
-            for raw in state.unresolved:
-                key = (source, raw.scheme, raw.text)
-                if key not in self._named and len(self._named) < 10_000:
-                    self._named.add(key)
-                    self._log.warning(
-                        "%s names %s %r, which fits no device of this node",
-                        source,
-                        raw.scheme,
-                        raw.text,
-                    )
+            known = before.get(source)
+            if state.unresolved is not (known.unresolved if known is not None else ()):
+                counted = known.unresolved_total if known is not None else 0
+                self._tell(source, state.unresolved, state.unresolved_total - counted)
+        self._unresolved = dict(snapshot.sources)
+
+    def _tell(self, source: str, ids: tuple[RawDeviceId, ...], turned_up: int) -> None:
+        room = _REMEMBERED - len(self._named)
+        keys = ((source, raw.scheme, raw.text) for raw in ids)
+        new = [key for key in keys if key not in self._named][: max(room, 0)]
+        if not new:
+            return
+        self._named.update(new)
+        for _, scheme, text in new[:_TOLD]:
+            self._log.warning(
+                "%s names %s %r, which fits no device of this node", source, scheme, text
+            )
+        # The state doesn't name them all: where more turned up than it names, they count as well.
+        count = turned_up if turned_up > len(ids) else len(new)
+        if count > _TOLD:
+            self._log.warning(
+                "%s names %d more ids that fit no device of this node", source, count - _TOLD
+            )
+        if len(self._named) >= _REMEMBERED:
+            self._log.warning(
+                "more ids that fit no device are counted (podgpu_unresolved_device_ids_total), "
+                "and no longer named"
+            )

@@ -15,7 +15,8 @@ CATALOGUE: tuple[Field, ...] = (
         "gpu_up",
         "gauge",
         "bool",
-        "1 while the GPU answers, 0 once it is lost, hangs or can no longer be enumerated.",
+        "1 while the GPU answers podgpu's calls, 0 once it is lost, hangs, can no longer be "
+        "enumerated, or can't be asked since the driver is gone or stuck.",
         "nvmlDeviceGetMemoryInfo_v2",
         Tier.DERIVED,
     ),
@@ -239,7 +240,7 @@ CATALOGUE: tuple[Field, ...] = (
         "say.",
         "nvmlDeviceGetComputeRunningProcesses_v3",
         Tier.FAST,
-        attrs=("pid", "kind"),
+        attrs=("kind", "pid"),
         mig=True,
     ),
     Field(

@@ -6,8 +6,9 @@ from pipeline.model import Device
 class Inventory:
     """The devices that each source enumerates, as one set.
 
-    A physical GPU that was enumerated once stays known when it vanishes: it is expected. A MIG
-    instance that vanishes is gone, since instances come and go on purpose.
+    A physical GPU that was enumerated once stays known when it vanishes: it is expected, unless
+    another one now sits at its PCI bus id, and so in its slot: then it was replaced. A MIG instance
+    that vanishes is gone, since instances come and go on purpose.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,7 @@ class Inventory:
         for device in devices:
             if device.mig is None:
                 known[device.uuid] = device
+        self._forget_replaced()
         return True
 
     def remove(self, source: str) -> bool:
@@ -48,3 +50,24 @@ class Inventory:
                 for uuid, device in table.get(source, {}).items():
                     merged.setdefault(uuid, (device, present))
         return sorted(merged.values(), key=lambda entry: entry[0].order)
+
+    def _forget_replaced(self) -> None:
+        present: set[str] = set()
+        taken: set[str] = set()
+        for devices in self._present.values():
+            present.update(devices)
+            taken.update(_slot(device) for device in devices.values() if device.mig is None)
+        taken.discard("")
+        for known in self._known.values():
+            gone = [
+                uuid
+                for uuid, device in known.items()
+                if uuid not in present and _slot(device) in taken
+            ]
+            for uuid in gone:
+                del known[uuid]
+
+
+def _slot(device: Device) -> str:
+    """Return the PCI bus id, to be compared; empty when unknown."""
+    return device.pci_bus_id.lower()

@@ -1,7 +1,8 @@
 """The newest reading of every series, from every source that reads it."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from heapq import nsmallest
+from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE
 from pipeline.model import Attrs, Device, ProcessList, Reading
@@ -11,6 +12,9 @@ _PROCESS_MEMORY = "process_memory_used_bytes"
 
 _NEVER = 1 << 63
 
+MOST_PROCESSES: Final = 256
+"""How many processes of a device have series: those that use the most memory."""
+
 
 class Key(NamedTuple):
     """One source's series."""
@@ -19,6 +23,13 @@ class Key(NamedTuple):
     device: str
     field: str
     attrs: Attrs
+
+
+class _Listed(NamedTuple):
+    """A source's newest process list of a device, and the series that it makes."""
+
+    found: ProcessList
+    series: tuple[tuple[Key, int], ...]
 
 
 class ReadingTable:
@@ -34,7 +45,7 @@ class ReadingTable:
 
     def __init__(self) -> None:
         self._latest: dict[Key, Reading] = {}
-        self._processes: dict[tuple[str, str], ProcessList] = {}
+        self._processes: dict[tuple[str, str], _Listed] = {}
         self._scan_at_ns = _NEVER
         self.reshaped = True
         self.fresh: set[Key] = set()
@@ -60,24 +71,38 @@ class ReadingTable:
         self._scan_at_ns = first_end
 
     def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
-        """Replace the process lists of the devices named; a process that is gone has no series."""
+        """Replace the process lists of the devices named; a process that is gone has no series.
+
+        Of a list that says what the one before said, by the same tuple, no more than the time is
+        taken in.
+        """
         for found in lists:
-            before = self._processes.get((source, found.device))
-            self._processes[source, found.device] = found
+            place = (source, found.device)
+            before = self._processes.get(place)
+            if before is not None and before.found.processes is found.processes:
+                series = before.series
+            else:
+                series = _series(source, found)
+                if before is not None:
+                    self._drop({key for key, _ in before.series}.difference(k for k, _ in series))
+            self._processes[place] = _Listed(found, series)
             self._scan_at_ns = min(self._scan_at_ns, _end(found))
-            gone = set(_process_keys(source, before)) if before is not None else set()
-            readings = list(_process_readings(found))
-            gone.difference_update(_process_keys(source, found))
-            self._drop(gone)
-            self.take(source, readings)
+            at, good_for_ns = found.at, found.good_for_ns
+            self.take(
+                source,
+                [
+                    Reading(key.device, key.field, key.attrs, used, None, at, good_for_ns)
+                    for key, used in series
+                ],
+            )
 
     def processes(self, ranking: Iterable[str]) -> dict[str, ProcessList]:
         """Return each device's process list, from the first source in `ranking` that has one."""
         chosen: dict[str, ProcessList] = {}
         for wanted in ranking:
-            for (source, device), found in self._processes.items():
+            for (source, device), listed in self._processes.items():
                 if source == wanted:
-                    chosen.setdefault(device, found)
+                    chosen.setdefault(device, listed.found)
         return chosen
 
     def expire(self, now_ns: int) -> bool:
@@ -85,12 +110,12 @@ class ReadingTable:
         if now_ns <= self._scan_at_ns:
             return False
         stale = {key for key, reading in self._latest.items() if _end(reading) < now_ns}
-        stale_lists = [at for at, found in self._processes.items() if _end(found) < now_ns]
+        stale_lists = [at for at, listed in self._processes.items() if _end(listed.found) < now_ns]
         for at in stale_lists:
             del self._processes[at]
         self._drop(stale)
         ends = [_end(reading) for reading in self._latest.values()]
-        ends += [_end(found) for found in self._processes.values()]
+        ends += [_end(listed.found) for listed in self._processes.values()]
         self._scan_at_ns = min(ends, default=_NEVER)
         return bool(stale or stale_lists)
 
@@ -139,20 +164,14 @@ def _natural(key: Key) -> list[tuple[int, str]]:
     return [(len(value), value) for _, value in key.attrs]
 
 
-def _process_readings(found: ProcessList) -> Iterable[Reading]:
-    for process in found.processes:
-        if process.memory_bytes is not None:
-            attrs = (("pid", str(process.pid)), ("kind", process.kind))
-            yield Reading(
-                found.device,
-                _PROCESS_MEMORY,
-                attrs,
-                process.memory_bytes,
-                None,
-                found.at,
-                found.good_for_ns,
-            )
-
-
-def _process_keys(source: str, found: ProcessList) -> Iterable[Key]:
-    return (Key(source, r.device, r.field, r.attrs) for r in _process_readings(found))
+def _series(source: str, found: ProcessList) -> tuple[tuple[Key, int], ...]:
+    """Return key and bytes of each process that has a series, those with the most memory first."""
+    known = [
+        (-used, process.pid, process.kind)
+        for process in found.processes
+        if (used := process.memory_bytes) is not None
+    ]
+    return tuple(
+        (Key(source, found.device, _PROCESS_MEMORY, (("kind", kind), ("pid", str(pid)))), -less)
+        for less, pid, kind in nsmallest(MOST_PROCESSES, known)
+    )

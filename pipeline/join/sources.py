@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
+from pipeline.join.resolution import RawIds
 from pipeline.model import (
     Envelope,
     Instant,
-    RawDeviceId,
     SourceAdded,
     SourceLost,
     SourceState,
 )
+
+MOST_UNRESOLVED: Final = 1000
+"""How many ids that fit no device a source's state names; all of them are counted."""
 
 
 class SourceTable:
@@ -20,6 +24,8 @@ class SourceTable:
         self._states: dict[str, SourceState] = {}
         self._ranking: list[str] = []
         self._via: dict[str, str] = {}
+        # No more than the claims that name them, which the join keeps too.
+        self._unresolved: dict[str, RawIds] = {}
 
     def ranking(self) -> list[str]:
         """Return the sources in the order of the configuration, then of their names."""
@@ -36,6 +42,7 @@ class SourceTable:
         known = self._states.get(envelope.source)
         if known is None or known.kind != envelope.kind:
             known = SourceState(envelope.kind, order)
+            self._unresolved.pop(envelope.source, None)
         self._put(envelope.source, replace(known, order=order))
 
     def heard(self, envelope: Envelope) -> bool:
@@ -75,6 +82,7 @@ class SourceTable:
     def removed(self, name: str) -> None:
         """Forget a source."""
         self._via.pop(name, None)
+        self._unresolved.pop(name, None)
         if self._states.pop(name, None) is not None:
             self._rank()
 
@@ -91,19 +99,23 @@ class SourceTable:
         """Note how many devices a source enumerated."""
         self._states[name] = replace(self._states[name], devices=devices)
 
-    def unresolved(self, ids: Mapping[str, tuple[RawDeviceId, ...]]) -> bool:
+    def unresolved(self, ids: Mapping[str, RawIds]) -> bool:
         """Note the ids that fit no device, by source; return whether anything changed.
 
-        An id counts when it turns up, not each time it is said again.
+        An id counts when it turns up, not each time it is said again. The state names the first
+        `MOST_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
         """
         changed = False
         for name, state in self._states.items():
-            now = ids.get(name, ())
-            if now == state.unresolved:
+            now, before = ids.get(name, {}), self._unresolved.get(name, {})
+            if now.keys() == before.keys():
                 continue
-            new = len(set(now).difference(state.unresolved))
+            self._unresolved[name] = now
+            named = sorted(now)[:MOST_UNRESOLVED]
             self._states[name] = replace(
-                state, unresolved=now, unresolved_total=state.unresolved_total + new
+                state,
+                unresolved=tuple([now[written] for written in named]),
+                unresolved_total=state.unresolved_total + len(now.keys() - before.keys()),
             )
             changed = True
         return changed

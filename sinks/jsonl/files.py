@@ -40,9 +40,10 @@ class FileTarget:
         self._keep = options.keep
         self._fd = -1
         self._torn = False
-        self._begun_ns = 0
+        self._begun_ns = now.mono_ns
         try:
-            self._open(now)
+            self._open()
+            self._begun_ns -= self._age_ns(now)
         except OSError:
             self.close()
             raise
@@ -72,16 +73,18 @@ class FileTarget:
         if size is None:
             self.close()
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            size = self._open(now)
+            size = self._open()
+            self._begun_ns = now.mono_ns
         elif self._torn:
             mend_tail(self._fd)
             self._torn = False
         if size == 0:
-            self._begun_ns = now.wall_ns
+            self._begun_ns = now.mono_ns
         elif self._due(size + more, now):
             self._rotate()
             self.close()
-            self._open(now)
+            self._open()
+            self._begun_ns = now.mono_ns
 
     def _size(self) -> int | None:
         """Return the size of the file at the path; None if that is no longer ours."""
@@ -95,12 +98,11 @@ class FileTarget:
         same = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
         return there.st_size if same else None
 
-    def _open(self, now: Instant) -> int:
+    def _open(self) -> int:
         self._fd = os.open(self._path, _FLAGS, 0o644)
         self._torn = True
         mend_tail(self._fd)
         self._torn = False
-        self._begun_ns = self._first_time(now)
         return os.fstat(self._fd).st_size
 
     def _try_to_mend(self) -> None:
@@ -114,7 +116,7 @@ class FileTarget:
     def _due(self, size: int, now: Instant) -> bool:
         if self._max_size and size > self._max_size:
             return True
-        return bool(self._max_age_ns) and now.wall_ns - self._begun_ns >= self._max_age_ns
+        return bool(self._max_age_ns) and now.mono_ns - self._begun_ns >= self._max_age_ns
 
     def _rotate(self) -> None:
         """Make room at `.1`, moving no more files than need be, and move the file there."""
@@ -131,13 +133,16 @@ class FileTarget:
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
 
-    def _first_time(self, now: Instant) -> int:
-        """Return when the file was begun, by its first line: a restart doesn't make it younger."""
+    def _age_ns(self, now: Instant) -> int:
+        """Return how old the file is by its first line: a restart doesn't make it younger.
+
+        From then on the monotonic clock tells: a step of the wall clock makes no file older.
+        """
         if not self._max_age_ns:
-            return now.wall_ns
+            return 0
         first, _, _ = os.pread(self._fd, _FIRST_LINE, 0).partition(b"\n")
         try:
             time = datetime.fromisoformat(orjson.loads(first)["time"])
-            return round(time.timestamp()) * NS
-        except (ValueError, TypeError, KeyError):
-            return now.wall_ns
+            return max(now.wall_ns - round(time.timestamp()) * NS, 0)
+        except (ValueError, TypeError, KeyError, OverflowError):
+            return 0

@@ -1,5 +1,8 @@
 """What can be set about JSON lines."""
 
+import os
+import re
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
@@ -8,6 +11,10 @@ from config.markers import AtLeast, AtMost, Doc
 from config.types import ByteSize, Duration
 
 STDOUT: Final = "-"
+
+_NAMES_OF_STDOUT: Final = re.compile(
+    r"/+(?:dev/(?:stdout|fd/0*1)|proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/fd/0*1)"
+)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,3 +43,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Duration,
         Doc("How often podgpu's own metrics are written among the readings; 0s never does."),
     ] = Duration.parse("60s")
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Refuse other names of standard output: it can't be rotated, nor a pipe be opened."""
+        if _NAMES_OF_STDOUT.fullmatch(os.path.normpath(self.path)):
+            yield "path", f'{self.path} is standard output: write "{STDOUT}"'
+
+    def exclusive(self) -> Iterable[str]:
+        """A file has one writer that rotates it, and lines of two would mix on standard output."""
+        path = os.path.normpath(self.path)
+        return ("standard output" if path == STDOUT else f"the file {path}",)

@@ -1,6 +1,7 @@
 """The sink `jsonl`."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import stat
@@ -106,27 +107,32 @@ class JsonLinesSink:
     async def _write(self, batch: Batch) -> None:
         if self._thread is None or self._target is None:
             raise RuntimeError("run() outside of the sink's context")
-        meter = self._ctx.meter
-        written = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._target.write, batch, self._ctx.clock.now()
-        )
+        call = self._thread.submit(_fault, self._target, batch, self._ctx.clock.now())
+        written = asyncio.wrap_future(call)
         try:
             done, _ = await asyncio.wait({written}, timeout=_SLOW)
             if not done:
                 self._ctx.log.warning("%s has taken nothing for %g s", self._name, _SLOW)
                 await asyncio.wait({written})
                 self._ctx.log.info("%s takes lines again", self._name)
-            written.result()
         except asyncio.CancelledError:
             written.cancel()  # the thread goes on with it, but nobody waits any more
-            meter.add(_DROPPED, sum(batch.readings), reason="stopped")
+            if call.done() and not call.cancelled() and call.exception() is None:
+                with contextlib.suppress(TransientError):
+                    self._settle(batch, call.result())
+            else:
+                self._ctx.meter.add(_DROPPED, sum(batch.readings), reason="stopped")
             raise
-        except UnwrittenError as error:
-            meter.add(_EMITTED, sum(batch.readings[: error.lines]))
-            self._failed(error, sum(batch.readings[error.lines :]))
-        else:
-            meter.add(_EMITTED, sum(batch.readings))
+        self._settle(batch, written.result())
+
+    def _settle(self, batch: Batch, fault: UnwrittenError | None) -> None:
+        """Count what became of a batch."""
+        if fault is None:
+            self._ctx.meter.add(_EMITTED, sum(batch.readings))
             self._worked()
+        else:
+            self._ctx.meter.add(_EMITTED, sum(batch.readings[: fault.lines]))
+            self._failed(fault, sum(batch.readings[fault.lines :]))
 
     def _failed(self, error: UnwrittenError, lost: int) -> None:
         self._ctx.meter.add(_DROPPED, lost, reason=error.reason)
@@ -151,6 +157,14 @@ class JsonLinesSink:
             self._fault, self._lost = "", 0
 
 
+def _fault(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:
+    try:
+        target.write(batch, now)
+    except UnwrittenError as error:
+        return error
+    return None
+
+
 def _open(options: Options, now: Instant) -> Target:
     if options.path == STDOUT:
         if abandoned(_STDOUT_FD):
@@ -164,7 +178,8 @@ def _open(options: Options, now: Instant) -> Target:
             "or give another path"
         )
     try:
-        mode = path.stat().st_mode
+        # Not the path that was worked out: the descriptor of a pipe leads to no real one.
+        mode = Path(options.path).stat().st_mode
     except FileNotFoundError:
         return FileTarget(path, options, now)
     if stat.S_ISREG(mode):

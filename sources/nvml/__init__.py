@@ -3,5 +3,6 @@
 `source` is the component and lives on the event loop. `crew` runs the calls on threads that may get
 stuck; `rounds` says which calls belong to one round; `inventory`, `gpu` and `mig` know the devices;
 `plan` and `readers` turn the field catalogue into bound calls; `watch` waits for XID errors on a
-thread of its own and `xids` counts them. `library` alone imports pynvml.
+thread of its own and `xids` counts them. `kept` is what outlives the component.
+`library` alone imports pynvml.
 """

@@ -11,15 +11,19 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pipeline.clock import Clock, SystemClock
 from pipeline.errors import TransientError
 from pipeline.model import NS, Instant
 
 SHUTDOWN = "nvmlShutdown"
+
+TELL_NS: Final = NS // 4
+"""For how long a job keeps what it has done to itself: the holder of a device may change meanwhile,
+and what was read before would be taken for the new one's. A round of eight GPUs stays below it."""
 
 ANYWHERE = ""
 """The place of a step that makes no call."""
@@ -92,7 +96,7 @@ class _Worker(threading.Thread):
 
 
 class Crew:
-    """Runs jobs on its thread; survives the runs of its source, as stuck threads do.
+    """Runs jobs on its thread; outlives the runs of its source, as stuck threads do.
 
     Args:
         describe: names a place for people.
@@ -123,6 +127,7 @@ class Crew:
         self._clock = clock
         self._deadline_ns = round(deadline * NS)
         with self._changed:
+            self._dismiss()  # that of a run which was cut off while it ended
             if len(self._stuck) > 1:
                 raise self._too_many()
             self._hire()
@@ -138,8 +143,12 @@ class Crew:
             "sampling goes on once one of the calls returns"
         )
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: Job, tell: Callable[[], Awaitable[None]] | None = None) -> None:
         """Run a job to its end.
+
+        Args:
+            job: the job.
+            tell: called each time that `TELL_NS` have passed and the job hasn't ended.
 
         Raises:
             TransientError: a vital step hangs, or threads are stuck at two places.
@@ -150,15 +159,22 @@ class Crew:
             self._changed.notify()
         # The thread itself waits for the due time: waking the loop for that would cost more than
         # many a round.
-        patience = self._deadline_ns / NS
-        if job.due_ns:
-            patience += max(0, job.due_ns - self._clock.now().mono_ns) / NS
+        now_ns = self._clock.now().mono_ns
+        begin_ns = max(now_ns, job.due_ns)
+        tell_ns = begin_ns + TELL_NS
+        look_ns = begin_ns + self._deadline_ns
         while not job.done.is_set():
+            until_ns = look_ns if tell is None else min(look_ns, tell_ns)
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout((until_ns - now_ns) / NS):
                     await job.done.wait()
             except TimeoutError:
-                patience = self._watch() / NS
+                now_ns = self._clock.now().mono_ns
+                look_ns = now_ns + self._watch()
+                if tell is not None and now_ns >= tell_ns:
+                    await tell()
+                    now_ns = self._clock.now().mono_ns
+                    tell_ns = now_ns + TELL_NS
         if job.error is not None:
             raise job.error
 
@@ -274,10 +290,14 @@ class Crew:
                     await job.done.wait()
         with self._changed:
             self._jobs.clear()
-            worker = self._worker
-            if worker is not None:
-                if worker.step is not None:
-                    self._abandon(worker, worker.step)
-                worker.retired = True
-                self._worker = None
-            self._changed.notify_all()
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Let the thread go, if there is one; if it is in a call, it counts as stuck there."""
+        worker = self._worker
+        if worker is not None:
+            if worker.step is not None:
+                self._abandon(worker, worker.step)
+            worker.retired = True
+            self._worker = None
+        self._changed.notify_all()

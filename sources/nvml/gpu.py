@@ -44,9 +44,10 @@ class Gpu:
         self._probe = plan.probe(nvml, handle)
         self._slow_rounds = 0
         self._mig: MigInstances | None = None
-        self._follow_mig_mode(Sheet(device.uuid))
+        unread = Sheet(device.uuid, now())
+        self._follow_mig_mode(unread)
         if self._mig is not None:
-            self._mig.enumerate(Sheet(device.uuid))
+            self._mig.enumerate(unread)
 
     @property
     def uuid(self) -> str:
@@ -56,7 +57,8 @@ class Gpu:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its MIG instances, in their order."""
-        return (self.device,) if self._mig is None else (self.device, *self._mig.devices)
+        mig = self._mig  # once: the sampling thread may be about to change it
+        return (self.device,) if mig is None else (self.device, *mig.devices)
 
     def read(self, *, slow: bool) -> Sheet:
         """Read the fast tier and the MIG instances, and the slow tier too if asked to.
@@ -64,7 +66,7 @@ class Gpu:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = Sheet(self.uuid)
+        sheet = Sheet(self.uuid, self._now())
         try:
             self._read(sheet, slow=slow)
         except codes.DeviceLostError as lost:
@@ -78,29 +80,31 @@ class Gpu:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = Sheet(self.uuid)
+        sheet = Sheet(self.uuid, self._now())
         try:
-            self._plan.run(self._plan.forced, sheet, self._now())
+            self._plan.run(self._plan.forced, sheet, sheet.at)
         except codes.DeviceLostError as lost:
             self._strike(sheet, lost.code)
         return sheet
 
     def _read(self, sheet: Sheet, *, slow: bool) -> None:
-        own, mig = self._plan, self._mig
+        own = self._plan
         revive = False
         if slow:
             revive = self._slow_rounds % _REVIVE_EVERY == _REVIVE_EVERY - 1
             self._slow_rounds += 1
             if self._slow_rounds > 1:
                 self._follow_mig_mode(sheet)
-                mig = self._mig
+                sheet.at = self._now()
         if revive:
             own.revive()
-        at = self._now()
-        alive = own.run(own.fast, sheet, at)
+        mig, at = self._mig, sheet.at
+        # Before the GPU itself, whose list of processes leaves out those of its instances.
         if mig is not None:
             mig.enumerate(sheet)
             mig.read(sheet, at, revive=revive)
+            at = self._now()
+        alive = own.run(own.fast, sheet, at)
         if slow:
             alive |= own.run(own.slow, sheet, self._now())
         if not alive:
@@ -113,7 +117,7 @@ class Gpu:
         """A GPU that is down says nothing: what it still answered may be anything."""
         sheet.clear()
         sheet.processes.clear()
-        sheet.errors = [(self.uuid, code)] if code in codes.LOST else sheet.errors
+        sheet.errors = [code] if code in codes.LOST else sheet.errors
         sheet.up = False
 
     def _follow_mig_mode(self, sheet: Sheet) -> None:
@@ -126,7 +130,7 @@ class Gpu:
             self._mig = None
         elif code:
             codes.check(code)
-            sheet.errors.append((self.uuid, code))
+            sheet.errors.append(code)
         elif not current.value:
             if self._mig is not None:
                 self._plan.revive()

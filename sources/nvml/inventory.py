@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes
@@ -15,6 +15,9 @@ from sources.nvml.plan import Wanted
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
 
+_Open: TypeAlias = dict[int, Gpu]
+_Closed: TypeAlias = dict[int, tuple[Device, ...]]
+
 T = TypeVar("T")
 M = TypeVar("M")
 
@@ -24,7 +27,8 @@ _COUNT_SYMBOLS: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
 class Inventory:
     """The GPUs of one initialisation of NVML, by index.
 
-    Touched by the sampling thread alone while it runs, apart from reads of whole attributes.
+    Touched by the sampling thread alone while it runs, apart from what may be read from the event
+    loop at any time: both dictionaries are exchanged as one, and never changed.
 
     Args:
         nvml: the library.
@@ -33,8 +37,6 @@ class Inventory:
         remembered: devices of an earlier run by index, for a GPU that can't be opened at once.
 
     Attributes:
-        gpus: those that were opened.
-        closed: devices of indexes that can't be opened now, as far as they are known.
         errors: what went wrong since it was last looked at: a GPU's name, and NVML's code.
     """
 
@@ -52,15 +54,25 @@ class Inventory:
         self._count = -1
         self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
-        self.gpus: dict[int, Gpu] = {}
-        self.closed: dict[int, tuple[Device, ...]] = dict(remembered)
+        self._now_open: tuple[_Open, _Closed] = ({}, dict(remembered))
         self.errors: list[tuple[str, int]] = []
         self._found: dict[int, Gpu | Device] = {}
 
     @property
+    def gpus(self) -> _Open:
+        """The GPUs that were opened; the same object until they are looked for anew."""
+        return self._now_open[0]
+
+    @property
+    def closed(self) -> _Closed:
+        """The devices of indexes that can't be opened now, as far as they are known."""
+        return self._now_open[1]
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """All devices, in their order; the same tuple while nothing changes."""
-        groups = [*(gpu.devices for gpu in self.gpus.values()), *self.closed.values()]
+        gpus, closed = self._now_open
+        groups = [*(gpu.devices for gpu in gpus.values()), *closed.values()]
         if groups != self._groups:
             self._groups = groups
             found = [device for group in groups for device in group]
@@ -70,7 +82,8 @@ class Inventory:
     @property
     def by_index(self) -> dict[int, tuple[Device, ...]]:
         """The devices of each index."""
-        return {**self.closed, **{index: gpu.devices for index, gpu in self.gpus.items()}}
+        gpus, closed = self._now_open
+        return {**closed, **{index: gpu.devices for index, gpu in gpus.items()}}
 
     @property
     def troubled(self) -> bool:
@@ -82,7 +95,7 @@ class Inventory:
         wanted = frozenset(uuids)
         return [
             gpu
-            for gpu in list(self.gpus.values())
+            for gpu in self.gpus.values()
             if any(device.uuid in wanted for device in gpu.devices)
         ]
 
@@ -156,8 +169,7 @@ class Inventory:
             else:
                 # Its handle may work again before it can be opened anew.
                 gpus[index] = old
-        self.gpus = dict(sorted(gpus.items()))
-        self.closed = closed
+        self._now_open = (dict(sorted(gpus.items())), closed)
 
     def _open_gpu(self, index: int) -> Gpu | Device | None:
         """Open a GPU; only its device if it is lost, None if not even its uuid can be had."""

@@ -78,8 +78,7 @@ class MigInstances:
                 codes.check(code)
                 # It may well be there still: it keeps its place, and is not read this time.
                 if code not in codes.NO_READING:
-                    uuid = self._parent.uuid if before is None else before.key[0]
-                    sheet.errors.append((uuid, code))
+                    sheet.errors.append(code)
                 if before is not None:
                     before.handle = None
         if self._changed:
@@ -102,7 +101,7 @@ class MigInstances:
             try:
                 slot.plan.run(slot.plan.fast, sheet, at)
             except codes.DeviceLostError as lost:
-                sheet.errors.append((slot.key[0], lost.code))
+                sheet.errors.append(lost.code)
 
     def _look(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and what it stands for."""

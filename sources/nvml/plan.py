@@ -85,6 +85,10 @@ _NUMBERS: Final = (
 )
 
 _UTILIZATION: Final = ("gpu_utilization_percent", "memory_copy_utilization_percent")
+_ENERGY: Final = "energy_millijoules"
+
+FORCED: Final = frozenset({_ENERGY, *_UTILIZATION})
+"""Fields that are read at once when a device changes hands."""
 
 
 class Plan:
@@ -93,14 +97,12 @@ class Plan:
     A reader whose device lacks the reading is put aside, and tried again when `revive` is called.
 
     Attributes:
-        uuid: of the device.
         fast: readers of the fast tier that answer.
         slow: those of the slow tier.
         forced: what is read at once when the device changes hands.
     """
 
-    def __init__(self, uuid: str, fast: list[Reader], slow: list[Reader]) -> None:
-        self.uuid = uuid
+    def __init__(self, fast: list[Reader], slow: list[Reader]) -> None:
         self.fast = fast
         self.slow = slow
         self.forced: list[Reader] = []
@@ -125,7 +127,7 @@ class Plan:
                 lacking.append(reader)
             elif code not in codes.NO_READING:
                 codes.check(code)
-                sheet.errors.append((self.uuid, code))
+                sheet.errors.append(code)
         if tier is not self.forced:
             for reader in lacking:
                 tier.remove(reader)
@@ -166,23 +168,23 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
         fast.append(readers.throttling(nvml, handle, uuid, good, fields))
     if not fields.isdisjoint(readers.ROW_FIELDS):
         slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_good_ns, fields))
-    fast += _shared(nvml, handle, uuid, wanted)
-    plan = Plan(uuid, _there(fast), _there(slow))
-    plan.forced = _there([single.get("energy_millijoules"), busy])
+    fast += _shared(nvml, handle, uuid, wanted, carries=True)
+    plan = Plan(_there(fast), _there(slow))
+    plan.forced = _there([single.get(_ENERGY), busy])
     return plan
 
 
 def for_mig(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
     """Compile the plan of a MIG instance."""
-    return Plan(uuid, _there(_shared(nvml, handle, uuid, wanted)), [])
+    return Plan(_there(_shared(nvml, handle, uuid, wanted, carries=False)), [])
 
 
 def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
     """Return a call that tells whether a GPU works, for a plan that has no answer of its own."""
     plan = Wanted(frozenset(readers.MEMORY_FIELDS.values()), False, 0, 0)
     read = readers.memory(nvml, handle, "", 0, plan.fields)
-    sheet = Sheet("")
     moment = Instant(0, 0)
+    sheet = Sheet("", moment)
 
     def ask() -> int:
         sheet.clear()
@@ -191,14 +193,18 @@ def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
     return ask
 
 
-def _shared(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> list[Reader | None]:
-    """Make the readers that a GPU and a MIG instance have alike."""
+def _shared(
+    nvml: Library, handle: Handle, uuid: str, wanted: Wanted, *, carries: bool
+) -> list[Reader | None]:
+    """Make the readers that a GPU, which may carry MIG instances, and an instance have alike."""
     made: list[Reader | None] = []
     good = wanted.fast_good_ns
     if not wanted.fields.isdisjoint(readers.MEMORY_FIELDS.values()):
         made.append(readers.memory(nvml, handle, uuid, good, wanted.fields))
     if wanted.processes:
-        made.append(processes.processes(nvml, handle, uuid, good, wanted.fields))
+        target = (uuid, "processes", good)
+        with_count = "processes" in wanted.fields
+        made.append(processes.processes(nvml, handle, target, with_count, carries=carries))
     return made
 
 

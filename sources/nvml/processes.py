@@ -20,6 +20,9 @@ _SYMBOLS: Final[tuple[tuple[Kind, str], ...]] = (
 _ROOM: Final = 64
 _GROWN_MOST: Final = 1 << 16
 
+_Standing: TypeAlias = frozenset[tuple[int, Kind]]
+_NOWHERE: Final[_Standing] = frozenset()
+
 
 class _Listing:
     """One of the three lists, with room that grows as it is needed."""
@@ -62,13 +65,23 @@ class _Listing:
 
 
 def processes(
-    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+    nvml: Library, handle: Handle, target: tuple[str, str, int], with_count: bool, *, carries: bool
 ) -> Reader | None:
     """Read who runs on a device. The join makes the memory readings of each process from the list.
 
     What was made of the lists is kept and used again while the driver says the same, which it
     mostly does.
+
+    Args:
+        nvml: the library.
+        handle: of the device.
+        target: uuid, name of the field that counts them, and how long its readings are good.
+        with_count: whether to count them.
+        carries: whether the device may carry MIG instances. The driver lists their processes with
+            the GPU too; those that stand on an instance read before are left out here, so that a
+            sum over all devices has each of them once.
     """
+    uuid, field, good = target
     listings: list[_Listing] = []
     for kind, symbol in _SYMBOLS:
         function = nvml.function(f"{symbol}_v3", f"{symbol}_v2")
@@ -76,33 +89,35 @@ def processes(
             listings.append(_Listing(kind, function, handle))
     if not listings:
         return None
-    with_count = "processes" in wanted
-    last: list[bytes | None] = []
+    last: tuple[_Standing, list[bytes | None]] | None = None
     found: tuple[GpuProcess, ...] = ()
+    counts: list[int] = []
 
     def read(sheet: Sheet, at: Instant) -> int:
-        nonlocal last, found
+        nonlocal last, found, counts
+        elsewhere = _standing(sheet) if carries and sheet.processes else _NOWHERE
         worst = codes.NOT_SUPPORTED
-        now: list[bytes | None] = []
+        said: list[bytes | None] = []
         for listing in listings:
             code = listing.read()
             if code == 0:
-                now.append(listing.raw())
-                if with_count:
-                    sheet.append(
-                        Reading(uuid, "processes", listing.attrs, listing.count, None, at, good)
-                    )
+                said.append(listing.raw())
                 if worst in codes.NO_READING:
                     worst = 0
             elif code in codes.LOST or code in codes.DRIVER_GONE:
                 return code
             else:
-                now.append(None)
+                said.append(None)
                 if code not in codes.NO_READING or worst == codes.NOT_SUPPORTED:
                     worst = code
+        now = (elsewhere, said)
         if now != last:
             last = now
-            found = _merged(listings)
+            found, counts = _merged(listings, elsewhere)
+        if with_count:
+            for listing, raw, count in zip(listings, said, counts, strict=True):
+                if raw is not None:
+                    sheet.append(Reading(uuid, field, listing.attrs, count, None, at, good))
         if worst == 0:
             sheet.processes.append(ProcessList(uuid, found, at, good))
         return worst
@@ -110,13 +125,26 @@ def processes(
     return read
 
 
-def _merged(listings: list[_Listing]) -> tuple[GpuProcess, ...]:
-    """Make one list; a process that stands twice in a list, as on a parent of MIGs, is added up."""
+def _standing(sheet: Sheet) -> _Standing:
+    """Return the processes that were listed in this visit, on any device."""
+    return frozenset((p.pid, p.kind) for listed in sheet.processes for p in listed.processes)
+
+
+def _merged(
+    listings: list[_Listing], elsewhere: _Standing
+) -> tuple[tuple[GpuProcess, ...], list[int]]:
+    """Make one list, and count the entries of each; a process that stands twice is added up."""
     used: dict[tuple[int, Kind], int | None] = {}
+    counts: list[int] = []
     for listing in listings:
+        count = 0
         for entry in listing.entries():
             key = (entry.pid, listing.kind)
+            if key in elsewhere:
+                continue
+            count += 1
             size = None if entry.usedGpuMemory == NONE64 else entry.usedGpuMemory
             before = used.get(key)
             used[key] = size if before is None else before + (size or 0)
-    return tuple(GpuProcess(pid, kind, used[pid, kind]) for pid, kind in sorted(used))
+        counts.append(count)
+    return tuple(GpuProcess(pid, kind, used[pid, kind]) for pid, kind in sorted(used)), counts

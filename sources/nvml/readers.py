@@ -20,17 +20,19 @@ class Sheet(list[Reading]):
     Attributes:
         uuid: of the physical GPU.
         processes: as `SamplesTaken.processes`.
-        errors: readings that failed: uuid and NVML's code.
+        errors: NVML's codes of the readings that failed.
         up: whether the GPU answered.
+        at: when the visit took place.
     """
 
-    __slots__ = ("errors", "processes", "up", "uuid")
+    __slots__ = ("at", "errors", "processes", "up", "uuid")
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, at: Instant) -> None:
         super().__init__()
         self.uuid = uuid
+        self.at = at
         self.processes: list[ProcessList] = []
-        self.errors: list[tuple[str, int]] = []
+        self.errors: list[int] = []
         self.up = True
 
 

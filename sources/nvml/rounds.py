@@ -20,12 +20,13 @@ class Round(Job):
     """Count the GPUs, open them anew if need be, and read each.
 
     Attributes:
-        sheets: what was read, of each GPU that was visited to the end.
+        taken: uuids of the GPUs whose sheets were taken.
     """
 
     def __init__(self, inventory: Inventory, *, slow: bool, rescan: bool, due_ns: int = 0) -> None:
         super().__init__((), due_ns=due_ns)
-        self.sheets: list[Sheet] = []
+        self.taken: set[str] = set()
+        self._sheets: list[Sheet] = []
         self._inventory = inventory
         self._slow = slow
         self.steps.extend(inventory.count_steps(self, rescan=rescan))
@@ -33,9 +34,19 @@ class Round(Job):
 
     def _fan_out(self) -> None:
         self.steps.extend(
-            Step(gpu.uuid, partial(gpu.read, slow=self._slow), self.sheets.append)
+            Step(gpu.uuid, partial(gpu.read, slow=self._slow), self._sheets.append)
             for gpu in self._inventory.gpus.values()
         )
+
+    def take(self) -> list[Sheet]:
+        """Return the sheets of GPUs that were visited to the end since this was last called.
+
+        Safe to call while the round goes on: the thread only appends.
+        """
+        sheets = self._sheets[:]
+        del self._sheets[: len(sheets)]
+        self.taken.update(sheet.uuid for sheet in sheets)
+        return sheets
 
 
 class Forced(Job):

@@ -7,13 +7,11 @@ from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
 from sources.nvml import codes
-from sources.nvml.crew import Crew
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
-from sources.nvml.library import Library
-from sources.nvml.memory import Memory
+from sources.nvml.kept import Kept
 from sources.nvml.options import Options
-from sources.nvml.plan import Wanted
+from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
 from sources.nvml.rounds import Forced, Opening, Round
 from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
@@ -26,40 +24,25 @@ class Sampler:
     Args:
         ctx: the source's context.
         options: the source's options.
-        nvml: the library.
-        crew: the threads.
-        memory: what is known from earlier runs.
-        watch: the thread that waited for XIDs in an earlier run, if it may still do.
-
-    Attributes:
-        watch: the thread that waits for XIDs, or did.
+        kept: what there is from earlier runs.
     """
 
-    def __init__(
-        self,
-        ctx: SourceContext,
-        options: Options,
-        nvml: Library,
-        crew: Crew,
-        memory: Memory,
-        *,
-        watch: XidWatch | None = None,
-    ) -> None:
+    def __init__(self, ctx: SourceContext, options: Options, kept: Kept) -> None:
         self._ctx = ctx
         self._options = options
-        self._crew = crew
-        self._memory = memory
+        self._kept = kept
+        self._crew = kept.crew
+        self._memory = kept.memory
         self._wanted = Wanted.of(ctx.plan, options)
-        self._inventory = Inventory(nvml, self._wanted, ctx.clock.now, memory.by_index)
-        self._nvml = nvml
+        self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
         self._followed: dict[int, Gpu] = {}
         self._news: set[str] = set()
         self._has_news = asyncio.Event()
-        self.watch = watch
         self._own_watch = False
+        self._forced_ns: dict[str, int] = {}
 
     async def run(self) -> None:
         """Open NVML and sample.
@@ -88,13 +71,14 @@ class Sampler:
 
         That one is in the driver: a second would only join it there.
         """
-        if not self._ctx.plan.any_of(*FIELDS) or (self.watch and self.watch.is_alive()):
+        kept = self._kept
+        if not self._ctx.plan.any_of(*FIELDS) or (kept.watch and kept.watch.is_alive()):
             return
-        self.watch = XidWatch(self._nvml, self._ctx.clock, self._hear)
-        self.watch.start()
+        kept.watch = XidWatch(kept.nvml, self._ctx.clock, self._hear)
+        kept.watch.start()
         self._own_watch = True
         self._followed = self._inventory.gpus
-        self.watch.follow(self._followed.values())
+        kept.watch.follow(self._followed.values())
 
     async def _keep_time(self) -> None:
         """Run a round at each tick. Ticks lie on a grid: a late one is left out and counted."""
@@ -122,58 +106,85 @@ class Sampler:
         work = Round(inventory, slow=slow, rescan=rescan, due_ns=due_ns)
         self._rescan = False
         try:
-            await self._crew.run(work)
-        except TransientError as error:
+            await self._crew.run(work, lambda: self._publish_visited(work.take()))
+        except TransientError:
             # What was read before that is as good as ever.
-            visited = {sheet.uuid for sheet in work.sheets} | self._crew.stuck
-            gone = isinstance(error, codes.DriverGoneError)
-            await self._publish(work.sheets, self._memory.gpus if gone else visited, slow=slow)
+            await self._publish_visited(work.take(), self._crew.stuck)
             raise
         if work.begun is not None and work.ended is not None:
             spent = work.begun.seconds_until(work.ended)
             self._ctx.meter.observe("podgpu_sample_duration_seconds", spent)
-        await self._publish(work.sheets, self._memory.gpus, slow=slow)
+        told = frozenset(work.taken)
+        sheets = work.take()
+        await self._announce()
+        await self._publish(sheets, [u for u in self._memory.gpus if u not in told], slow=slow)
         if slow:
             self._start_watch()
+            self._log_left_out()
 
-    async def _publish(self, sheets: list[Sheet], judged: Collection[str], *, slow: bool) -> None:
-        """Emit what a round brought; of the GPUs judged, those that aren't up are down."""
-        ctx, memory = self._ctx, self._memory
+    async def _publish_visited(
+        self, sheets: list[Sheet], stuck: Collection[str] = frozenset()
+    ) -> None:
+        """Emit what a round has brought so far."""
+        judged = {sheet.uuid for sheet in sheets} | frozenset(stuck)
+        if not judged:
+            self._count(())
+            return
         await self._announce()
+        known = [uuid for uuid in self._memory.gpus if uuid in judged]
+        await self._publish(sheets, known, slow=False)
+
+    async def _publish(self, sheets: list[Sheet], judged: list[str], *, slow: bool) -> None:
+        """Emit what a round brought; of the GPUs judged, those that aren't up are down."""
+        ctx, memory, watch = self._ctx, self._memory, self._kept.watch
         self._count(sheets)
         up = {sheet.uuid for sheet in sheets if sheet.up}
-        gpus_judged = [uuid for uuid in memory.gpus if uuid in judged]
-        returned = self._note_states(sheets, gpus_judged, up)
+        returned = self._note_states(sheets, judged, up)
         gpus = self._inventory.gpus
-        if self.watch is not None and self._own_watch and (returned or gpus is not self._followed):
+        if watch is not None and self._own_watch and (returned or gpus is not self._followed):
             self._followed = gpus
-            self.watch.follow(gpus.values(), renew=returned)
+            watch.follow(gpus.values(), renew=returned)
         at, good = ctx.clock.now(), self._wanted.fast_good_ns
         readings: list[Reading] = []
         if "gpu_up" in ctx.plan:
+            visits = {sheet.uuid: sheet.at for sheet in sheets}
             readings += [
-                Reading(uuid, "gpu_up", (), 1 if uuid in up else 0, None, at, good)
-                for uuid in gpus_judged
+                Reading(
+                    uuid, "gpu_up", (), 1 if uuid in up else 0, None, visits.get(uuid, at), good
+                )
+                # A last word on a GPU that was replaced, since a 0 of it may stand for ever.
+                for uuid in (*judged, *memory.replaced)
             ]
+        memory.replaced.clear()
         for sheet in sheets:
-            readings += sheet
+            readings += self._not_older(sheet)
         if slow:
             present = [devices[0].uuid for devices in self._inventory.by_index.values()]
             readings += memory.xids.readings(present, ctx.plan, at, self._wanted.slow_good_ns)
         processes = [listed for sheet in sheets for listed in sheet.processes]
         await ctx.emit(SamplesTaken(tuple(readings), tuple(processes)))
 
+    def _not_older(self, sheet: Sheet) -> list[Reading]:
+        """Leave out what was forced after the visit: a counter must not go back."""
+        forced_ns = self._forced_ns.pop(sheet.uuid, None)
+        if forced_ns is None:
+            return sheet
+        return [r for r in sheet if r.field not in FORCED or r.at.mono_ns > forced_ns]
+
     async def _announce(self) -> None:
         devices = self._inventory.devices
         if devices is not self._announced:
             self._announced = devices
             self._memory.note(self._inventory.by_index)
+            self._memory.out = False
             await self._ctx.emit(DevicesDiscovered(devices))
 
     def _count(self, sheets: Iterable[Sheet]) -> None:
-        errors = [error for sheet in sheets for error in sheet.errors]
-        errors += self._inventory.errors
-        self._inventory.errors = []
+        # By GPU, also what failed on a MIG instance: there is no end to the uuids of instances.
+        errors = [(sheet.uuid, code) for sheet in sheets for code in sheet.errors]
+        # The thread may add to them meanwhile.
+        while self._inventory.errors:
+            errors.append(self._inventory.errors.pop())
         for uuid, code in errors:
             self._ctx.meter.add(
                 "podgpu_sample_errors_total", device=uuid or "driver", error=codes.name(code)
@@ -187,7 +198,7 @@ class Sampler:
         for place in stuck - self._stuck:
             ctx.meter.add("podgpu_sample_errors_total", device=place, error="hangs")
         self._stuck = stuck
-        why = {sheet.uuid: sheet.errors[0][1] for sheet in sheets if sheet.errors}
+        why = {sheet.uuid: sheet.errors[0] for sheet in sheets if sheet.errors}
         returned = False
         for uuid in judged:
             if uuid in up:
@@ -202,7 +213,7 @@ class Sampler:
                 elif uuid in why:
                     reason = f"the driver answers {codes.name(why[uuid])}"
                 else:
-                    reason = "it can't be enumerated, or the driver is gone"
+                    reason = "it can't be enumerated"
                 ctx.log.error("%s is down: %s", memory.describe(uuid), reason)
         return returned
 
@@ -214,6 +225,8 @@ class Sampler:
             work = Forced(gpus)
             await self._crew.run(work)
             self._count(work.sheets)
+            for sheet in work.sheets:
+                self._forced_ns[sheet.uuid] = sheet.at.mono_ns
             readings = tuple(reading for sheet in work.sheets for reading in sheet)
             if readings:
                 await self._ctx.emit(SamplesTaken(readings))
@@ -231,9 +244,22 @@ class Sampler:
             xids.begin(report.uuid)
         else:
             xids.add(report.uuid, report.code, report.at)
-            self._ctx.log.warning("XID %d on %s", report.code, self._memory.describe(report.uuid))
+            left = self._memory.sayings.heard(report.uuid, report.code, report.at)
+            if left is not None:
+                self._log_xid(report.uuid, report.code, left)
         self._news.add(report.uuid)
         self._has_news.set()
+
+    def _log_left_out(self) -> None:
+        for uuid, code, left in self._memory.sayings.overdue(self._ctx.clock.now()):
+            self._log_xid(uuid, code, left)
+
+    def _log_xid(self, uuid: str, code: int, left: int) -> None:
+        """Log an XID, with the number of those before it that weren't logged."""
+        what, args = "XID %d on %s", [code, self._memory.describe(uuid)]
+        if left:
+            what, args = f"{what}; since it was last logged there were %d more", [*args, left]
+        self._ctx.log.warning(what, *args)
 
     async def _tell_xids(self) -> None:
         """Emit a GPU's XID readings as soon as they change, not with the next round."""

@@ -4,20 +4,25 @@ import asyncio
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
+from pipeline.model import Reading, SamplesTaken
 from sources.nvml.codes import DriverGoneError
-from sources.nvml.crew import SHUTDOWN, Crew
+from sources.nvml.crew import SHUTDOWN
 from sources.nvml.inventory import COUNT, INIT
-from sources.nvml.library import Library
-from sources.nvml.memory import Memory
+from sources.nvml.kept import Kept
 from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
-from sources.nvml.watch import SLICE, XidWatch
+from sources.nvml.watch import SLICE
 
 _SHUTDOWN_WITHIN = 0.3  # seconds; all of a stop stays below one second
 
+UNTIL_NEWS = 1 << 62
+"""How long a `gpu_up` of 0 is good that stands for the whole source, in nanoseconds: longer than
+any outage. Nobody renews it while the source is down, and if it went away, an alert on it would
+fall silent just when the driver is gone. Any other reading takes its place."""
+
 
 class NvmlSource:
-    """Samples this machine's GPUs; keeps its XID counters and its stuck threads over runs.
+    """Samples this machine's GPUs. What has to outlive it stands in `ctx.kept`.
 
     Args:
         options: the source's options.
@@ -25,37 +30,50 @@ class NvmlSource:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._nvml = Library()
-        self._memory = Memory(options.xid_codes)
-        self._crew = Crew(self._memory.describe)
-        self._watch: XidWatch | None = None
 
     async def run(self, ctx: SourceContext) -> None:
         """Open NVML, sample and emit until cancelled.
 
         Raises:
-            TransientError: there is no library or driver, it went away, or it hangs.
+            TransientError: there is no library or driver, it went away, or it hangs. By then every
+                known GPU has been told to be down.
         """
-        for place in self._crew.stuck & {INIT, COUNT, SHUTDOWN}:
+        kept = Kept.of(ctx.kept)
+        try:
+            await self._sample(ctx, kept)
+        except TransientError:
+            await self._tell_outage(ctx, kept)
+            raise
+
+    async def _sample(self, ctx: SourceContext, kept: Kept) -> None:
+        for place in kept.crew.stuck & {INIT, COUNT, SHUTDOWN}:
             raise TransientError(
                 f"{place} still hangs: the driver is stuck, see the kernel log (dmesg); "
                 "a reset of the GPUs or a restart of the node mends it"
             )
-        self._crew.start(ctx.clock, self._options.deadline)
-        nvml, crew, memory = self._nvml, self._crew, self._memory
-        sampler = Sampler(ctx, self._options, nvml, crew, memory, watch=self._watch)
+        kept.memory.xids.start_at_zero(self._options.xid_codes)
+        kept.crew.start(ctx.clock, self._options.deadline)
         try:
-            await sampler.run()
+            await Sampler(ctx, self._options, kept).run()
         except DriverGoneError:
-            self._nvml.void()
+            kept.nvml.void()
             raise
         finally:
-            self._watch = sampler.watch
-            await self._close()
+            await self._close(kept)
 
-    async def _close(self) -> None:
+    async def _tell_outage(self, ctx: SourceContext, kept: Kept) -> None:
+        """Say once that no GPU answers: each further word would show the source as up."""
+        memory = kept.memory
+        if memory.out or not memory.gpus or "gpu_up" not in ctx.plan:
+            return
+        memory.out = True
+        at = ctx.clock.now()
+        readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_NEWS) for uuid in memory.gpus]
+        await ctx.emit(SamplesTaken(tuple(readings)))
+
+    async def _close(self, kept: Kept) -> None:
         """Stop the threads. What doesn't come back at once is left behind."""
-        watch = self._watch
+        watch = kept.watch
         if watch is not None and watch.is_alive():
             watch.stop()
             try:
@@ -63,6 +81,6 @@ class NvmlSource:
                     await watch.ended.wait()
             except TimeoutError:
                 # Shutting NVML down under a thread that waits in it would crash the process.
-                await self._crew.close(None, 0)
+                await kept.crew.close(None, 0)
                 return
-        await self._crew.close(self._nvml.close, _SHUTDOWN_WITHIN)
+        await kept.crew.close(kept.nvml.close, _SHUTDOWN_WITHIN)

@@ -5,21 +5,27 @@ from typing import Final
 
 from pipeline.model import NS, Attrs, Instant, Reading
 
+SAY_EVERY_NS: Final = 60 * NS
+
 FIELDS: Final = ("xid_last", "xid_errors", "xid_last_seen_timestamp_seconds")
 
 
 class XidCounts:
-    """Counts by GPU and code since podgpu started.
+    """Counts by GPU and code since podgpu started."""
 
-    Args:
-        codes: those that start at 0.
-    """
-
-    def __init__(self, codes: Iterable[int]) -> None:
-        self._codes = tuple(sorted(set(codes)))
+    def __init__(self) -> None:
+        self._codes: tuple[int, ...] = ()
         self._counts: dict[str, dict[int, int]] = {}
         self._seen: dict[str, dict[int, Instant]] = {}
         self._last: dict[str, int] = {}
+
+    def start_at_zero(self, codes: Iterable[int]) -> None:
+        """Have these codes, and no others, start at 0; a 0 of any other code is taken back."""
+        self._codes = tuple(sorted(set(codes)))
+        for uuid, counts in self._counts.items():
+            self._counts[uuid] = {
+                code: count for code, count in counts.items() if count or code in self._codes
+            }
 
     def begin(self, uuid: str) -> None:
         """Note that the GPU is watched from now on: only now does a 0 mean no error."""
@@ -34,6 +40,11 @@ class XidCounts:
         counts[code] = counts.get(code, 0) + 1
         self._seen.setdefault(uuid, {})[code] = at
         self._last[uuid] = code
+
+    def forget(self, uuid: str) -> None:
+        """Drop the record of a GPU that was taken out."""
+        for table in (self._counts, self._seen, self._last):
+            table.pop(uuid, None)
 
     def readings(
         self, uuids: Iterable[str], fields: Container[str], at: Instant, good: int
@@ -58,6 +69,40 @@ class XidCounts:
                     for code, seen in self._seen.get(uuid, {}).items()
                 ]
         return made
+
+
+class Sayings:
+    """Which XID errors are logged: of each GPU and code one in `SAY_EVERY_NS`.
+
+    A GPU may report thousands a minute. All are counted; the log says how many it left out.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def heard(self, uuid: str, code: int, at: Instant) -> int | None:
+        """Note an error; return how many were left out before it, None if it is left out too."""
+        said_ns, left = self._said.get((uuid, code), (at.mono_ns - SAY_EVERY_NS, 0))
+        if at.mono_ns - said_ns < SAY_EVERY_NS:
+            self._said[uuid, code] = (said_ns, left + 1)
+            return None
+        self._said[uuid, code] = (at.mono_ns, 0)
+        return left
+
+    def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
+        """Return uuid, code and number of those left out that may be logged by now."""
+        due = [
+            (uuid, code, left)
+            for (uuid, code), (said_ns, left) in self._said.items()
+            if left and at.mono_ns - said_ns >= SAY_EVERY_NS
+        ]
+        for uuid, code, _ in due:
+            self._said[uuid, code] = (at.mono_ns, 0)
+        return due
+
+    def forget(self, uuid: str) -> None:
+        """Drop the record of a GPU that was taken out."""
+        self._said = {key: said for key, said in self._said.items() if key[0] != uuid}
 
 
 _KEPT: dict[int, Attrs] = {}

@@ -1,6 +1,7 @@
 """Checks one entry of the list: a container and the GPUs that it holds."""
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +11,9 @@ from pipeline.model import PartialRef, RawDeviceId
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 # Kubernetes allows 253 characters and never a space or a control character; the file's writer took
-# the names from there, so that finer rules would only repeat the API server's.
-_NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]{1,253}")
+# the names from there, so that finer rules would only repeat the API server's. Surrogates stand for
+# what isn't UTF-8.
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,253}")
 _LARGEST = (1 << 20) - 1  # Linux has 20 bits for a minor number
 _DEVICE = "a GPU uuid, a MIG uuid or a number"
 _MOST = 1024  # no node has that many; bounds the time and memory that a list of junk may take
@@ -63,7 +65,10 @@ def read_entry(
     devices = _devices(entry, integers, wrong)
     if not all(names):
         return None
-    return PartialRef(namespace=names[0], pod=names[1], container=names[2]), devices
+    # Thousands of containers share a few namespaces, and the same text as the same object is equal
+    # at once.
+    namespace, pod, container = map(sys.intern, names)
+    return PartialRef(namespace=namespace, pod=pod, container=container), devices
 
 
 def _name(entry: dict[str, object], key: str, wrong: list[Wrong]) -> str:

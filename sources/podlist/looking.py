@@ -1,11 +1,13 @@
 """One look at the file: watches set, bytes read, claims made. Blocking, so it runs in a thread."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from sources.podlist.document import BadDocumentError, PodList, read_pod_list
+from pipeline.model import Claim
+from sources.podlist.document import PodList, read_pod_list
 from sources.podlist.options import Options
 from sources.podlist.reading import Stamp, UnreadableError, read_file
+from sources.podlist.splitting import BadDocumentError
 from sources.podlist.watching import Watcher
 
 
@@ -60,5 +62,20 @@ class Looker:
             return Fault(str(error))
         if read != self._list:
             same = read.claims == self._list.claims
-            self._list = PodList(self._list.claims if same else read.claims, read.complaints)
+            claims = self._list.claims if same else self._alike(read.claims)
+            self._list = PodList(claims, read.complaints)
         return self._list
+
+    def _alike(self, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+        """Take the subjects that were there before as the objects that they were.
+
+        The join compares them in the event loop, where ten thousand take a while; what is the same
+        object is equal at once.
+        """
+        known = {claim.subject: claim.subject for claim in self._list.claims}
+        return tuple(
+            [
+                replace(claim, subject=known[claim.subject]) if claim.subject in known else claim
+                for claim in claims
+            ]
+        )

@@ -54,8 +54,15 @@ def value_offset(text: bytes, key: str, item: int | None = None) -> int:
                 position = 0
                 found = _skip_space(text, match.end())
         elif depth == 1 and name_next:
-            name_next, inside = False, orjson.loads(token) == key
+            name_next, inside = False, _is(token, key)
     return found
+
+
+def _is(token: bytes, key: str) -> bool:
+    try:
+        return bool(orjson.loads(token) == key)
+    except orjson.JSONDecodeError:  # half a surrogate pair, or no UTF-8
+        return False
 
 
 def _skip_space(text: bytes, offset: int) -> int:

@@ -3,14 +3,18 @@
 import asyncio
 import logging
 
+import pytest
+
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.model import (
+    ClaimsReplaced,
     ClockTicked,
     DevicesDiscovered,
     Envelope,
     Event,
     HolderChanged,
+    RawDeviceId,
     SamplesTaken,
     Snapshot,
 )
@@ -104,3 +108,67 @@ async def test_hints_merge_until_they_are_taken() -> None:
 
 async def test_nobody_listening_to_hints_costs_nothing() -> None:
     HintBoard().post(HolderChanged(frozenset({"a"})))
+
+
+class TestUnresolvedIds:
+    """Each is told once, and never many at a time."""
+
+    @staticmethod
+    def strangers(*numbers: int) -> ClaimsReplaced:
+        return claims(*(claim(f"p-{n}", f"GPU-{n:06}") for n in numbers))
+
+    @staticmethod
+    async def told(caplog: pytest.LogCaptureFixture, *said: tuple[str, Event]) -> list[str]:
+        """What is told of these, with a snapshot after each."""
+        caplog.clear()
+        events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered(GPUS))]
+        for one in said:
+            events += [one, ("gpus", SAMPLE)]
+        await published(*events)
+        return caplog.messages
+
+    async def test_each_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        messages = await self.told(
+            caplog,
+            ("pods", self.strangers(1)),
+            ("pods", self.strangers(1, 2)),
+            ("pods", self.strangers()),
+            ("pods", self.strangers(1, 2)),
+            ("other", self.strangers(1)),
+        )
+        assert messages == [
+            f"{source} names uuid 'GPU-{n:06}', which fits no device of this node"
+            for source, n in [("pods", 1), ("pods", 2), ("other", 1)]
+        ]
+
+    @pytest.mark.parametrize("count", [10, 11, 999, 1000, 1001, 5000])
+    async def test_ten_by_name_and_the_others_by_number(
+        self, caplog: pytest.LogCaptureFixture, count: int
+    ) -> None:
+        messages = await self.told(caplog, ("pods", self.strangers(*range(count))))
+        more = [f"pods names {count - 10} more ids that fit no device of this node"]
+        assert len(messages) == 10 + (count > 10)
+        assert messages[10:] == (more if count > 10 else [])
+
+    async def test_ever_new_ones_are_told_of_up_to_a_limit(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        said = [("pods", self.strangers(*range(n, n + 900))) for n in range(0, 18_000, 900)]
+        messages = await self.told(caplog, *said)
+        assert len(messages) == 12 * 11 + 1
+        assert messages[-1].endswith("and no longer named")
+
+    async def test_a_snapshot_without_news_looks_at_no_id(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked: list[int] = []
+        whole = Publisher._tell
+
+        def tell(publisher: Publisher, source: str, ids: tuple[RawDeviceId, ...], new: int) -> None:
+            looked.append(len(ids))
+            whole(publisher, source, ids, new)
+
+        monkeypatch.setattr(Publisher, "_tell", tell)
+        said = self.strangers(*range(5))
+        await self.told(caplog, *[("pods", said)] * 20)
+        assert looked == [5]

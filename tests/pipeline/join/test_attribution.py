@@ -1,11 +1,14 @@
 """Who holds what: the rule of `pipeline.join.resolution`, as tables and properties."""
 
 from itertools import permutations
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.join.identity import DeviceIndex
+from pipeline.join.resolution import resolve
 from pipeline.model import (
     NS,
     Claim,
@@ -151,25 +154,47 @@ class TestTime:
         assert [h.since.mono_ns // NS - 1000 for h in attribution.holders] == [60, 50]
 
 
-class TestUnresolved:
-    def test_ids_before_the_first_enumeration_are_not_wrong(self) -> None:
-        node = Node()
-        node.podlist(claim("a", uuid_of(0)))
-        assert node.snapshot().sources["podlist"].unresolved == ()
-        node.has(*GPUS)
-        assert node.snapshot().sources["podlist"].unresolved_total == 0
-        assert holders(node) == {uuid_of(0): ["a"]}
+IDS = st.sampled_from([("uuid", uuid_of(i)) for i in range(3)] + [("minor", "3"), ("index", "1")])
+CLAIMS = st.builds(
+    lambda pod, raw, evidence, share: claim(
+        pod, raw[1], scheme=raw[0], evidence=evidence, share=share
+    ),
+    st.sampled_from("abcd"),
+    IDS,
+    st.sampled_from(list(Evidence)),
+    st.sampled_from([None, 0.25, 0.5]),
+)
 
-    def test_each_counts_once_for_as_long_as_it_is_there(self) -> None:
-        node = Node()
-        node.has(*GPUS)
-        for _ in range(3):
-            node.podlist(claim("a", "GPU-x", "GPU-y"))
-            node.podlist(claim("a", "GPU-x", "GPU-y"), claim("b", uuid_of(0)))
-        assert node.snapshot().sources["podlist"].unresolved_total == 2
-        node.podlist()
-        node.podlist(claim("a", "GPU-x"))
-        assert node.snapshot().sources["podlist"].unresolved_total == 3
+
+@given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.randoms())
+def test_resolution_is_what_its_rule_says(first, second, rng) -> None:  # type: ignore[no-untyped-def]
+    """Against the rule of the module, word by word and slowly."""
+    said = {"one": first, "two": second}
+    index = DeviceIndex(GPUS)
+    expected: dict[str, list[tuple[object, ...]]] = {}
+    for device in GPUS:
+        on_it = [
+            (c.origin.evidence, rank, c, source)
+            for rank, (source, group) in enumerate(said.items())
+            for c in group
+            if device.uuid in [index.resolve(raw) for raw in c.devices]
+        ]
+        strongest = [entry for entry in on_it if entry[0] == min(on_it, key=itemgetter(0))[0]]
+        for subject in sorted({c.subject for _, _, c, _ in strongest}):
+            _, _, c, source = min(
+                (entry for entry in strongest if entry[2].subject == subject),
+                key=lambda entry: (entry[1], entry[2].devices, entry[2].share or -1.0),
+            )
+            expected.setdefault(device.uuid, []).append(
+                (subject, c.share, source, c.origin.evidence)
+            )
+    for group in said.values():
+        rng.shuffle(group)
+    found = resolve(said, index).holdings
+    assert {
+        uuid: [(h.subject, h.share, h.source, h.evidence) for h in held]
+        for uuid, held in found.items()
+    } == expected
 
 
 def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
@@ -208,13 +233,6 @@ def test_an_unchanged_attribution_is_the_same_object() -> None:
 
 # Any order of the same events ends in the same attribution.
 
-IDS = st.sampled_from([("uuid", uuid_of(i)) for i in range(3)] + [("minor", "3"), ("index", "1")])
-CLAIMS = st.builds(
-    lambda pod, raw, evidence: claim(pod, raw[1], scheme=raw[0], evidence=evidence),
-    st.sampled_from("abcd"),
-    IDS,
-    st.sampled_from(list(Evidence)),
-)
 SOURCES = st.sampled_from(["kubelet", "runtime", "file"])
 
 

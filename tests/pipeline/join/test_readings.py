@@ -1,5 +1,7 @@
 """Which readings stand, and for how long."""
 
+from dataclasses import replace
+
 from pipeline.model import (
     NS,
     ClockTicked,
@@ -163,7 +165,7 @@ class TestProcesses:
         assert [value for _, _, value in shown(node.snapshot())] == [100, 200]
         node.reads(processes=[listed(GPU.uuid, (12, 250))])
         snapshot = node.snapshot()
-        assert [s.attrs for s in snapshot.layout.series] == [(("pid", "12"), ("kind", "compute"))]
+        assert [s.attrs for s in snapshot.layout.series] == [(("kind", "compute"), ("pid", "12"))]
         assert [p.pid for p in snapshot.processes[GPU.uuid]] == [12]
 
     def test_memory_that_the_driver_does_not_tell_is_no_sample(self) -> None:
@@ -173,6 +175,73 @@ class TestProcesses:
         snapshot = node.snapshot()
         assert shown(snapshot) == []
         assert [p.pid for p in snapshot.processes[GPU.uuid]] == [11]
+
+    def test_attributes_are_sorted_by_name(self) -> None:
+        node = Node()
+        node.has(GPU)
+        node.reads(processes=[listed(GPU.uuid, (11, 1))])
+        [series] = node.snapshot().layout.series
+        assert series.attrs == tuple(sorted(series.attrs))
+
+    def test_the_largest_of_many_have_series_and_all_are_listed(self) -> None:
+        node = Node()
+        node.has(GPU, OTHER)
+        # Of those that use the same, the smaller pids.
+        many = listed(GPU.uuid, *((pid, pid // 1000) for pid in range(1, 10_001)), (10_001, None))
+        node.reads(
+            reading(GPU, "processes", 10_001, attrs=(("kind", "compute"),)),
+            processes=[many, listed(OTHER.uuid, *((pid, 1) for pid in range(1, 301)))],
+        )
+        snapshot = node.snapshot()
+        pids: dict[str, list[int]] = {}
+        for series in snapshot.layout.series:
+            if series.field == "process_memory_used_bytes":
+                uuid = series.attribution.device.uuid
+                pids.setdefault(uuid, []).append(int(dict(series.attrs)["pid"]))
+        assert {uuid: sorted(found) for uuid, found in pids.items()} == {
+            GPU.uuid: [*range(9000, 9255), 10_000],
+            OTHER.uuid: list(range(1, 257)),
+        }
+        assert snapshot.processes[GPU.uuid] is many.processes
+        assert ("processes", GPU.uuid, 10_001) in shown(snapshot)
+
+    def test_a_process_that_grows_takes_the_place_of_the_smallest(self) -> None:
+        node = Node()
+        node.has(GPU)
+        many = [(pid, 1000 + pid) for pid in range(1, 258)]
+        node.reads(processes=[listed(GPU.uuid, *many)])
+        assert 1001 not in [value for _, _, value in shown(node.snapshot())]
+        node.reads(processes=[listed(GPU.uuid, (1, 5000), *many[1:])])
+        values = [value for _, _, value in shown(node.snapshot())]
+        assert (len(values), 5000 in values, 1002 in values) == (256, True, False)
+
+    def test_the_same_list_once_more_keeps_the_layout_and_its_readings_good(self) -> None:
+        node = Node()
+        node.has(GPU)
+        found = listed(GPU.uuid, (11, 1), (12, 2))
+        node.reads(processes=[found])
+        before = node.snapshot()
+        for second in (10, 20, 30):
+            node.seconds = second
+            node.reads(processes=[replace(found, at=at(second))])
+            snapshot = node.snapshot()
+            assert snapshot.layout is before.layout
+            assert [(r.value, r.at) for r in snapshot.readings] == [
+                (1, at(second)),
+                (2, at(second)),
+            ]
+            assert snapshot.fresh == (0, 1)
+
+    def test_the_same_list_after_its_time_is_shown_again(self) -> None:
+        node = Node()
+        node.has(GPU)
+        found = listed(GPU.uuid, (11, 1))
+        node.reads(processes=[found])
+        node.seconds = 20
+        node.say(ClockTicked(), "", "clock")
+        assert shown(node.snapshot()) == []
+        node.reads(processes=[replace(found, at=at(20))])
+        assert [value for _, _, value in shown(node.snapshot())] == [1]
 
     def test_a_list_that_is_no_longer_good_is_dropped(self) -> None:
         node = Node()

@@ -24,10 +24,11 @@ class HandClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.wall_step = 0.0
 
     def now(self) -> Instant:
         ns = round(self.seconds * 1e9)
-        return Instant(START.mono_ns + ns, START.wall_ns + ns)
+        return Instant(START.mono_ns + ns, START.wall_ns + ns + round(self.wall_step * 1e9))
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -117,6 +117,49 @@ async def test_rotation_by_age_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert watts(path) == [4]
 
 
+@pytest.mark.parametrize("step", [-1e9, -3600, -5, 5, 3600, 1e9])
+@pytest.mark.parametrize("when", [0, 1, 4])
+async def test_rotation_by_age_knows_nothing_of_a_clock_that_steps(
+    tmp_path: Path, step: float, when: int
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, max_age="10s"))
+    async with bench.writing():
+        await bench.write(when)
+        bench.clock.wall_step = step
+        await bench.write(10 - when)
+        assert watts(path) == list(range(1, 11))
+        await bench.write(3)
+        bench.clock.wall_step = 0
+        await bench.write(7)
+        assert watts(tmp_path / "gpu.jsonl.1", path) == list(range(1, 21))
+        await bench.write(1)
+    assert watts(tmp_path / "gpu.jsonl.1", path) == list(range(11, 22))
+
+
+async def test_a_file_from_the_future_is_as_old_as_this_run(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    path.write_text('{"record":"device","time":"9999-01-01T00:00:00.000000Z"}\n')
+    bench = Bench(options(path, max_age="10s"))
+    async with bench.writing():
+        await bench.write(9)
+        assert not (tmp_path / "gpu.jsonl.1").exists()
+        await bench.write(1)
+    assert watts(path) == [10]
+
+
+async def test_a_file_that_came_into_its_place_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, max_age="10s"))
+    async with bench.writing():
+        await bench.write(8)
+        path.unlink()
+        await bench.write(10)
+        assert watts(path) == list(range(9, 19))
+        await bench.write(1)
+    assert watts(tmp_path / "gpu.jsonl.1", path) == list(range(9, 20))
+
+
 async def test_rotation_beside_a_link_s_target(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "disk" / "gpu.jsonl")
@@ -319,6 +362,16 @@ async def test_what_the_start_refuses(tmp_path: Path) -> None:
         with pytest.raises(PermanentError, match=text):
             await written(path)
     assert not (tmp_path / "none").exists()
+
+
+async def test_the_descriptor_of_a_pipe_is_refused_at_the_start() -> None:
+    reads, writes = os.pipe()
+    try:
+        with pytest.raises(PermanentError, match="no ordinary file"):
+            await written(Path(f"/dev/fd/{writes}"))
+    finally:
+        os.close(reads)
+        os.close(writes)
 
 
 async def test_what_the_start_may_find_better_later(

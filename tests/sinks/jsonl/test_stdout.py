@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ from sinks.jsonl import sink as sink_module
 from sinks.jsonl.lines import Batch
 from sinks.jsonl.target import StreamTarget, UnwrittenError
 from tests.sinks.jsonl.support import Bench, options, parsed
-from tests.support.nodes import START
+from tests.support.nodes import START, gpu, reading
 
 Pipe = tuple[int, int]
 
@@ -94,6 +96,51 @@ async def test_a_reader_that_is_stuck_holds_up_nobody_else(
     assert "gave up on standard output" in caplog.text
     # The thread is still there and ends its batch: no line is left half.
     parsed(await asyncio.to_thread(take, pipe[0], int(bench.emitted) + 1))
+
+
+@pytest.mark.parametrize(
+    ("result", "emitted", "dropped"),
+    [
+        (None, 3, {}),
+        (UnwrittenError(0, OSError(errno.ENOSPC, "full")), 0, {"no_space": 3}),
+        (UnwrittenError(0, OSError(errno.EPIPE, "gone")), 0, {"closed_pipe": 3}),
+        (ZeroDivisionError("a bug"), 0, {"stopped": 3}),
+        (..., 0, {"stopped": 3}),
+    ],
+    ids=["written", "no space", "nobody reads", "a bug", "hangs"],
+)
+async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
+    pipe: Pipe,
+    monkeypatch: pytest.MonkeyPatch,
+    result: object,
+    emitted: int,
+    dropped: dict[str, int],
+) -> None:
+    began, ends = threading.Event(), threading.Event()
+
+    def write(*_: object) -> None:
+        began.set()
+        ends.wait(10)
+        if isinstance(result, BaseException):
+            raise result
+
+    monkeypatch.setattr(StreamTarget, "write", write)
+    monkeypatch.setattr(sink_module, "_FLUSH", 0.05)
+    bench = Bench(options())
+    async with bench.sink:
+        running = asyncio.create_task(bench.sink.run(bench.inbox))
+        bench.send(*(reading(gpu(0), name, 1) for name in ("power_watts", "xid_last", "gpu_up")))
+        while not began.is_set():
+            await asyncio.sleep(0.001)
+        if result is not ...:
+            # The write ends, and before anybody here hears of it the sink is stopped.
+            ends.set()
+            time.sleep(0.1)  # noqa: ASYNC251 - the loop is not to hear of it
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    ends.set()
+    assert (bench.emitted, bench.dropped) == (emitted, dropped)
 
 
 async def test_a_reader_that_comes_back(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterable
 
 from config.types import Duration
@@ -124,6 +125,11 @@ def counter(ctx: FakeSourceContext, family_name: str, suffix: str = "") -> float
         for point in points
         if point.suffix == suffix
     )
+
+
+def sampling_threads() -> int:
+    """How many threads there are that call NVML for readings, stuck ones among them."""
+    return sum(thread.name == "podgpu-nvml" for thread in threading.enumerate())
 
 
 def good_for(samples: SamplesTaken, names: Iterable[str]) -> set[int]:

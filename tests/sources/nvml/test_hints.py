@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.model import SamplesTaken
 from tests.fakes.nvml import FakeNvml, h100s, mixed
-from tests.sources.nvml.harness import GPU, mig, options, rounds, running, until
+from tests.sources.nvml.harness import GPU, mig, options, rounds, running, until, ups
 from tests.support.contexts import FakeSourceContext
 
 FORCED = {
@@ -63,9 +63,11 @@ async def test_between_two_gpus_of_a_round_not_after_it(fake_nvml: FakeNvml) -> 
         await until(lambda: fake_nvml.calls().get("nvmlDeviceGetPowerUsage"))
         ctx.hint(GPU[3])
         await until(lambda: forced(ctx))
-        assert not rounds(ctx), "the round of 1.2 s is still going on"
-        await until(lambda: rounds(ctx))
-        assert {r.device for r in rounds(ctx)[0].readings} == set(GPU[:4])
+        told = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert GPU[3] not in told, "the round of 1.2 s is still going on"
+        await until(lambda: any(GPU[3] in ups(samples) for samples in rounds(ctx)))
+        told = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert told == set(GPU[:4])
 
 
 @pytest.mark.parametrize("uuid", ["GPU-nowhere", "MIG-nowhere"])

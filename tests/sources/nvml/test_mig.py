@@ -162,7 +162,7 @@ async def test_an_instance_that_can_not_be_named_keeps_its_place(
         fake_nvml.set(Scenario(gpus=[h100(mig=three)]))
         assert fields(await next_rounds(ctx), mig(0, 8)) >= MEMORY
     assert len(inventories(ctx)) == 1
-    assert errors(ctx)[mig(0, 8), "unknown"] >= 1
+    assert errors(ctx)[GPU[0], "unknown"] >= 1
 
 
 async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: FakeNvml) -> None:
@@ -238,6 +238,76 @@ async def test_instances_are_found_once_the_driver_tells_how_many_there_can_be(
         fake_nvml.set(node)
         await next_rounds(ctx)
     assert inventories(ctx) == [GPU[:2], [GPU[0], mig(0, 7), GPU[1]]]
+
+
+async def test_errors_of_instances_count_for_their_gpu_whatever_is_cut(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    fails = {"nvmlDeviceGetMemoryInfo_v2": 999, "nvmlDeviceGetMemoryInfo": 999}
+    async with running(ctx):
+        for turn in range(6):
+            cutting = slices(0, "3g.40gb", "3g.40gb", errors=fails)
+            fresh = [replace(m, uuid=f"{m.uuid[:-2]}{turn:02}") for m in cutting]
+            fresh[1] = replace(fresh[1], errors={"nvmlDeviceGetGpuInstanceId": 999})
+            fake_nvml.set(Scenario(gpus=[h100(0, mig=fresh), h100(1)]))
+            await next_rounds(ctx)
+    assert {device for device, _ in errors(ctx)} == {GPU[0]}
+
+
+async def pids(fake: FakeNvml, scenario: Scenario) -> tuple[SamplesTaken, dict[str, list[int]]]:
+    """A round, and the pids on each device."""
+    ctx = FakeSourceContext()
+    fake.set(scenario)
+    async with running(ctx):
+        samples = await next_rounds(ctx)
+    return samples, {p.device: [q.pid for q in p.processes] for p in samples.processes}
+
+
+async def test_a_process_on_an_instance_is_not_listed_with_its_gpu_too(fake_nvml: FakeNvml) -> None:
+    first, second = slices(0, "3g.40gb", "3g.40gb")
+    first = replace(first, processes=[Proc(5, 1 << 30), Proc(6, 1 << 20, "graphics")])
+    second = replace(second, processes=[Proc(5, 1 << 29), Proc(7, 1 << 28)])
+    # A process of the GPU itself, and one that stands on an instance in another of the lists.
+    own = [Proc(9, 1 << 27), Proc(7, 1 << 26, "graphics")]
+    gpu = h100(0, mig=[first, second], processes=own)
+    samples, found = await pids(fake_nvml, Scenario(gpus=[gpu, h100(1, processes=[Proc(5)])]))
+    assert found == {GPU[0]: [7, 9], mig(0, 7): [5, 6], mig(0, 8): [5, 7], GPU[1]: [5]}
+    kinds = ("compute", "graphics", "mps")
+    counts = {
+        uuid: [values(samples, uuid)[f"processes{{{kind}}}"] for kind in kinds] for uuid in found
+    }
+    assert counts == {
+        GPU[0]: [1, 1, 0],
+        mig(0, 7): [1, 1, 0],
+        mig(0, 8): [2, 0, 0],
+        GPU[1]: [1, 0, 0],
+    }
+
+
+async def test_what_can_not_be_listed_on_its_instance_stays_with_the_gpu(
+    fake_nvml: FakeNvml,
+) -> None:
+    sick = slices(0, "3g.40gb", processes=[Proc(5)], errors={"nvmlDeviceGetUUID": 4})
+    _, found = await pids(fake_nvml, Scenario(gpus=[h100(0, mig=sick)]))
+    assert found == {GPU[0]: [5]}
+
+
+async def test_processes_that_move_between_instances_and_gpu(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx):
+        for on_gpu, on_instance in (([5], []), ([], [5]), ([5], [6]), ([], []), ([6], [5])):
+            instance = slices(0, "3g.40gb", processes=[Proc(pid) for pid in on_instance])
+            gpu = h100(0, mig=instance, processes=[Proc(pid) for pid in on_gpu])
+            fake_nvml.set(Scenario(gpus=[gpu]))
+            # MIG mode is looked at by the slow tier alone.
+            await next_rounds(ctx, 3)
+            samples = rounds(ctx)[-1]
+            for uuid, expected in ((GPU[0], on_gpu), (mig(0, 7), on_instance)):
+                found = listed(samples, uuid)
+                assert found is not None
+                assert [p.pid for p in found.processes] == expected
+                assert values(samples, uuid)["processes{compute}"] == len(expected)
 
 
 async def test_fifty_six_instances(fake_nvml: FakeNvml) -> None:

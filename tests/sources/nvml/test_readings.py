@@ -17,6 +17,7 @@ from tests.fakes.nvml import (
     Proc,
     Scenario,
     h100s,
+    mixed,
 )
 from tests.sources.nvml.harness import (
     GPU,
@@ -125,6 +126,21 @@ async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None
     samples = await first_round(fake_nvml, scenario)
     got = values(samples, GPU[0])
     assert {name: got[name] for name in got if not name.startswith("xid_")} == READINGS
+
+
+async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(mixed())
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await until(lambda: fake_nvml.calls().get("nvmlDeviceRegisterEvents", 0) >= 4)
+        fake_nvml.push_xid(0, 79)
+        await next_rounds(ctx, 3)
+    readings = [r for e in ctx.events if isinstance(e, SamplesTaken) for r in e.readings]
+    assert {r.field for r in readings if r.attrs} == {f.name for f in CATALOGUE if f.attrs} - {
+        "process_memory_used_bytes"
+    }
+    for reading in readings:
+        assert list(reading.attrs) == sorted(reading.attrs)
 
 
 def test_the_table_above_covers_the_catalogue() -> None:

@@ -1,12 +1,15 @@
 """One failing field, GPU or MIG instance costs the others nothing."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from pipeline.model import SamplesTaken
-from tests.fakes.nvml import FakeNvml, h100s
+from pipeline.errors import TransientError
+from pipeline.model import NS, SamplesTaken
+from sources.nvml.source import NvmlSource
+from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.sources.nvml.harness import (
     GPU,
     errors,
@@ -191,6 +194,71 @@ async def test_a_gpu_that_vanishes_leaves_the_inventory_and_is_down(fake_nvml: F
         samples = await next_rounds(ctx)
         assert inventories(ctx)[-1] == GPU[:3]
         assert ups(samples) == dict.fromkeys(GPU[:3], 1)
+
+
+OTHER = "GPU-0badcafe-5eed-4a5e-9c0d-100000000099"
+
+REPLACED: list[tuple[str, Scenario, dict[str, int]]] = [
+    ("another card in its slot", h100s(2).with_gpu(1, uuid=OTHER), {GPU[0]: 1, OTHER: 1}),
+    (
+        "another card in another slot",
+        h100s(2).with_gpu(1, uuid=OTHER, bus_id="00000000:00:19.0"),
+        {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
+    ),
+    (
+        "its slot under another index",
+        replace(h100s(2), gpus=[replace(h100s(2).gpus[1], uuid=OTHER), h100s(1).gpus[0]]),
+        {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
+    ),
+    (
+        "a slot that is not told",
+        h100s(2).with_gpu(1, uuid=OTHER, errors={"nvmlDeviceGetPciInfo_v3": 3}),
+        {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
+    ),
+    (
+        "two that changed places",
+        replace(
+            h100s(2),
+            gpus=[
+                replace(gpu, bus_id=other.bus_id)
+                for gpu, other in zip(reversed(h100s(2).gpus), h100s(2).gpus, strict=True)
+            ],
+        ),
+        {GPU[0]: 1, GPU[1]: 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("now", "expected"), [case[1:] for case in REPLACED])
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_only_a_gpu_whose_place_another_has_is_forgotten(
+    fake_nvml: FakeNvml, now: Scenario, expected: dict[str, int], restarted: bool
+) -> None:
+    ctx = FakeSourceContext()
+    source = NvmlSource(options(interval=0.1, slow=0.1))
+    fake_nvml.set(h100s(2))
+    if restarted:
+        task = asyncio.create_task(source.run(ctx))
+        await next_rounds(ctx)
+        fake_nvml.set(replace(h100s(2), errors={"*": 9}))
+        with pytest.raises(TransientError):
+            await task
+        fake_nvml.set(now)
+    async with running(ctx, source):
+        if not restarted:
+            await next_rounds(ctx)
+            fake_nvml.set(h100s(2).with_gpu(0, lost=True).with_gpu(1, lost=True))
+            await next_rounds(ctx)
+            fake_nvml.set(now)
+        await until(lambda: ups(rounds(ctx)[-1]) == expected)
+        assert ups(await next_rounds(ctx)) == expected
+    last = {
+        r.device: (r.value, r.good_for_ns)
+        for samples in rounds(ctx)
+        for r in samples.readings
+        if r.field == "gpu_up"
+    }
+    assert {good for _, good in last.values()} == {3 * NS // 10}, "none stands for ever"
 
 
 async def test_a_gpu_that_is_added_is_found(fake_nvml: FakeNvml) -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.model import SamplesTaken
+from pipeline.model import NS, Instant, SamplesTaken
 from sources.nvml.source import NvmlSource
+from sources.nvml.xids import Sayings
 from tests.fakes.nvml import FakeNvml, h100s, mixed
 from tests.sources.nvml.harness import GPU, next_rounds, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -190,6 +191,73 @@ async def test_a_lost_gpu_keeps_its_count_and_is_watched_again(fake_nvml: FakeNv
                     if isinstance(e, SamplesTaken)
                 )
             )
+
+
+async def test_a_storm_is_counted_in_full_and_logged_once(
+    fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    caplog.set_level(logging.WARNING)
+    async with running(ctx, options(xid_codes=(31,))):
+        await watched(fake_nvml, 2)
+        for _ in range(200):
+            for place, code in ((0, 31), (0, 48), (1, 31)):
+                fake_nvml.push_xid(place, code)
+        await until(
+            lambda: (
+                xids(rounds(ctx)[-1], GPU[0]).get("xid_errors{48}") == 200
+                and xids(rounds(ctx)[-1], GPU[1]).get("xid_errors{31}") == 200
+            ),
+            within=20,
+        )
+        assert xids(rounds(ctx)[-1], GPU[0])["xid_errors{31}"] == 200
+    lines = sorted(r.getMessage() for r in caplog.records if r.getMessage().startswith("XID"))
+    assert lines == [
+        f"XID 31 on GPU 0 ({GPU[0]})",
+        f"XID 31 on GPU 1 ({GPU[1]})",
+        f"XID 48 on GPU 0 ({GPU[0]})",
+    ]
+
+
+async def test_what_was_left_out_of_the_log_is_logged_after_the_minute(
+    fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.nvml.xids.SAY_EVERY_NS", NS // 2)
+    ctx = FakeSourceContext()
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await watched(fake_nvml, 1)
+        for _ in range(4):
+            fake_nvml.push_xid(0, 79)
+        await until(lambda: "there were" in caplog.text)
+    assert f"XID 79 on GPU 0 ({GPU[0]}); since it was last logged there were 3 more" in caplog.text
+
+
+def seconds(at: float) -> Instant:
+    return Instant(round(at * NS), 0)
+
+
+def test_one_line_a_minute_for_each_gpu_and_code() -> None:
+    sayings = Sayings()
+    heard = [
+        sayings.heard(uuid, code, seconds(at))
+        for at, uuid, code in (
+            (5, "a", 31),  # logged
+            (6, "a", 31),
+            (6, "b", 31),  # another GPU
+            (6, "a", 79),  # another code
+            (64.9, "a", 31),
+            (65, "a", 31),  # the minute is over: logged, with the two
+            (124, "a", 31),
+        )
+    ]
+    assert heard == [0, None, 0, 0, None, 2, None]
+    assert sayings.overdue(seconds(124.9)) == []
+    assert sayings.overdue(seconds(125)) == [("a", 31, 1)]
+    assert sayings.overdue(seconds(300)) == [], "nothing was left out since"
+    assert sayings.heard("a", 31, seconds(184)) is None, "that line counts as one"
+    sayings.forget("a")
+    assert sayings.overdue(seconds(300)) == []
 
 
 async def test_other_events_are_no_xids(fake_nvml: FakeNvml) -> None:

@@ -4,7 +4,8 @@ from typing import Literal
 import pytest
 
 from pipeline.model import Evidence, Origin, PartialRef
-from sources.podlist.document import BadDocumentError, read_pod_list
+from sources.podlist.document import read_pod_list
+from sources.podlist.splitting import BadDocumentError
 
 PATH = Path("podlist.json")
 DEVICE = "expected a GPU uuid, a MIG uuid or a number"
@@ -101,13 +102,21 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     "NUL": (b"[]\x00", "podlist.json:1:3: JSON is malformed: trailing characters"),
     "NUL alone": (b"\x00" * 9, "podlist.json:1:1: JSON is malformed: invalid character"),
     "UTF-16": ("[]".encode("utf-16"), "podlist.json:1:1: JSON is malformed: invalid character"),
-    "bad UTF-8": (
-        '[1,\n{"name":"pät\n'.replace("\n", " ", 1).encode()[:-1] + b'\xff"}]',
-        "podlist.json:1:17: [1]: is not valid UTF-8",
+    "bad UTF-8 outside of a text": (
+        b"[1,\xff]",
+        "podlist.json:1:4: JSON is malformed: invalid character",
     ),
-    "infinite number": (
-        b"[1,1e999]",
-        "podlist.json:1:4: [1]: number is infinity when parsed as double",
+    "line end in a text": (
+        b'["a\nb"]',
+        "podlist.json:1:4: JSON is malformed: invalid character",
+    ),
+    "broken beside half a surrogate pair": (
+        b'["\\ud800","\\x"]',
+        "podlist.json:1:13: JSON is malformed: invalid escaped character",
+    ),
+    "cut off after half a surrogate pair": (
+        b'["\\ud800',
+        "podlist.json:1:9: ends too early",
     ),
     "deep": (b"[" * 100_000, "podlist.json: is nested too deeply"),
     "too many values": (
@@ -206,6 +215,67 @@ def test_a_bad_entry_costs_no_other(bad: str, text: str) -> None:
     assert read_pod_list(data.encode(), PATH, "minor").complaints == (f"podlist.json:{text}",)
 
 
+# What strict JSON in UTF-8 has no place for, by how it is written.
+JUNK: dict[str, tuple[bytes, str]] = {
+    "first half of a pair": (b'"p\\ud800"', '"p\\ud800"'),
+    "second half of a pair": (b'"\\uDC00p"', '"\\udc00p"'),
+    "halves the wrong way round": (b'"\\udc00\\ud800"', '"\\udc00\\ud800"'),
+    "half and another escape": (b'"\\uD800\\n"', '"\\ud800\\n"'),
+    "half between pairs": (
+        b'"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"',
+        '"\U0001f600\\ud83d\U0001f600"',
+    ),
+    "half in bytes": (b'"p\xed\xa0\x80"', '"p\\udced\\udca0\\udc80"'),
+    "Latin-1": (b'"p\xe4t"', '"p\\udce4t"'),
+    "cut off character": (b'"p\xc3"', '"p\\udcc3"'),
+    "number beyond floats": (b"1e999", "inf"),
+}
+
+
+@pytest.mark.parametrize(("junk", "shown"), JUNK.values(), ids=JUNK)
+@pytest.mark.parametrize("key", ["name", "namespace", "container"])
+def test_junk_in_a_name_costs_its_entry(junk: bytes, shown: str, key: str) -> None:
+    entry = pod("[2]").encode()
+    value = {"name": b'"p"', "namespace": b'"n"', "container": b'"c"'}[key]
+    bad = entry.replace(b'"%b":%b' % (key.encode(), value), b'"%b":%b' % (key.encode(), junk))
+    column = bad.index(junk) + 1
+    data = b"[%b,\n%b,%b]" % (pod("[1]", "q").encode(), bad, pod("[3]", "r").encode())
+    assert read(data) == {"n/q/c": ["minor:1"], "n/r/c": ["minor:3"]}
+    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    assert complaint == f"podlist.json:2:{column}: [1].{key}: expected a name, found {shown}"
+
+
+@pytest.mark.parametrize(("junk", "shown"), JUNK.values(), ids=JUNK)
+def test_junk_among_devices_costs_its_device(junk: bytes, shown: str) -> None:
+    data = b'[{"name":"p","namespace":"n","container":"c","gpu_list":[1,%b,2]}]' % junk
+    assert read(data) == {"n/p/c": ["minor:1", "minor:2"]}
+    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    assert complaint.endswith(f"[0].gpu_list[1]: {DEVICE}, found {shown}")
+
+
+@pytest.mark.parametrize("junk", [junk for junk, _ in JUNK.values()], ids=JUNK)
+def test_junk_that_is_no_matter_costs_nothing(junk: bytes) -> None:
+    more = b'"note":{"x":[%b]}' % junk
+    if junk.startswith(b'"'):
+        more += b",%b:1" % junk
+    data = b'[{%b,"name":"p","namespace":"n","container":"c","gpu_list":[1, true]}]' % more
+    assert read(data) == {"n/p/c": ["minor:1"]}
+    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    assert complaint.startswith(f"podlist.json:1:{len(data[:-7].decode('utf-8', 'replace')) + 1}: ")
+
+
+def test_an_entry_that_no_parser_takes_costs_itself() -> None:
+    data = b'[{"note":"\xff","big":%b},%b]' % (b"9" * 5000, pod("[1]").encode())
+    assert read(data) == {"n/p/c": ["minor:1"]}
+    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    assert complaint.startswith("podlist.json:1:2: [0]: can't be read: ")
+
+
+def test_a_backslash_before_an_escape_is_no_half_of_a_pair() -> None:
+    data = rb'[{"name":"p\\ud800","namespace":"n","container":"c","gpu_list":[1]},"\ud800"]'
+    assert read(data) == {"n/p\\ud800/c": ["minor:1"]}
+
+
 def test_tells_of_the_first_few_faults() -> None:
     data = f"[{pod('[true, true]')}, 1, {pod('[2, -2]', 'q')}, 3]"
     listed = read_pod_list(data.encode(), PATH, "minor")
@@ -217,9 +287,39 @@ def test_tells_of_the_first_few_faults() -> None:
     ]
 
 
+def many(count: int, gpu_list: str = '["GPU-{n:032x}"]') -> bytes:
+    pods = (pod(gpu_list.format(n=n), f"p-{n:032}") for n in range(count))
+    return ("[" + ",".join(pods) + "]").encode()
+
+
 def test_reads_ten_megabytes() -> None:
-    text = "[" + ",".join(pod(f'["GPU-{n:032x}"]', f"p-{n:032}") for n in range(78_000)) + "]"
-    assert len(text) > 10_000_000
-    listed = read_pod_list(text.encode(), PATH, "minor")
-    assert len(listed.claims) == 78_000
+    data = many(95_000, "[]")[:-1] + b"," + many(10_000)[1:]
+    assert len(data) > 10_000_000
+    listed = read_pod_list(data, PATH, "minor")
+    assert len(listed.claims) == 10_000
     assert listed.complaints == ()
+
+
+TOO_MANY: dict[str, bytes] = {
+    "unknown ids": many(75_000),
+    "one device": many(10_001, "[0]"),
+    "few entries of many devices": many(10, str(list(range(1001)))),
+    "one container": b"["
+    + b",".join(pod(str(list(range(n * 1000, n * 1000 + 1000)))).encode() for n in range(11))
+    + b"]",
+}
+
+
+@pytest.mark.parametrize("data", TOO_MANY.values(), ids=TOO_MANY)
+def test_more_than_a_node_can_hold_is_a_fault_of_the_whole(data: bytes) -> None:
+    with pytest.raises(BadDocumentError) as caught:
+        read_pod_list(data, PATH, "minor")
+    assert str(caught.value) == (
+        "podlist.json: its containers hold more than 10000 devices, a shared one counted for each "
+        "of them; no node has so many, so this can't be the list of one node"
+    )
+
+
+def test_what_is_said_twice_is_held_once() -> None:
+    same = ",".join([pod(str(list(range(1000))))] * 20)
+    assert len(read(f"[{same}]")["n/p/c"]) == 1000

@@ -359,10 +359,10 @@ async def test_a_list_is_parsed_away_from_the_loop(
         return read_pod_list(data, path, integers)
 
     monkeypatch.setattr("sources.podlist.looking.read_pod_list", read)
-    path.write_text(listing(*(f"p{number}" for number in range(20_000))))
+    path.write_text(listing(*(f"p{number}" for number in range(10_000))))
     async with following(path) as ctx:
         [said] = await ctx.wait_for(ClaimsReplaced)
-        assert len(said.claims) == 20_000
+        assert len(said.claims) == 10_000
     assert threads
     assert threading.main_thread() not in threads
 

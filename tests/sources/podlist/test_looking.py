@@ -81,6 +81,21 @@ def test_claims_stay_the_same_object_while_only_complaints_change(path: Path) ->
     assert after.complaints != before.complaints
 
 
+def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
+    looker = Looker(Options(path=path), Watcher(path))
+    path.write_text(listing("a", "b"))
+    before = looker.look(changed=True)
+    path.write_text(listing("c", "b", "a"))
+    after = looker.look(changed=True)
+    assert isinstance(before, PodList)
+    assert isinstance(after, PodList)
+    a, b = (claim.subject for claim in before.claims)
+    assert [claim.subject.pod for claim in after.claims] == ["c", "b", "a"]
+    assert after.claims[1].subject is b
+    assert after.claims[2].subject is a
+    assert after.claims[2].origin.detail.endswith("[2]")
+
+
 async def test_watches_do_not_pile_up(path: Path) -> None:
     def watches() -> int:
         count = 0

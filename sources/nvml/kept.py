@@ -1,0 +1,33 @@
+"""What outlives the source's runs, and the source itself."""
+
+from sources.nvml.crew import Crew
+from sources.nvml.library import Library
+from sources.nvml.memory import Memory
+from sources.nvml.watch import XidWatch
+
+_KEY = "nvml"
+
+
+class Kept:
+    """Everything that a reload of the configuration must not lose.
+
+    Attributes:
+        nvml: the library, initialised or not.
+        memory: what is known of the GPUs, and the XID counters.
+        crew: the threads, those that are stuck among them.
+        watch: the thread that waits for XIDs, or did.
+    """
+
+    def __init__(self) -> None:
+        self.nvml = Library()
+        self.memory = Memory()
+        self.crew = Crew(self.memory.describe)
+        self.watch: XidWatch | None = None
+
+    @classmethod
+    def of(cls, kept: dict[str, object]) -> "Kept":
+        """Return what an earlier run left in `ctx.kept`; leave it there at the first run."""
+        found = kept.get(_KEY)
+        if not isinstance(found, cls):
+            found = kept[_KEY] = cls()
+        return found

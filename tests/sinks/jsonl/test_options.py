@@ -1,0 +1,46 @@
+"""What the check of a configuration says of this sink's options."""
+
+import os
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from pipeline.registry import RegisteredKinds
+from sinks.jsonl.options import Options
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dev/stdout",
+        "//dev/./stdout",
+        "/var/../dev/stdout",
+        "/dev/fd/1",
+        "/proc/self/fd/1",
+        "/proc/thread-self/fd/1",
+        f"/proc/{os.getpid()}/fd/1",
+    ],
+)
+def test_standard_output_has_one_name(path: str) -> None:
+    [(key, text)] = Options(path=path).problems()
+    assert (key, text) == ("path", f'{path} is standard output: write "-"')
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["-", "/dev/null", "/dev/full", "gpu.jsonl", "dev/stdout", "/data/dev/stdout", "/dev/fd/10"],
+)
+def test_everything_else_is_left_to_the_start(path: str) -> None:
+    assert list(Options(path=path).problems()) == []
+
+
+def test_it_is_told_at_its_place_before_anything_starts() -> None:
+    text = (
+        "sources:\n  gpus: {kind: nvml}\nsinks:\n  lines:\n    kind: jsonl\n    path: /dev/stdout\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert str(caught.value) == (
+        'f:6:11: sinks.lines.path: /dev/stdout is standard output: write "-"'
+    )

@@ -1,0 +1,161 @@
+"""A reload that changes the options makes a new source; what it knew stands in `ctx.kept`."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from pipeline.errors import TransientError
+from pipeline.model import NS, SamplesTaken
+from sources.nvml.source import NvmlSource
+from tests.fakes.nvml import FakeNvml, h100s
+from tests.sources.nvml.harness import (
+    GPU,
+    good_for,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    sampling_threads,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+HANGS = {"nvmlDeviceGetPowerUsage": 60.0}
+
+
+@pytest.fixture(autouse=True)
+async def no_thread_left(fake_nvml: FakeNvml) -> object:
+    yield
+    fake_nvml.set(h100s(1))
+    await until(lambda: sampling_threads() == 0)
+
+
+def after_reload(ctx: FakeSourceContext) -> FakeSourceContext:
+    """The context that the runtime makes for the new source."""
+    new = FakeSourceContext()
+    new.kept = ctx.kept
+    return new
+
+
+def errors_of(ctx: FakeSourceContext, uuid: str) -> dict[str, int | float]:
+    """The newest XID counters of a GPU."""
+    found: dict[str, int | float] = {}
+    for event in ctx.events:
+        if isinstance(event, SamplesTaken):
+            xids = {k: v for k, v in values(event, uuid).items() if k.startswith("xid_errors")}
+            found = xids or found
+    return found
+
+
+async def test_xid_counters_go_on_and_changed_codes_hold(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    wanted = [
+        ((31, 79), {"xid_errors{31}": 1, "xid_errors{79}": 0}),
+        ((31, 48), {"xid_errors{31}": 2, "xid_errors{48}": 0}),
+        ((13,), {"xid_errors{31}": 3, "xid_errors{13}": 0}),
+    ]
+    for codes, expected in wanted:
+        ctx = after_reload(ctx)
+        fake_nvml.calls(reset=True)
+        async with running(ctx, options(xid_codes=codes)):
+            await until(lambda: fake_nvml.calls().get("nvmlDeviceRegisterEvents"))
+            fake_nvml.push_xid(0, 31)
+            await until(lambda expected=expected, ctx=ctx: errors_of(ctx, GPU[0]) == expected)
+
+
+async def test_known_and_down_gpus_are_known_after_it(
+    fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(3))
+    async with running(ctx, options()):
+        await next_rounds(ctx)
+        fake_nvml.set(h100s(2))
+        await next_rounds(ctx)
+    ctx = after_reload(ctx)
+    async with running(ctx, options(interval=0.2)):
+        assert ups(await next_rounds(ctx)) == {GPU[0]: 1, GPU[1]: 1, GPU[2]: 0}
+    assert caplog.text.count("is down") == 1, "that it is down is said once"
+
+
+async def test_a_changed_interval_and_deadline_hold(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2).with_gpu(0, block={"nvmlDeviceGetPowerUsage": 0.2}))
+    async with running(ctx, options(deadline=5)):
+        assert ups(await next_rounds(ctx)) == dict.fromkeys(GPU[:2], 1)
+    ctx = after_reload(ctx)
+    async with running(ctx, options(interval=0.3, slow=0.3, deadline=0.1)):
+        await until(lambda: rounds(ctx))
+        assert ups(rounds(ctx)[0]) == {GPU[0]: 0, GPU[1]: 1}
+        assert good_for(rounds(ctx)[0], ["power_watts"]) == {9 * NS // 10}
+
+
+async def test_a_stuck_thread_is_known_and_no_other_is_sent_after_it(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options()):
+        await next_rounds(ctx)
+    fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
+    counts: list[int] = []
+    for turn in range(12):
+        ctx = after_reload(ctx)
+        async with running(ctx, options(interval=0.1 + turn / 1000, deadline=0.1)):
+            await until(lambda ctx=ctx: rounds(ctx))
+            assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[1]: 1}
+            counts.append(sampling_threads())
+    assert counts == [2] * 12
+    assert threading.active_count() < 10
+    assert fake_nvml.calls()["nvmlInitWithFlags"] == 2, "it can't be shut down under the thread"
+    ctx = after_reload(ctx)
+    async with running(ctx, options()):
+        fake_nvml.set(h100s(2))
+        await until(lambda: rounds(ctx) and ups(rounds(ctx)[-1]).get(GPU[0]) == 1)
+
+
+async def test_two_stuck_threads_are_the_most_over_reloads_too(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(4))
+    async with running(ctx, options()):
+        await next_rounds(ctx)
+    hung = h100s(4)
+    for place in range(4):
+        hung = hung.with_gpu(place, block=HANGS)
+    fake_nvml.set(hung)
+    for _ in range(4):
+        ctx = after_reload(ctx)
+        with pytest.raises(TransientError, match="hangs in"):
+            await NvmlSource(options(deadline=0.1)).run(ctx)
+        assert sampling_threads() == 2
+
+
+async def test_a_reload_in_the_middle_of_a_hung_call(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options()):
+        await next_rounds(ctx)
+    fake_nvml.calls(reset=True)
+    fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
+    for _ in range(3):
+        ctx = after_reload(ctx)
+        async with running(ctx, options(deadline=30)):
+            await until(
+                lambda ctx=ctx: fake_nvml.calls().get("nvmlDeviceGetPowerUsage") or rounds(ctx)
+            )
+    ctx = after_reload(ctx)
+    async with running(ctx, options(deadline=30)):
+        await until(lambda: rounds(ctx))
+        assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[1]: 1}
+        assert sampling_threads() == 2
+
+
+async def test_an_init_that_hangs_is_known(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(replace(h100s(1), block={"nvmlInitWithFlags": 60.0}))
+    for words in ("nvmlInit hangs", "nvmlInit still hangs", "nvmlInit still hangs"):
+        ctx = after_reload(ctx)
+        with pytest.raises(TransientError, match=words):
+            await NvmlSource(options(deadline=0.1)).run(ctx)
+        assert sampling_threads() == 1
