@@ -36,7 +36,7 @@ demo: $(VENV)/.run
 	@exec $(BIN)/podgpu demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -X dev -m pytest
+	$(BIN)/python -X dev -m pytest -n 4 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

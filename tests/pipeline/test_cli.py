@@ -1,6 +1,5 @@
 """The command line, as a user meets it."""
 
-import ctypes
 import json
 import os
 import re
@@ -226,27 +225,3 @@ def test_a_signal_is_heard_at_any_moment(
     # Before the first line of ours ran there is nobody to hear it.
     assert status == 0 or (after < 0.1 and status == -signal.SIGTERM), errors
     assert "Traceback" not in errors
-
-
-def test_a_node_without_inotify_instances_is_run_on(tmp_path: Path, node: dict[str, str]) -> None:
-    """The file is then looked at every ten seconds, and podgpu says so."""
-    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii"))
-    libc = ctypes.CDLL(None, use_errno=True)
-    held = []
-    for _ in range(limit + 1):
-        instance = libc.inotify_init()
-        if instance < 0:
-            break
-        held.append(instance)
-    try:
-        out = tmp_path / "out.jsonl"
-        config = tmp_path / "c.yaml"
-        config.write_text(LINES.replace("OUT", str(out)))
-        running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
-        wait_until(lambda: out.exists() and out.stat().st_size)
-        status, errors = running.stop()
-    finally:
-        for instance in held:
-            os.close(instance)
-    assert status == 0
-    assert "can't watch" in errors

@@ -1,13 +1,16 @@
 """What a changed configuration changes, and how the change is noticed."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from asyncinotify import Inotify
 
+from pipeline import reloading
 from pipeline.reloading import Changes, FileWatch, changes
 from tests.support.components import configured
 
@@ -144,3 +147,23 @@ async def test_asking_reports_the_file_as_it_is(path: Path) -> None:
         await noticed.reaches(1)
         watch.ask()
         await noticed.reaches(2)
+
+
+@pytest.mark.parametrize("fails", ["instance", "watch"])
+async def test_where_nothing_can_be_watched_the_file_is_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    """As on a node where all of a user's inotify instances or watches are in use."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE if fails == "instance" else errno.ENOSPC, "none left")
+
+    if fails == "instance":
+        monkeypatch.setattr(reloading, "Inotify", refuse)
+    else:
+        monkeypatch.setattr(Inotify, "add_watch", refuse)
+    monkeypatch.setattr(reloading, "_POLL", 0.1)
+    async with watching(path) as (_, noticed):
+        path.write_text("two")
+        await noticed.reaches(1)
+    assert caplog.text.count("can't watch") == 1
