@@ -42,3 +42,17 @@ def test_it_is_told_at_its_place_before_anything_starts() -> None:
     assert str(caught.value) == (
         'f:6:11: sinks.lines.path: /dev/stdout is standard output: write "-"'
     )
+
+
+def test_a_file_has_one_writer() -> None:
+    text = (
+        "sources: {g: {kind: nvml}}\n"
+        "sinks:\n"
+        "  a: {kind: jsonl, path: /tmp/lines}\n"
+        "  b: {kind: jsonl, path: /tmp/../tmp/lines}\n"
+        "  c: {kind: jsonl, path: /tmp/others}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
+    assert "a has the file /tmp/lines already" in str(caught.value)
