@@ -207,6 +207,8 @@ class _Listener:
         self._sockets = await asyncio.get_running_loop().create_server(
             self._server, sock=listening, backlog=BACKLOG
         )
+        host = self.address.host or "localhost"
+        _LOG.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, self.port)
 
     def close(self) -> None:
         """Give the address free at once; answers under way have a little longer."""

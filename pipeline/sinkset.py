@@ -11,7 +11,7 @@ from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.contexts import RunningSink
 from pipeline.contracts import Delivery, HttpMounts
-from pipeline.errors import ComponentError
+from pipeline.errors import ComponentError, PermanentError
 from pipeline.logs import ROOT
 from pipeline.model import Snapshot
 from pipeline.registry import ENTRIES, build_sink
@@ -60,13 +60,19 @@ class SinkSet:
         try:
             for component in config.sinks.values():
                 sink = self._made(component, node)
-                await sink.runner.enter()
+                await self._acquire(sink)
                 self._running[component.name] = sink
         except BaseException:
             for sink in reversed(self._running.values()):
                 await sink.runner.leave()
             self._running.clear()
             raise
+
+    async def _acquire(self, sink: _Running) -> None:
+        try:
+            await sink.runner.enter()
+        except ComponentError as error:
+            raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
 
     def start(self) -> None:
         """Start those that were entered."""
@@ -87,7 +93,7 @@ class SinkSet:
             for name in names:
                 if name in new.sinks:
                     sink = self._made(new.sinks[name], node)
-                    await sink.runner.enter()
+                    await self._acquire(sink)
                     self._start(sink)
         except ComponentError:
             begun = [self._running.pop(name) for name in names if name in self._running]

@@ -5,6 +5,7 @@ grows. Anything unexpected ends the process: hiding a bug behind a retry helps n
 """
 
 import asyncio
+import logging
 
 from pipeline.backoff import Backoff
 from pipeline.channels import Channel
@@ -29,7 +30,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
     Raises:
         PermanentError: see `fatal`.
     """
-    backoff = Backoff()
+    backoff, told = Backoff(), ""
     ctx.meter.add("podgpu_source_restarts_total", 0)
     while True:
         started = ctx.clock.now()
@@ -45,7 +46,14 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
             return
         fatal = False
         delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)
-        ctx.log.warning("%s; next try in %.0f s", reason, delay)
+        # A driver that isn't there stays away for days: once is enough.
+        ctx.log.log(
+            logging.DEBUG if reason == told else logging.WARNING,
+            "%s; tried again until it works, next in %.0f s",
+            reason,
+            delay,
+        )
+        told = reason
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
         await ctx.clock.sleep(delay)

@@ -11,13 +11,14 @@ from pipeline.cli.locating import located
 from pipeline.fields import CATALOGUE
 from pipeline.registry import ENTRIES, RegisteredKinds
 
-_FIELD_COLUMNS = ("name", "metric", "unit", "type", "call", "tier")
+_FIELD_COLUMNS = ("name", "unit", "metric", "metric unit", "type", "tier", "call", "meaning")
 
 
 def check(arguments: argparse.Namespace) -> int:
     """`podgpu check`: status 0 if the configuration can be taken."""
     config, path = located(arguments.config)
-    print(f"{path or 'built-in'}: good: {len(config.sources)} sources, {len(config.sinks)} sinks")
+    sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
+    print(f"{path or 'built-in'}: good: sources {sources}; sinks {sinks}")
     return 0
 
 
@@ -39,7 +40,10 @@ def kinds(_: argparse.Namespace) -> int:
 
 def fields(arguments: argparse.Namespace) -> int:
     """`podgpu fields`: the catalogue."""
-    rows = [(f.name, f.metric, f.unit, f.type, f.call, f.tier.value) for f in CATALOGUE]
+    rows = [
+        (f.name, f.unit, f.metric, f.metric_unit, f.type, f.tier.value, f.call, f.help)
+        for f in CATALOGUE
+    ]
     if arguments.format == "json":
         table = [dict(zip(_FIELD_COLUMNS, row, strict=True)) for row in rows]
         print(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())

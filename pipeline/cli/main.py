@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from config.errors import ConfigError
-from config.types import Duration, FormatError
+from config.types import Duration, FormatError, ListenAddress
 from pipeline.cli import listing, running
 from pipeline.version import VERSION
 
@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=running.run)
 
     demo = commands.add_parser("demo", help="run on the recording of a real node, without a GPU")
-    demo.add_argument("--listen", metavar="ADDRESS", help="where /metrics is served (:9400)")
+    demo.add_argument(
+        "--listen", metavar="ADDRESS", type=_address, help="where /metrics is served (:9400)"
+    )
     demo.set_defaults(command=running.demo)
 
     check = commands.add_parser(
@@ -59,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="duration",
         metavar="DURATION",
         type=_duration,
-        help="stop after so long, such as 5m; else at SIGINT or SIGTERM",
+        help="stop after so long, such as 5m; else at Ctrl-C or SIGTERM",
     )
     record.add_argument("-f", "--force", action="store_true", help="replace a file that is there")
     record.set_defaults(command=running.record)
@@ -85,6 +87,13 @@ def _config_argument(parser: argparse.ArgumentParser) -> None:
         help="configuration file; without it the first of ./podgpu.yaml, /etc/podgpu/config.yaml, "
         "else this machine's GPUs on :9400",
     )
+
+
+def _address(text: str) -> ListenAddress:
+    try:
+        return ListenAddress.parse(text)
+    except FormatError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _duration(text: str) -> Duration:

@@ -23,7 +23,7 @@ def demo(arguments: argparse.Namespace) -> int:
     """`podgpu demo`: the shipped recording, over and over."""
     env = dict(os.environ)
     if arguments.listen:
-        env["PODGPU_LISTEN"] = arguments.listen
+        env["PODGPU_LISTEN"] = str(arguments.listen)
     return _daemon(built_in("demo.yaml", env), None)
 
 
@@ -62,7 +62,7 @@ def record(arguments: argparse.Namespace) -> int:
         stop = asyncio.Event()
         if arguments.duration is not None:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
-        log.info("recording into %s", arguments.output)
+        log.info("recording into %s; Ctrl-C ends it", arguments.output)
         return await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
 
     status = 0

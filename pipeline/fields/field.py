@@ -52,6 +52,11 @@ class Field:
     mig: bool = False
 
     @property
+    def metric_unit(self) -> str:
+        """Unit of the metric family: DCGM's where it differs from the model's."""
+        return self.dcgm_unit or self.unit
+
+    @property
     def metric(self) -> str:
         """Name of the metric family in Prometheus' text format: DCGM's, or ours."""
         return self.dcgm or self.podgpu_metric

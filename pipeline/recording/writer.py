@@ -41,7 +41,7 @@ class RecordingWriter:
             self._file = path.open("wb" if overwrite else "xb", buffering=0)
         except FileExistsError as error:
             raise RecordingError(
-                f"{path} is there already: choose another name, or remove it"
+                f"{path} is there already: choose another name, or replace it (podgpu record -f)"
             ) from error
         except OSError as error:
             raise RecordingError(f"cannot make {path}: {error.strerror}") from error

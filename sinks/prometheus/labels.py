@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pipeline.model import Attribution, Device, Holder
+from pipeline.model import NS, Attribution, Device, Holder
 from sinks.prometheus.text import labels, number
 
 DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
@@ -43,6 +43,7 @@ class Rendered:
         back: those that name the container, after a comma.
         device: the line of `podgpu_device_info`.
         holders: lines of `podgpu_device_holder_info`.
+        since: lines of `podgpu_device_holder_since_timestamp_seconds`.
         shares: lines of `podgpu_device_holder_share`.
     """
 
@@ -51,6 +52,7 @@ class Rendered:
     back: bytes
     device: bytes
     holders: tuple[bytes, ...]
+    since: tuple[bytes, ...]
     shares: tuple[bytes, ...]
 
 
@@ -82,19 +84,24 @@ def _render(attribution: Attribution, node: str) -> Rendered:
     # A container that came back under another id is still one container here.
     named = {(h.subject.namespace, h.subject.pod, h.subject.container) for h in attribution.holders}
     only = named.pop() if len(named) == 1 else ("", "", "")
-    held: dict[bytes, float | None] = {}
+    held: dict[bytes, Holder] = {}
     for holder in attribution.holders:
-        held.setdefault(labels(_holder(holder)), holder.share)
+        held.setdefault(labels(_holder(holder)), holder)
     return Rendered(
         front=labels(base),
         own=own,
         back=b"," + labels(zip(CONTAINER_LABELS, only, strict=True)),
         device=b"podgpu_device_info{%b,%b,%b} 1\n" % (own, labels(_details(device)), nobody),
         holders=tuple(b"podgpu_device_holder_info{%b,%b} 1\n" % (own, holder) for holder in held),
+        since=tuple(
+            b"podgpu_device_holder_since_timestamp_seconds{%b,%b} %.3f\n"
+            % (own, name, holder.since.wall_ns / NS)
+            for name, holder in held.items()
+        ),
         shares=tuple(
-            b"podgpu_device_holder_share{%b,%b} %b\n" % (own, holder, shown)
-            for holder, share in held.items()
-            if share is not None and (shown := number(share)) is not None
+            b"podgpu_device_holder_share{%b,%b} %b\n" % (own, name, shown)
+            for name, holder in held.items()
+            if holder.share is not None and (shown := number(holder.share)) is not None
         ),
     )
 

@@ -22,6 +22,10 @@ _TAKEN = frozenset((*BASE_LABELS, *CONTAINER_LABELS))
 INFO_FAMILIES = (
     ("podgpu_device_info", "GPUs and MIG instances; always 1."),
     ("podgpu_device_holder_info", "Containers that hold the device, one series each; always 1."),
+    (
+        "podgpu_device_holder_since_timestamp_seconds",
+        "Since when the container holds the device, as far as is known, in Unix time.",
+    ),
     ("podgpu_device_holder_share", "Part of the device that the container holds, from 0 to 1."),
 )
 
@@ -63,6 +67,7 @@ class Shape:
         self._infos = (
             b"".join(rendered.device for rendered in known.values()),
             b"".join(line for rendered in known.values() for line in rendered.holders),
+            b"".join(line for rendered in known.values() for line in rendered.since),
             b"".join(line for rendered in known.values() for line in rendered.shares),
         )
         self._templates: dict[Format, list[bytes]] = {}

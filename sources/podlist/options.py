@@ -13,7 +13,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where the pod list lies and how it is read."""
 
     path: Annotated[
-        Path, Doc("The file. Mount its folder rather than the file, or replacing it goes unseen.")
+        Path,
+        Doc(
+            "The file. Mount its folder rather than the file, or a file put in its place can't be read."
+        ),
     ] = Path("/var/lib/kubelet/pod-resources/podlist.json")
     integers: Annotated[
         Literal["minor", "index"],

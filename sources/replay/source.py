@@ -15,6 +15,9 @@ from sources.replay.timeline import Timeline
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 
 
+_KIND = "replay"
+
+
 class ReplaySource:
     """Hands on what a recording holds, under the names of the sources that said it.
 
@@ -60,6 +63,8 @@ class ReplaySource:
                 self._announce(ctx, reading.reader.header)
             while batch:
                 for envelope in batch:
+                    if envelope.kind == _KIND:
+                        continue  # what it relayed was recorded; it has no word of its own
                     # Each event has a place of its own on the clock: lateness doesn't add up.
                     await _until(ctx, envelope.at)
                     await ctx.relay(envelope)

@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Path:
 class TestCheck:
     def test_a_good_file(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "-c", str(config)]) == 0
-        assert "good: 1 sources, 1 sinks" in capsys.readouterr().out
+        assert "good: sources gpus; sinks metrics" in capsys.readouterr().out
 
     def test_a_bad_file_names_every_error_at_once(
         self, config: Path, capsys: pytest.CaptureFixture[str]

@@ -170,6 +170,7 @@ async def test_bad_requests_get_400_and_no_log_line(
     caplog.set_level(logging.INFO)
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
+        caplog.clear()  # it said where it listens
         client = await connect(mounts.port)
         client.send(request_bytes)
         status, _, body = await client.answer()
