@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         Path,
         Doc(
-            "The file. Mount its folder rather than the file, or a file put in its place can't be read."
+            "The file. Mount its folder, not the file: what is put in its place can't be read else."
         ),
     ] = Path("/var/lib/kubelet/pod-resources/podlist.json")
     integers: Annotated[
