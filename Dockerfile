@@ -1,6 +1,6 @@
 # Build: docker build -t podgpu .          (or buildah bud)
 # A base of your own, with Python 3.11 or newer as python3 and its venv module: --build-arg BASE=...
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
