@@ -49,10 +49,17 @@ async def running(
 
 
 async def until(condition: object, *, within: float = 5) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition holds; one that looks for what isn't there yet doesn't."""
     assert callable(condition)
+
+    def holds() -> bool:
+        try:
+            return bool(condition())
+        except (IndexError, KeyError):
+            return False
+
     async with asyncio.timeout(within):
-        while not condition():
+        while not holds():
             await asyncio.sleep(0.01)
 
 

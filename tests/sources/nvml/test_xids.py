@@ -201,6 +201,7 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
     caplog.set_level(logging.WARNING)
     async with running(ctx, options(xid_codes=(31,))):
         await watched(fake_nvml, 2)
+        await until(lambda: bool(rounds(ctx)))
         for _ in range(200):
             for place, code in ((0, 31), (0, 48), (1, 31)):
                 fake_nvml.push_xid(place, code)
