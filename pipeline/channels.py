@@ -80,10 +80,6 @@ class Channel(Generic[T]):
         self._writable.set()
         return item
 
-    def peek(self) -> T | None:
-        """Return the oldest item without taking it, or None when none waits."""
-        return self._items[0] if self._items else None
-
     async def take(self) -> T | None:
         """Return the oldest item, waiting for one; None once the channel is closed and empty."""
         while not self._items:

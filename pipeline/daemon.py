@@ -41,7 +41,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
             await runtime.run(stop)
             reloading.cancel()
     except* PermanentError as found:
-        for text in _texts(found):
+        for text in texts(found):
             log.error("%s", text)
         return_status = EXIT_CONFIG
     else:
@@ -49,11 +49,12 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     return return_status
 
 
-def _texts(found: BaseExceptionGroup[PermanentError]) -> list[str]:
-    texts: list[str] = []
+def texts(found: BaseExceptionGroup[BaseException]) -> list[str]:
+    """Return what the errors of a group say, those of groups within it included."""
+    said: list[str] = []
     for error in found.exceptions:
-        texts += _texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
-    return texts
+        said += texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return said
 
 
 async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:

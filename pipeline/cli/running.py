@@ -70,7 +70,7 @@ def record(arguments: argparse.Namespace) -> int:
         with RecordingWriter(arguments.output, header, overwrite=arguments.force) as writer:
             status = asyncio.run(main(writer))
     except* RecordingError as found:
-        for error in found.exceptions:
-            log.error("%s", error)
+        for text in daemon.texts(found):
+            log.error("%s", text)
         status = daemon.EXIT_CONFIG
     return status

@@ -119,11 +119,6 @@ class Library:
         self._open = False
         self._void = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is initialised, also by a call that came back too late to be of use."""
-        return self._open
-
     def void(self) -> None:
         """Note that the driver went away: the next `open` initialises anew."""
         self._void = True

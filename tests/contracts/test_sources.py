@@ -39,6 +39,17 @@ async def speak(ctx: FakeSourceContext, count: int = 1) -> None:
             await asyncio.sleep(0.01)
 
 
+async def heard(source: Source, kind: str, count: int = 1) -> FakeSourceContext:
+    """Run the source until it has said so much, and stop it."""
+    ctx = FakeSourceContext(kind)
+    task = asyncio.create_task(source.run(ctx))
+    await speak(ctx, count)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return ctx
+
+
 async def test_it_speaks_and_stops_within_a_second(source: Source, kind: str) -> None:
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
@@ -53,12 +64,7 @@ async def test_it_speaks_and_stops_within_a_second(source: Source, kind: str) ->
 async def test_it_can_be_run_again_and_leaves_no_tasks_behind(source: Source, kind: str) -> None:
     before = asyncio.all_tasks()
     for _ in range(3):
-        ctx = FakeSourceContext(kind)
-        task = asyncio.create_task(source.run(ctx))
-        await speak(ctx)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await heard(source, kind)
     await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == before
 
@@ -74,24 +80,14 @@ async def test_being_cancelled_before_it_began_is_fine(source: Source, kind: str
 async def test_its_threads_do_not_grow_with_its_runs(source: Source, kind: str) -> None:
     counts = []
     for _ in range(4):
-        ctx = FakeSourceContext(kind)
-        task = asyncio.create_task(source.run(ctx))
-        await speak(ctx)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await heard(source, kind)
         await asyncio.sleep(0.1)
         counts.append(threading.active_count())
     assert counts[-1] <= counts[0] + 1
 
 
 async def test_what_it_says_has_a_time_and_an_end(source: Source, kind: str) -> None:
-    ctx = FakeSourceContext(kind)
-    task = asyncio.create_task(source.run(ctx))
-    await speak(ctx, 3)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    ctx = await heard(source, kind, 3)
     now = ctx.clock.now()
     for event in [*ctx.events, *(envelope.event for envelope in ctx.relayed)]:
         match event:
@@ -108,12 +104,7 @@ async def test_what_it_says_has_a_time_and_an_end(source: Source, kind: str) -> 
 
 
 async def test_the_join_takes_everything_it_says(source: Source, kind: str) -> None:
-    ctx = FakeSourceContext(kind)
-    task = asyncio.create_task(source.run(ctx))
-    await speak(ctx, 3)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    ctx = await heard(source, kind, 3)
     join = Join()
     for seq, event in enumerate(ctx.events, 1):
         join.apply(Envelope(kind, kind, seq, ctx.clock.now(), event))

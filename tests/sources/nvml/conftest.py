@@ -1,11 +1,23 @@
 """The fake driver library for this folder."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from sources.nvml import watch
+from tests.fakes.nvml import FakeNvml, h100s
 from tests.fakes.nvml.fixtures import fake_nvml
+from tests.sources.nvml.harness import sampling_threads, until
 
-__all__ = ["fake_nvml", "short_waits"]
+__all__ = ["fake_nvml", "no_thread_left", "short_waits"]
+
+
+@pytest.fixture
+async def no_thread_left(fake_nvml: FakeNvml) -> AsyncIterator[None]:
+    """A stuck thread ends once the driver lets it go."""
+    yield
+    fake_nvml.set(h100s(1))
+    await until(lambda: sampling_threads() == 0)
 
 
 @pytest.fixture(autouse=True)

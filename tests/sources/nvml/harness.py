@@ -14,6 +14,9 @@ from tests.support.contexts import FakeSourceContext
 GPU = [f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}" for place in range(8)]
 """The uuids that the fake's h100(place) has."""
 
+HANGS = {"nvmlDeviceGetPowerUsage": 60.0}
+"""What a GPU is given to hang in, in seconds."""
+
 
 def mig(place: int, gi: int) -> str:
     """The uuid that the fake's slices(place, ...) give GPU instance gi."""

@@ -13,6 +13,7 @@ from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import (
     GPU,
+    HANGS,
     errors,
     fields,
     inventories,
@@ -26,15 +27,7 @@ from tests.sources.nvml.harness import (
 )
 from tests.support.contexts import FakeSourceContext
 
-HANGS = {"nvmlDeviceGetPowerUsage": 60.0}
-
-
-@pytest.fixture(autouse=True)
-async def no_thread_left(fake_nvml: FakeNvml) -> object:
-    """A stuck thread ends once the driver lets it go."""
-    yield
-    fake_nvml.set(h100s(1))
-    await until(lambda: sampling_threads() == 0)
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 async def test_a_gpu_that_hangs_is_left_out_and_the_others_keep_their_period(

@@ -11,6 +11,7 @@ from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import (
     GPU,
+    HANGS,
     good_for,
     next_rounds,
     options,
@@ -23,14 +24,7 @@ from tests.sources.nvml.harness import (
 )
 from tests.support.contexts import FakeSourceContext
 
-HANGS = {"nvmlDeviceGetPowerUsage": 60.0}
-
-
-@pytest.fixture(autouse=True)
-async def no_thread_left(fake_nvml: FakeNvml) -> object:
-    yield
-    fake_nvml.set(h100s(1))
-    await until(lambda: sampling_threads() == 0)
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 def after_reload(ctx: FakeSourceContext) -> FakeSourceContext:
