@@ -6,6 +6,7 @@ Resolution is a function of the tables, never of the order in which events came.
 Doesn't belong here: I/O, clocks, tasks, wire formats, the names of sources or sinks.
 """
 
-from pipeline.join.join import Join, Outcome
+from pipeline.join.attribution import Outcome
+from pipeline.join.join import Join
 
 __all__ = ["Join", "Outcome"]

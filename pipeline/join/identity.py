@@ -1,8 +1,63 @@
-"""Turns a device id, as a source wrote it, into a device."""
+"""Turns a device id, as a source wrote it, into a device.
 
-from collections.abc import Iterable
+Every form that the field's device plugins, schedulers and runtimes write is told apart here and
+nowhere else:
+
+    scheme    forms
+    uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470)
+    minor     `N`
+    index     `N`, `N:M`
+    visible   what `uuid`, `index` and `cdi` allow
+    cdi       `<vendor>/<class>=<uuid>`; where the kind is `nvidia.com/gpu` or ends in
+              `.nvidia.com/gpu` also `N`, `N:M`, `gpuN` and `migN:M`; of a resource claim
+              `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`
+    dra       `<driver>/<pool>/<device>`, as a source has told
+    plugin    what `uuid` allows, `nvidiaN` and `nvidiaN/giG`; each also as a replica (`::K` or
+              `/vgpuK` behind it) or as a placeholder (`-K`, `-_-K`, `-memory-K`, `-core-K` behind a
+              GPU's uuid)
+
+What a source has told of an id by `DeviceAliasesReplaced` goes before its form. Upper and lower
+case are the same. All other texts name no device.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from pipeline.model import Device, RawDeviceId
+
+_HEX: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_N: Final = "[0-9]{1,9}"
+_PLACEHOLDER: Final = re.compile(rf"(gpu-{_HEX})-(?:_-|memory-|core-)?{_N}")
+_LEGACY_MIG: Final = re.compile(rf"mig-(gpu-{_HEX})/({_N})/({_N})")
+_MINOR_MIG: Final = re.compile(rf"nvidia({_N})(?:/gi({_N}))?")
+_REPLICA: Final = re.compile(rf"(.+?)(?:::|/vgpu){_N}")
+_INDEX: Final = re.compile(rf"(?:gpu)?({_N})|(?:mig)?({_N}:{_N})")
+_GPU_KIND: Final = re.compile(r"(?:.+\.)?nvidia\.com/gpu")
+_CLAIMED: Final = re.compile(rf"{_HEX}-(.+)")
+_BY_MINOR: Final = re.compile(rf"gpu-({_N})")
+_CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
+_NVIDIA_DRIVER: Final = "gpu.nvidia.com/"
+_FOR_ALL: Final = "management."
+_MOST: Final = 20_000
+
+
+class Found(NamedTuple):
+    """What an id names.
+
+    Attributes:
+        uuid: of the device.
+        whole: the id is the one under which a device plugin offers the device as a whole; the
+            kubelet gives it to one pod only.
+        replica: the id is one of several that a device plugin made of the device, to share it.
+        placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
+            container really gets, and it need not be this one.
+    """
+
+    uuid: str
+    whole: bool = False
+    replica: bool = False
+    placeholder: bool = False
 
 
 class DeviceIndex:
@@ -10,21 +65,135 @@ class DeviceIndex:
 
     Index and minor number name physical GPUs alone. They are two numberings: on many nodes they
     differ, so a number is looked up in the one that its scheme names and in no other.
+
+    Args:
+        devices: of the node. Of two that have the same number it is that of the later one.
+        aliases: further names, as a source told them, and the uuids that they stand for.
     """
 
-    def __init__(self, devices: Iterable[Device]) -> None:
-        self._by_id: dict[tuple[str, str], str] = {}
+    def __init__(
+        self, devices: Iterable[Device], aliases: Mapping[RawDeviceId, str] | None = None
+    ) -> None:
+        self._uuids: dict[str, str] = {}
+        self._minors: dict[str, str] = {}
+        self._indices: dict[str, str] = {}
+        self._slices: dict[tuple[str, int], list[Device]] = {}
+        self._told: dict[tuple[str, str], str] = {}
+        self._claimed: dict[str, set[str]] = {}
+        self._known: dict[tuple[str, str], Found | None] = {}
+        self._whole: set[str] = set()
         for device in devices:
-            # The driver writes uuids in lower case; people and tools don't always.
-            self._by_id["uuid", device.uuid.lower()] = device.uuid
-            if device.mig is not None:
-                continue
-            if device.minor is not None:
-                self._by_id["minor", str(device.minor)] = device.uuid
-            if device.index is not None:
-                self._by_id["index", str(device.index)] = device.uuid
+            self._add(device)
+        for name, uuid in (aliases or {}).items():
+            text = name.text.lower()
+            self._told[name.scheme, text] = uuid.lower()
+            if text.startswith(_NVIDIA_DRIVER):
+                self._claimed.setdefault(text.rpartition("/")[2], set()).add(uuid.lower())
 
-    def resolve(self, raw: RawDeviceId) -> str | None:
-        """Return the uuid of the device that the id names; None if this node has no such device."""
-        text = raw.text.lower() if raw.scheme == "uuid" else raw.text
-        return self._by_id.get((raw.scheme, text))
+    def _add(self, device: Device) -> None:
+        # The driver writes uuids in lower case; people and tools don't always.
+        self._uuids[device.uuid.lower()] = device.uuid
+        if device.mig is not None:
+            place = (device.mig.parent_uuid.lower(), device.mig.gpu_instance_id)
+            self._slices.setdefault(place, []).append(device)
+            if device.index is not None and device.mig.index is not None:
+                self._indices[f"{device.index}:{device.mig.index}"] = device.uuid
+            return
+        self._whole.add(device.uuid)
+        if device.minor is not None:
+            self._minors[str(device.minor)] = device.uuid
+        if device.index is not None:
+            self._indices[str(device.index)] = device.uuid
+
+    @property
+    def lone(self) -> bool:
+        """Whether the node has one physical GPU, so that there is no mistaking which."""
+        return len(self._whole) == 1
+
+    def resolve(self, raw: RawDeviceId) -> Found | None:
+        """Return what the id names; None if this node has no such device."""
+        key = (raw.scheme, raw.text)
+        if key in self._known:
+            return self._known[key]
+        if len(self._known) >= _MOST:  # a churn of replicas over weeks
+            self._known.clear()
+        found = self._known[key] = self._look_up(raw.scheme, raw.text.lower())
+        return found
+
+    def _look_up(self, scheme: str, text: str) -> Found | None:
+        if scheme == "plugin":
+            return self._plugin(text)
+        told = self._told.get((scheme, text))
+        uuid = self._plain(scheme, text) if told is None else self._uuids.get(told)
+        return None if uuid is None else Found(uuid)
+
+    def _plain(self, scheme: str, text: str) -> str | None:
+        match scheme:
+            case "uuid":
+                return self._uuid(text)
+            case "minor":
+                return self._minors.get(text)
+            case "index":
+                return self._indices.get(text)
+            case "visible":
+                if "=" in text:
+                    return self._cdi(text)
+                return self._uuid(text) or self._indices.get(text)
+            case "cdi":
+                return self._cdi(text)
+            case _:
+                return None
+
+    def _uuid(self, text: str) -> str | None:
+        known = self._uuids.get(text)
+        if known is None and (match := _LEGACY_MIG.fullmatch(text)):
+            return self._slice(match[1], int(match[2]), int(match[3]))
+        return known
+
+    def _slice(self, parent: str, gi: int, ci: int | None) -> str | None:
+        fit = [
+            device.uuid
+            for device in self._slices.get((parent, gi), ())
+            if device.mig is not None and ci in (None, device.mig.compute_instance_id)
+        ]
+        return fit[0] if len(fit) == 1 else None
+
+    def _cdi(self, text: str) -> str | None:
+        kind, _, name = text.partition("=")
+        if kind.startswith(_FOR_ALL):
+            return None
+        if kind == _CLAIM_KIND:
+            claimed = _CLAIMED.fullmatch(name)
+            return self._device_of_claim(claimed[1]) if claimed else None
+        # Others number other things: IMEX channels, network cards, another vendor's GPUs.
+        if _GPU_KIND.fullmatch(kind) and (match := _INDEX.fullmatch(name)):
+            return self._indices.get(match[1] or match[2])
+        return self._uuid(name)
+
+    def _device_of_claim(self, name: str) -> str | None:
+        """Resolve a device name of NVIDIA's resource driver: as told, else `gpu-<minor>`."""
+        told = self._claimed.get(name, set())
+        if told:
+            return self._uuids.get(next(iter(told))) if len(told) == 1 else None
+        match = _BY_MINOR.fullmatch(name)
+        return self._minors.get(match[1]) if match else None
+
+    def _plugin(self, text: str) -> Found | None:
+        match = _REPLICA.fullmatch(text)
+        body = match[1] if match else text
+        told = self._told.get(("plugin", body))
+        uuid = self._uuid(body) or self._by_minor(body) if told is None else self._uuids.get(told)
+        if uuid is not None:
+            return Found(uuid, replica=True) if match else Found(uuid, whole=True)
+        if (holding := _PLACEHOLDER.fullmatch(body)) and (uuid := self._uuids.get(holding[1])):
+            return Found(uuid, placeholder=True)
+        return None
+
+    def _by_minor(self, text: str) -> str | None:
+        match = _MINOR_MIG.fullmatch(text)
+        if match is None:
+            return None
+        gpu = self._minors.get(match[1])
+        if gpu is None or match[2] is None:
+            return gpu
+        return self._slice(gpu.lower(), int(match[2]), None)

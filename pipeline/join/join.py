@@ -1,25 +1,23 @@
 """The join itself: routes events to the tables and makes snapshots of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
-from pipeline.join.identity import DeviceIndex
-from pipeline.join.inventory import Inventory
+from pipeline.join.attribution import Attributor, Outcome
 from pipeline.join.readings import Key, ReadingTable
-from pipeline.join.resolution import Holding, resolve
 from pipeline.join.sources import SourceTable
 from pipeline.model import (
-    Attribution,
-    Claim,
     ClaimsReplaced,
     ClockTicked,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
-    Holder,
-    HolderChanged,
+    Hint,
     Instant,
     Layout,
-    PartialRef,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    ResourcesAdvertised,
     SamplesTaken,
     Series,
     Snapshot,
@@ -28,19 +26,6 @@ from pipeline.model import (
     SourceRemoved,
     SourceState,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one event did.
-
-    Attributes:
-        changed: the next snapshot will differ from the last one.
-        hints: for those sources that asked for hints.
-    """
-
-    changed: bool
-    hints: tuple[HolderChanged, ...] = ()
 
 
 class Join:
@@ -52,26 +37,23 @@ class Join:
 
     def __init__(self) -> None:
         self._sources = SourceTable()
-        self._inventory = Inventory()
+        self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
-        self._claims: dict[str, ClaimsReplaced] = {}
-        self._devices = DeviceIndex(())
-        self._attributions: dict[str, Attribution] = {}
-        self._since: dict[tuple[str, PartialRef], Instant] = {}
         self._keys: list[Key] = []
         self._series: dict[Key, Series] = {}
         self._layout = Layout((), {})
 
     def apply(self, envelope: Envelope) -> Outcome:
         """Take in one event, and let time go on to its moment."""
-        expired = self._pass_time(envelope.at)
-        outcome = self._dispatch(envelope)
-        if not expired.changed:
-            return outcome
-        return Outcome(changed=True, hints=expired.hints + outcome.hints)
+        now = envelope.at
+        expired = self._readings.expire(now.mono_ns)
+        outcome = self._attributor.expire(now)
+        if expired:
+            outcome |= Outcome(changed=True)
+        return outcome | self._dispatch(envelope)
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
-        source, at = envelope.source, envelope.at
+        source, at, who = envelope.source, envelope.at, self._attributor
         match envelope.event:
             case SamplesTaken(readings, processes):
                 self._sources.heard(envelope)
@@ -79,109 +61,71 @@ class Join:
                 self._readings.take_processes(source, processes)
                 return Outcome(changed=True)
             case ClaimsReplaced() as said:
-                woke = self._sources.heard(envelope)
-                self._sources.confirmed(source, at)
-                before = self._claims.get(source)
-                self._claims[source] = said
-                if before is not None and before.claims == said.claims:
-                    return Outcome(changed=woke)
-                return self._attribute(at)
+                return self._confirmed(envelope) | who.claim(source, said, at)
+            case PodsReplaced() | PodUpserted() | PodDeleted():
+                return self._confirmed(envelope) | self._take_pods(envelope)
+            case DeviceAliasesReplaced() as told:
+                return self._heard(envelope) | who.name(source, told, at)
+            case ResourcesAdvertised() as offer:
+                woke = self._heard(envelope)
+                return woke | Outcome(changed=who.resources.replace(source, offer, at))
             case DevicesDiscovered(devices):
-                woke = self._sources.heard(envelope)
+                woke = self._heard(envelope)
                 self._sources.counted(source, len(devices))
-                if not self._inventory.replace(source, devices):
-                    return Outcome(changed=woke)
-                return self._enumerate(at)
+                if not who.inventory.replace(source, devices):
+                    return woke
+                return self._enumerate(envelope)
+            case SourceAdded() | SourceLost() | SourceRemoved():
+                return self._take_source(envelope)
             case ClockTicked():
                 return Outcome(changed=False)
-            case SourceAdded():
-                self._sources.added(envelope)
-                return self._enumerate(at)
+
+    def _take_source(self, envelope: Envelope) -> Outcome:
+        match envelope.event:
             case SourceLost():
                 return Outcome(changed=self._sources.lost(envelope))
             case SourceRemoved():
-                for name in self._sources.with_relayed(source):
+                for name in self._sources.with_relayed(envelope.source):
                     self._sources.removed(name)
-                    self._claims.pop(name, None)
                     self._readings.remove(name)
-                    self._inventory.remove(name)
-                return self._enumerate(at)
+                    self._attributor.remove(name)
+            case _:
+                self._sources.added(envelope)
+        return self._enumerate(envelope)
 
-    def _pass_time(self, now: Instant) -> Outcome:
-        """Let go of what is no longer good. Every event brings the time along."""
-        expired = self._readings.expire(now.mono_ns)
-        if not self._expire_claims(now):
-            return Outcome(changed=expired)
-        outcome = self._attribute(now)
-        return Outcome(changed=True, hints=outcome.hints)
+    def _take_pods(self, envelope: Envelope) -> Outcome:
+        source, at, pods = envelope.source, envelope.at, self._attributor.pods
+        match envelope.event:
+            case PodsReplaced() as told:
+                change = pods.replace(source, told, at)
+            case PodUpserted(pod):
+                change = pods.upsert(source, pod, at)
+            case PodDeleted(uid):
+                change = pods.delete(source, uid, at)
+            case _:
+                return Outcome(changed=False)
+        outcome = Outcome(changed=False)
+        if change.matters:
+            outcome = self._attributor.attribute(at, source)
+        moved = change.moved
+        if moved is None or not (moved.wants_devices or moved.claims):
+            return outcome
+        hint = Hint(pods=frozenset({moved.info.uid}), sources=frozenset({source}))
+        return outcome | Outcome(changed=False, hints=(hint,))
 
-    def _expire_claims(self, now: Instant) -> bool:
-        """Withdraw the claims of sources that have been silent for too long."""
-        expired = [
-            source
-            for source, said in self._claims.items()
-            if (confirmed := self._sources.confirmed_at(source)) is not None
-            and confirmed.mono_ns + said.good_for_ns < now.mono_ns
-        ]
-        for source in expired:
-            del self._claims[source]
-        return bool(expired)
+    def _heard(self, envelope: Envelope) -> Outcome:
+        """Note an event of a source: it may have brought the source up."""
+        return Outcome(changed=self._sources.heard(envelope))
 
-    def _enumerate(self, at: Instant) -> Outcome:
-        """Work out the devices anew, then who holds them."""
+    def _confirmed(self, envelope: Envelope) -> Outcome:
+        """Note that a source stands by its word."""
+        woke = self._heard(envelope)
+        self._sources.confirmed(envelope.source, envelope.at)
+        return woke
+
+    def _enumerate(self, envelope: Envelope) -> Outcome:
         self._readings.reshaped = True
-        ranking = self._sources.ranking()
-        known = self._inventory.devices(ranking)
-        self._devices = DeviceIndex(device for device, _ in known)
-        self._attributions = {
-            device.uuid: self._interned(Attribution(device, present, holders))
-            for device, present in known
-            for holders in [self._holders_of(device.uuid)]
-        }
-        outcome = self._attribute(at)
-        return Outcome(changed=True, hints=outcome.hints)
-
-    def _attribute(self, at: Instant) -> Outcome:
-        """Resolve all claims anew; keep the object of every attribution that didn't change."""
-        claims: Mapping[str, tuple[Claim, ...]] = {
-            source: self._claims[source].claims
-            for source in self._sources.ranking()
-            if source in self._claims
-        }
-        resolution = resolve(claims, self._devices)
-        # Before the first enumeration every id would look wrong.
-        unresolved = resolution.unresolved if self._inventory.declared else {}
-        changed = self._sources.unresolved(unresolved)
-        since: dict[tuple[str, PartialRef], Instant] = {}
-        moved: set[str] = set()
-        for uuid, known in self._attributions.items():
-            holders: list[Holder] = []
-            for holding in resolution.holdings.get(uuid, ()):
-                began = self._began(uuid, holding, at)
-                since[uuid, holding.subject] = began
-                holders.append(
-                    Holder(holding.subject, holding.share, began, holding.source, holding.evidence)
-                )
-            attribution = self._interned(replace(known, holders=tuple(holders)))
-            if attribution is not known:
-                self._attributions[uuid] = attribution
-                moved.add(uuid)
-        self._since = since
-        hints = (HolderChanged(frozenset(moved)),) if moved else ()
-        return Outcome(changed=changed or bool(moved), hints=hints)
-
-    def _began(self, uuid: str, holding: Holding, at: Instant) -> Instant:
-        if holding.since is not None:
-            return holding.since
-        return self._since.get((uuid, holding.subject), at)
-
-    def _holders_of(self, uuid: str) -> tuple[Holder, ...]:
-        known = self._attributions.get(uuid)
-        return known.holders if known is not None else ()
-
-    def _interned(self, attribution: Attribution) -> Attribution:
-        known = self._attributions.get(attribution.device.uuid)
-        return known if known == attribution else attribution
+        return self._attributor.enumerate(envelope.at, envelope.source)
 
     def sources(self) -> Mapping[str, SourceState]:
         """Return what is known of each source at this moment, snapshot or not."""
@@ -208,18 +152,20 @@ class Join:
 
     def _lay_out(self) -> None:
         """Make a new layout if series or their owners changed; unchanged series stay the same."""
+        attributions = self._attributor.attributions
+        resources = self._attributor.count_resources()
         reshaped = self._readings.reshaped
         if reshaped:
-            devices = {uuid: known.device for uuid, known in self._attributions.items()}
+            devices = {uuid: known.device for uuid, known in attributions.items()}
             self._keys = self._readings.keys(devices, self._sources.ranking())
-        elif self._layout.attributions == self._attributions:
+        elif self._layout.attributions == attributions and self._layout.resources == resources:
             return
         series: dict[Key, Series] = {}
         for key in self._keys:
-            attribution = self._attributions[key.device]
+            attribution = attributions[key.device]
             known = self._series.get(key)
             if known is None or known.attribution is not attribution:
                 known = Series(key.field, key.attrs, attribution)
             series[key] = known
         self._series = series
-        self._layout = Layout(tuple(series.values()), dict(self._attributions))
+        self._layout = Layout(tuple(series.values()), dict(attributions), resources)

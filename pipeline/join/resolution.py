@@ -1,42 +1,35 @@
 """One rule that turns the claims of all sources into holders.
 
-1. A claim that is no longer good, or names no device of this node, holds nothing.
-2. Of all claims on one device, those with the strongest evidence stand (`Evidence`); the others are
+1. A claim that is no longer good, that names no device of this node, or whose pod has ended or is
+   gone, holds nothing; nor does one that knows its pod by name alone, if the kubelet hadn't taken
+   on the pod of that name when the claim was made. (What the runtime says of its own containers
+   needs no pod.)
+2. Of what is said of one container, the strongest evidence stands (`Evidence`) and all else is
+   overruled. What is said of a pod as a whole is weighed against what is said of its containers.
+3. Placeholders yield to real ids of the same container or pod. Alone, they hold a device only where
+   the node has just one GPU, so that there is no mistaking which.
+4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
+   says how much, a replica. Otherwise those with the strongest evidence hold it, and the others are
    overruled.
-3. Several containers that stand on equal evidence all hold the device: it is shared.
-4. Where one container is named twice on equal evidence, the source that is earlier in the
+5. Of those, if the kubelet gave the device to one of them alone, or one has all of it, the pod that
+   started last holds it; if any start is unknown, or two are the same, all are shown, as a
+   conflict. Where all that hold it have a part, so do the others that have but a part.
+6. A container that has ended yields to those of its pod that go on with the device.
+7. Shares that come to more than a whole are not believed.
+8. Where one container is named by several sources on equal evidence, the one that is earlier in the
    configuration has the word.
 
-The result depends on the claims alone, not on the order in which they were heard.
+The result depends on what the sources' tables say, not on the order in which they were heard.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple, TypeAlias
 
 from pipeline.join.identity import DeviceIndex
-from pipeline.model import Claim, Evidence, Instant, PartialRef, RawDeviceId
-
-RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
-"""Device ids by scheme and text, each once. Pairs of texts hash many times as fast as the ids."""
-
-# The order of `PartialRef` itself, which compares many times as slowly.
-_by_subject = attrgetter(
-    *(f"subject.{part}" for part in ("namespace", "pod", "container", "uid", "container_id"))
-)
-_evidence = attrgetter("origin.evidence")
-
-
-class Holding(NamedTuple):
-    """A container on a device, before the join knows since when."""
-
-    subject: PartialRef
-    share: float | None
-    since: Instant | None
-    source: str
-    evidence: Evidence
+from pipeline.join.standing import Standing, sift
+from pipeline.join.weighing import Stake, Verdict, weigh
+from pipeline.join.words import Identify, PodKey, RawIds, Word, hear
+from pipeline.model import Claim
 
 
 @dataclass(slots=True)
@@ -44,81 +37,61 @@ class Resolution:
     """What the claims come to.
 
     Attributes:
-        holdings: by device uuid, sorted by subject; devices that nobody holds are missing.
+        lone: the node has one GPU.
+        pods: what stands of all that is said of each pod.
+        stakes: by device uuid, who stands by a claim on it; devices that nobody claims are missing.
+        verdicts: by device uuid, who holds it.
         unresolved: by source, ids that fit no device; sources without any are missing.
+        allocated: by extended resource, what the kubelet gave out.
     """
 
-    holdings: dict[str, list[Holding]] = field(default_factory=dict)
+    lone: bool = False
+    pods: dict[PodKey, Standing] = field(default_factory=dict)
+    stakes: dict[str, list[Stake]] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
     unresolved: dict[str, RawIds] = field(default_factory=dict)
+    allocated: dict[str, set[str]] = field(default_factory=dict)
 
 
-def resolve(claims: Mapping[str, Iterable[Claim]], devices: DeviceIndex) -> Resolution:
+def resolve(
+    claims: Mapping[str, Iterable[Claim]],
+    devices: DeviceIndex,
+    identify: Identify,
+    before: Resolution | None = None,
+) -> Resolution:
     """Apply the rule of this module.
 
     Args:
         claims: good claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
+        identify: tells which container a claim is about.
+        before: an earlier resolution; spares weighing anew what hasn't changed, no more.
     """
-    known: dict[tuple[str, str], str | None] = {}
-    said_of: dict[str, dict[str, list[Claim]]] = {}
-    unresolved: dict[str, RawIds] = {}
-    for source, said in claims.items():
-        strange: RawIds = {}
-        mine: dict[str, list[Claim]] = {}
-        for claim in said:
-            for raw in claim.devices:
-                written = (raw.scheme, raw.text)
-                if written in known:
-                    uuid = known[written]
-                else:
-                    uuid = known[written] = devices.resolve(raw)
-                if uuid is None:
-                    strange[written] = raw
-                elif uuid in mine:
-                    mine[uuid].append(claim)
-                else:
-                    mine[uuid] = [claim]
-        for uuid, on_it in mine.items():
-            said_of.setdefault(uuid, {})[source] = on_it
-        if strange:
-            unresolved[source] = strange
-    return Resolution({uuid: _weigh(by_source) for uuid, by_source in said_of.items()}, unresolved)
+    heard = hear(claims, devices, identify)
+    pods: dict[PodKey, list[Word]] = {}
+    for word in heard.words:
+        subject = word.subject
+        pods.setdefault((subject.namespace, subject.pod, subject.uid), []).append(word)
+    resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
+    known = before if before is not None and before.lone == devices.lone else Resolution()
+    stakes = resolution.stakes
+    for key, words in pods.items():
+        standing = known.pods.get(key)
+        if standing is None or standing.words != words:
+            standing = sift(words, lone=devices.lone)
+        resolution.pods[key] = standing
+        for word in standing.unexplained:
+            _give_up(word, heard.unresolved)
+        for uuid, stake in standing.stakes:
+            stakes.setdefault(uuid, []).append(stake)
+    for uuid, on_it in stakes.items():
+        same = known.stakes.get(uuid) == on_it
+        resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it)
+    return resolution
 
 
-def _weigh(claims: Mapping[str, list[Claim]]) -> list[Holding]:
-    """Return who holds a device, sorted by subject, given all claims on it by source."""
-    strongest = min(min(map(_evidence, said)) for said in claims.values())
-    held: list[Holding] = []
-    for source, said in claims.items():
-        standing = said
-        if max(map(_evidence, said)) != strongest:
-            standing = [claim for claim in said if claim.origin.evidence == strongest]
-        held += [
-            Holding(claim.subject, claim.share, claim.since, source, strongest)
-            for claim in _once_each(standing)
-        ]
-    if len(claims) == 1:
-        return held
-    # Stable, so that of one subject's the earlier source's comes first.
-    held.sort(key=_by_subject)
-    return [next(same) for _, same in groupby(held, _by_subject)]
-
-
-def _once_each(claims: list[Claim]) -> list[Claim]:
-    """Return a source's claims on a device sorted by subject, one for each subject."""
-    keys = [_by_subject(claim) for claim in claims]
-    chosen = dict(zip(keys, claims, strict=True))
-    if len(chosen) < len(claims):
-        claims = sorted(claims, key=_order, reverse=True)
-        chosen = {_by_subject(claim): claim for claim in claims}
-    return [chosen[key] for key in sorted(chosen)]
-
-
-def _order(claim: Claim) -> tuple[object, ...]:
-    """Key that leaves no two different claims equal, so that arrival order has no say.
-
-    Weighed only where a source names a container twice on one device: it costs a lot.
-    """
-    since = claim.since.mono_ns if claim.since is not None else -1
-    share = claim.share if claim.share is not None else -1.0
-    return (claim.origin.evidence, claim.subject, claim.devices, since, share, claim.origin.detail)
+def _give_up(word: Word, unresolved: dict[str, RawIds]) -> None:
+    """Count placeholders that nothing else explains as ids that fit no device."""
+    strange = unresolved.setdefault(word.source, {})
+    for raw in word.claim.devices:
+        strange[raw.scheme, raw.text] = raw

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from pipeline.join.resolution import RawIds
+from pipeline.join.words import RawIds
 from pipeline.model import (
     Envelope,
     Instant,

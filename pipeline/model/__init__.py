@@ -5,48 +5,76 @@ types, the join turns events into a `Snapshot`, sinks read snapshots. Nothing he
 clock or knows a wire format.
 """
 
-from pipeline.model.claims import Claim, Evidence, Holder, Origin, PartialRef, RawDeviceId
+from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
 from pipeline.model.devices import Device, MigPlace
 from pipeline.model.events import (
+    AdvertisedResource,
     ClaimsReplaced,
     ClockTicked,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
     Event,
-    HolderChanged,
+    Hint,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    ResourcesAdvertised,
     SamplesTaken,
     SourceAdded,
     SourceLost,
     SourceRemoved,
 )
+from pipeline.model.holders import Holder
+from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
-from pipeline.model.snapshot import Attribution, Layout, Series, Snapshot, SourceState
+from pipeline.model.refs import PartialRef
+from pipeline.model.snapshot import (
+    Attribution,
+    Layout,
+    ResourceCount,
+    Series,
+    Snapshot,
+    SourceState,
+)
 from pipeline.model.time import NS, Instant
 
 __all__ = [
     "NS",
+    "AdvertisedResource",
     "Attribution",
     "Attrs",
     "Claim",
     "ClaimsReplaced",
     "ClockTicked",
     "Device",
+    "DeviceAliasesReplaced",
     "DevicesDiscovered",
     "Envelope",
     "Event",
     "Evidence",
     "GpuProcess",
+    "Hint",
     "Holder",
-    "HolderChanged",
     "Instant",
     "Layout",
     "MigPlace",
     "Origin",
+    "Pairs",
     "PartialRef",
+    "Pod",
+    "PodContainer",
+    "PodDeleted",
+    "PodInfo",
+    "PodUpserted",
+    "PodsReplaced",
     "ProcessList",
     "RawDeviceId",
     "Reading",
+    "ResourceCount",
+    "ResourcesAdvertised",
     "SamplesTaken",
+    "Scheme",
     "Series",
     "Snapshot",
     "SourceAdded",

@@ -2,24 +2,22 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from pipeline.model.refs import PartialRef
 from pipeline.model.time import Instant
 
+Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra"]
+"""What the text of a device id is:
 
-@dataclass(frozen=True, slots=True, order=True)
-class PartialRef:
-    """What a source knows of a container; every part may be missing (empty).
-
-    Sources don't resolve: the kubelet's pod-resources lack uids, its checkpoint lacks names, a
-    scheduler's annotation lacks containers. The join puts the parts together.
-    """
-
-    namespace: str = ""
-    pod: str = ""
-    container: str = ""
-    uid: str = ""
-    container_id: str = ""
+* `uuid`: a GPU's or a MIG instance's, in the driver's form or in that of drivers before R470
+* `minor`: N of `/dev/nvidiaN`
+* `index`: NVML's, `N`, or `N:M` for the M-th MIG instance of GPU N
+* `plugin`: as a device plugin named it to the kubelet
+* `visible`: an element of `NVIDIA_VISIBLE_DEVICES`
+* `cdi`: a qualified CDI name, `vendor/class=name`
+* `dra`: `driver/pool/device` of a ResourceSlice
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,12 +25,11 @@ class RawDeviceId:
     """A device as a source wrote it, not yet resolved.
 
     Attributes:
-        scheme: what the text is: `uuid` (a GPU's or a MIG instance's), `minor` (N of
-            `/dev/nvidiaN`) or `index` (NVML's).
+        scheme: what the text is.
         text: the id, letter for letter.
     """
 
-    scheme: Literal["uuid", "minor", "index"]
+    scheme: Scheme
     text: str
 
 
@@ -40,14 +37,15 @@ class Evidence(IntEnum):
     """What a claim rests on; of two claims on one device the smaller number wins.
 
     The order follows who acted last before the container got its device: what the runtime injected,
-    then what the scheduler decided, then what the kubelet asked for.
+    then what the scheduler decided, then what the device plugin answered, then what the kubelet
+    asked for.
     """
 
     RUNTIME_CDI = 10
     RUNTIME_ENV = 20
     SCHEDULER_ANNOTATION = 30
     POD_LIST_FILE = 40
-    CHECKPOINT = 50
+    PLUGIN_ANSWER = 50
     KUBELET_IDS = 60
 
 
@@ -74,6 +72,10 @@ class Claim:
         share: part of each device that is held, in (0, 1]; None when the source doesn't say.
         since: when the holding began, if the source knows; else the join notes when it first heard.
         origin: what the claim rests on.
+        resource: the extended resource that the devices were asked for as, such as
+            `nvidia.com/gpu`; empty where the source doesn't know of resources.
+        asked: the ids that the kubelet asked for where the device plugin handed out others; they
+            tell which of the kubelet's claims this one stands for.
     """
 
     subject: PartialRef
@@ -81,22 +83,5 @@ class Claim:
     share: float | None
     since: Instant | None
     origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A container that holds a device or a part of it.
-
-    Attributes:
-        subject: the container.
-        share: part of the device that it holds, in (0, 1]; None when nobody says.
-        since: when it began, as well as is known.
-        source: name of the source whose word won.
-        evidence: what that word rests on.
-    """
-
-    subject: PartialRef
-    share: float | None
-    since: Instant
-    source: str
-    evidence: Evidence
+    resource: str = ""
+    asked: tuple[RawDeviceId, ...] = ()

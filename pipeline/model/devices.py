@@ -12,12 +12,14 @@ class MigPlace:
         gpu_instance_id: NVML's GPU instance id (GI), unique on the parent.
         compute_instance_id: NVML's compute instance id (CI), unique in its GPU instance.
         profile: the profile's name, such as `1g.10gb`.
+        index: NVML's index of the instance on the parent, counted from 0; None when unknown.
     """
 
     parent_uuid: str
     gpu_instance_id: int
     compute_instance_id: int
     profile: str
+    index: int | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

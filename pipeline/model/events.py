@@ -7,8 +7,9 @@ whole of what its source knows, so that applying it twice changes nothing.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.model.claims import Claim
+from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.devices import Device
+from pipeline.model.pods import Pod
 from pipeline.model.readings import ProcessList, Reading
 from pipeline.model.time import Instant
 
@@ -43,6 +44,71 @@ class ClaimsReplaced:
     """
 
     claims: tuple[Claim, ...]
+    good_for_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReplaced:
+    """Every pod of the node, ended ones too. Said again unchanged, it confirms that it still holds.
+
+    Attributes:
+        pods: all of them, each uid once.
+        good_for_ns: how long the source's word on pods stands when it falls silent, that of later
+            `PodUpserted` and `PodDeleted` too.
+    """
+
+    pods: tuple[Pod, ...]
+    good_for_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodUpserted:
+    """A pod came or changed. Only after a `PodsReplaced`."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """The pod is gone from the API server. Only after a `PodsReplaced`."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAliasesReplaced:
+    """Every further name of a device that the source knows.
+
+    Attributes:
+        aliases: pairs of the name and of the uuid of the device that goes by it.
+    """
+
+    aliases: tuple[tuple[RawDeviceId, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertisedResource:
+    """An extended resource that the kubelet offers.
+
+    Attributes:
+        resource: its name, such as `nvidia.com/gpu`.
+        devices: the healthy ones, held or free, as the device plugin names them.
+    """
+
+    resource: str
+    devices: tuple[RawDeviceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesAdvertised:
+    """All extended resources that the kubelet offers now.
+
+    Attributes:
+        resources: each name once.
+        good_for_ns: how long this stands when the source falls silent.
+    """
+
+    resources: tuple[AdvertisedResource, ...]
     good_for_ns: int
 
 
@@ -83,6 +149,11 @@ Event: TypeAlias = (
     DevicesDiscovered
     | SamplesTaken
     | ClaimsReplaced
+    | PodsReplaced
+    | PodUpserted
+    | PodDeleted
+    | DeviceAliasesReplaced
+    | ResourcesAdvertised
     | SourceAdded
     | SourceLost
     | SourceRemoved
@@ -112,11 +183,15 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class HolderChanged:
-    """A hint from the join: these devices changed hands.
+class Hint:
+    """The join's advice to sources that it may be worth looking again.
 
     Attributes:
-        devices: uuids; for a MIG instance its own, not the parent's.
+        devices: uuids of devices that changed hands; for a MIG instance its own, not the parent's.
+        pods: uids of pods that hold or want devices, and in which a container started or ended.
+        sources: names of the sources whose words led to this.
     """
 
-    devices: frozenset[str]
+    devices: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()

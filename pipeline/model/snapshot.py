@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.model.claims import Holder, RawDeviceId
+from pipeline.model.claims import RawDeviceId
 from pipeline.model.devices import Device
+from pipeline.model.holders import Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
 from pipeline.model.time import Instant
 
@@ -21,11 +22,14 @@ class Attribution:
         device: the device.
         present: False for a physical GPU that was there before and can't be enumerated now.
         holders: sorted by subject; empty when nobody is known to hold the device.
+        conflicts: how many containers' claims on the device contradict another's: those that are
+            overruled, and those that are shown although only one of them can be true.
     """
 
     device: Device
     present: bool
     holders: tuple[Holder, ...]
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -37,6 +41,21 @@ class Series:
     attribution: Attribution
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceCount:
+    """How many devices of this node stand behind an extended resource, each counted once.
+
+    Attributes:
+        present: GPUs or MIG instances that the driver shows.
+        advertised: those that the kubelet offers, held or free; None when nobody says.
+        allocated: those that the kubelet has given to containers.
+    """
+
+    present: int
+    advertised: int | None
+    allocated: int
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Layout:
     """Which series there are and whose they are; the same object while nothing of that changes.
@@ -44,10 +63,12 @@ class Layout:
     Attributes:
         series: grouped by field in the order of the catalogue, then by device, then by attributes.
         attributions: by device uuid, in device order; every known device, with readings or without.
+        resources: by name of the extended resource, sorted.
     """
 
     series: tuple[Series, ...]
     attributions: Mapping[str, Attribution]
+    resources: Mapping[str, ResourceCount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,15 @@ import msgspec
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
     Event,
     Instant,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    ResourcesAdvertised,
     SamplesTaken,
     SourceAdded,
     SourceLost,
@@ -35,7 +40,18 @@ from pipeline.recording.samples import (
 _PLAIN: Final = MappingProxyType(
     {
         event.__name__: event
-        for event in (DevicesDiscovered, ClaimsReplaced, SourceAdded, SourceLost, SourceRemoved)
+        for event in (
+            DevicesDiscovered,
+            ClaimsReplaced,
+            PodsReplaced,
+            PodUpserted,
+            PodDeleted,
+            DeviceAliasesReplaced,
+            ResourcesAdvertised,
+            SourceAdded,
+            SourceLost,
+            SourceRemoved,
+        )
     }
 )
 _SAMPLES: Final = SamplesTaken.__name__

@@ -68,7 +68,7 @@ class MigInstances:
             if code == codes.OK and key is not None:
                 where = library.address(self._handle)
                 if before is None or before.key != key or before.handle != where:
-                    slot = self._made(key)
+                    slot = self._made(key, index)
                     self._changed |= before is None or before.device != slot.device
                     self._slots[index] = slot
             elif code in _EMPTY_SLOT:
@@ -120,7 +120,7 @@ class MigInstances:
             return code, None
         return code, (library.decoded(text), self._gi.value, self._ci.value)
 
-    def _made(self, key: _Key) -> _Slot:
+    def _made(self, key: _Key, index: int) -> _Slot:
         uuid, gi, ci = key
         parent = self._parent
         device = Device(
@@ -130,7 +130,7 @@ class MigInstances:
             parent.pci_bus_id,
             parent.model,
             parent.driver,
-            MigPlace(parent.uuid, gi, ci, self._profile()),
+            MigPlace(parent.uuid, gi, ci, self._profile(), index),
         )
         compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
         return _Slot(key, device, compiled, library.address(self._handle))

@@ -13,7 +13,7 @@ from pipeline.model import (
     DevicesDiscovered,
     Envelope,
     Event,
-    HolderChanged,
+    Hint,
     RawDeviceId,
     SamplesTaken,
     Snapshot,
@@ -99,15 +99,15 @@ async def test_hints_merge_until_they_are_taken() -> None:
     hints = board.subscribe()
     first = asyncio.ensure_future(anext(hints))
     await asyncio.sleep(0)
-    board.post(HolderChanged(frozenset({"a"})))
-    board.post(HolderChanged(frozenset({"b"})))
-    assert await first == HolderChanged(frozenset({"a", "b"}))
-    board.post(HolderChanged(frozenset({"c"})))
-    assert await anext(hints) == HolderChanged(frozenset({"c"}))
+    board.post(Hint(frozenset({"a"})))
+    board.post(Hint(frozenset({"b"})))
+    assert await first == Hint(frozenset({"a", "b"}))
+    board.post(Hint(frozenset({"c"})))
+    assert await anext(hints) == Hint(frozenset({"c"}))
 
 
 async def test_nobody_listening_to_hints_costs_nothing() -> None:
-    HintBoard().post(HolderChanged(frozenset({"a"})))
+    HintBoard().post(Hint(frozenset({"a"})))
 
 
 class TestUnresolvedIds:

@@ -92,6 +92,20 @@ def claim(
     )
 
 
+def kubelet_claim(
+    pod: str, *ids: str, container: str = "main", resource: str = "nvidia.com/gpu"
+) -> Claim:
+    """A claim as the kubelet's list makes it."""
+    return Claim(
+        PartialRef("ml", pod, container),
+        tuple(RawDeviceId("plugin", text) for text in ids),
+        None,
+        None,
+        Origin(Evidence.KUBELET_IDS),
+        resource,
+    )
+
+
 def claims(*said: Claim, good_for: float = 300) -> ClaimsReplaced:
     return ClaimsReplaced(said, round(good_for * NS))
 

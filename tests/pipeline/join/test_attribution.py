@@ -1,28 +1,28 @@
-"""Who holds what: the rule of `pipeline.join.resolution`, as tables and properties."""
+"""How claims become holders, for how long, and what of a snapshot stays the same object.
 
-from itertools import permutations
-from operator import itemgetter
+`test_resolution.py` has the rule, `test_pods.py` the pods, `test_properties.py` what always holds.
+"""
+
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pipeline.join.identity import DeviceIndex
-from pipeline.join.resolution import resolve
 from pipeline.model import (
     NS,
     Claim,
-    ClaimsReplaced,
     ClockTicked,
     Device,
     DevicesDiscovered,
+    Envelope,
     Event,
     Evidence,
+    PodUpserted,
     SourceAdded,
     SourceLost,
     SourceRemoved,
 )
-from tests.support.nodes import Node, claim, claims, gpu, mig, reading, uuid_of
+from tests.pipeline.join.cluster import Cluster, listed, pod
+from tests.support.nodes import Node, at, claim, claims, gpu, mig, reading, uuid_of
 
 GPUS = [gpu(0, minor=3), gpu(1, minor=2), gpu(2, minor=1), gpu(3, minor=0)]
 
@@ -60,7 +60,7 @@ def holders(node: Node) -> dict[str, list[str]]:
         pytest.param(
             [claim("a", uuid_of(0)), claim("b", uuid_of(1), evidence=Evidence.RUNTIME_ENV)],
             {0: ["a"], 1: ["b"]},
-            id="evidence is weighed device by device",
+            id="each device by itself",
         ),
         pytest.param([claim("a", "GPU-none"), claim("b", uuid_of(1))], {1: ["b"]}, id="unknown id"),
         pytest.param([claim("a", "7", scheme="minor")], {}, id="no such minor"),
@@ -154,49 +154,6 @@ class TestTime:
         assert [h.since.mono_ns // NS - 1000 for h in attribution.holders] == [60, 50]
 
 
-IDS = st.sampled_from([("uuid", uuid_of(i)) for i in range(3)] + [("minor", "3"), ("index", "1")])
-CLAIMS = st.builds(
-    lambda pod, raw, evidence, share: claim(
-        pod, raw[1], scheme=raw[0], evidence=evidence, share=share
-    ),
-    st.sampled_from("abcd"),
-    IDS,
-    st.sampled_from(list(Evidence)),
-    st.sampled_from([None, 0.25, 0.5]),
-)
-
-
-@given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.randoms())
-def test_resolution_is_what_its_rule_says(first, second, rng) -> None:  # type: ignore[no-untyped-def]
-    """Against the rule of the module, word by word and slowly."""
-    said = {"one": first, "two": second}
-    index = DeviceIndex(GPUS)
-    expected: dict[str, list[tuple[object, ...]]] = {}
-    for device in GPUS:
-        on_it = [
-            (c.origin.evidence, rank, c, source)
-            for rank, (source, group) in enumerate(said.items())
-            for c in group
-            if device.uuid in [index.resolve(raw) for raw in c.devices]
-        ]
-        strongest = [entry for entry in on_it if entry[0] == min(on_it, key=itemgetter(0))[0]]
-        for subject in sorted({c.subject for _, _, c, _ in strongest}):
-            _, _, c, source = min(
-                (entry for entry in strongest if entry[2].subject == subject),
-                key=lambda entry: (entry[1], entry[2].devices, entry[2].share or -1.0),
-            )
-            expected.setdefault(device.uuid, []).append(
-                (subject, c.share, source, c.origin.evidence)
-            )
-    for group in said.values():
-        rng.shuffle(group)
-    found = resolve(said, index).holdings
-    assert {
-        uuid: [(h.subject, h.share, h.source, h.evidence) for h in held]
-        for uuid, held in found.items()
-    } == expected
-
-
 def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
     node = Node()
     node.has(*GPUS)
@@ -207,10 +164,19 @@ def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
     assert [sorted(hint.devices) for hint in outcome.hints] == [[uuid_of(1)]]
 
 
-def envelope_of(node: Node, event: Event):  # type: ignore[no-untyped-def]
-    from pipeline.model import Envelope
-    from tests.support.nodes import at
+def test_a_pod_that_looks_different_has_not_changed_hands() -> None:
+    node = Cluster()
+    node.pods(pod("a"))
+    node.kubelet(listed("a", uuid_of(0)))
+    before = node.on(uuid_of(0))
+    labelled = replace(pod("a"), info=replace(pod("a").info, labels=(("team", "x"),)))
+    told = Envelope("pods", "pods", 99, at(0), PodUpserted(labelled))
+    outcome = node.join.apply(told)
+    assert (outcome.changed, outcome.hints) == (True, ())
+    assert node.on(uuid_of(0)) != before
 
+
+def envelope_of(node: Node, event: Event) -> Envelope:
     return Envelope("podlist", "podlist", 99, at(node.seconds), event)
 
 
@@ -229,53 +195,6 @@ def test_an_unchanged_attribution_is_the_same_object() -> None:
     assert same == [uuid_of(0), uuid_of(2), uuid_of(3)]
     kept = [old is new for old, new in zip(before.series, after.series, strict=True)]
     assert kept == [True, False, True, True]
-
-
-# Any order of the same events ends in the same attribution.
-
-SOURCES = st.sampled_from(["kubelet", "runtime", "file"])
-
-
-@given(
-    st.lists(
-        st.tuples(SOURCES, st.lists(CLAIMS, max_size=4)), max_size=5, unique_by=lambda s: s[0]
-    ),
-    st.randoms(use_true_random=False),
-)
-def test_any_order_of_the_same_events_ends_in_the_same_attribution(said, rng) -> None:  # type: ignore[no-untyped-def]
-    events: list[tuple[str, Event]] = [
-        (source, ClaimsReplaced(tuple(group), 300 * NS)) for source, group in said
-    ]
-    events.append(("gpus", DevicesDiscovered(tuple(GPUS))))
-
-    def outcome(order: list[tuple[str, Event]]) -> dict[str, list[tuple[str, str]]]:
-        node = Node()
-        for place, source in enumerate(["gpus", "kubelet", "runtime", "file"]):
-            node.say(SourceAdded(place), source, source)
-        for source, event in order:
-            shuffled = event
-            if isinstance(event, ClaimsReplaced):
-                group = list(event.claims)
-                rng.shuffle(group)
-                shuffled = ClaimsReplaced(tuple(group), event.good_for_ns)
-            node.say(shuffled, source, source)
-        return {
-            uuid: [(h.subject.pod, h.source) for h in known.holders]
-            for uuid, known in node.snapshot().layout.attributions.items()
-        }
-
-    outcomes = [outcome(list(order)) for order in list(permutations(events))[:24]]
-    assert all(found == outcomes[0] for found in outcomes)
-
-
-@given(st.lists(CLAIMS, max_size=8))
-def test_a_container_holds_a_device_at_most_once(said: list[Claim]) -> None:
-    node = Node()
-    node.has(*GPUS)
-    node.podlist(*said)
-    for known in node.snapshot().layout.attributions.values():
-        subjects = [holder.subject for holder in known.holders]
-        assert subjects == sorted(set(subjects))
 
 
 def test_device_order_is_by_index_then_gi_then_ci() -> None:

@@ -47,7 +47,7 @@ async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvm
         mig(3, 7),
     ]
     instance = found[3]
-    assert instance.mig == MigPlace(GPU[1], 8, 0, "2g.20gb")
+    assert instance.mig == MigPlace(GPU[1], 8, 0, "2g.20gb", index=1)
     assert (instance.index, instance.minor) == (1, 2)
     assert instance.pci_bus_id == found[1].pci_bus_id
     assert instance.model == "NVIDIA H100 80GB HBM3"
@@ -119,8 +119,8 @@ async def test_the_same_uuid_on_another_place_is_another_instance(fake_nvml: Fak
         samples = await next_rounds(ctx)
     places = [event.devices[1].mig for event in ctx.events if isinstance(event, DevicesDiscovered)]
     assert places == [
-        MigPlace(GPU[0], 7, 0, "3g.40gb"),
-        MigPlace(GPU[0], 9, 1, "1g.10gb"),
+        MigPlace(GPU[0], 7, 0, "3g.40gb", index=0),
+        MigPlace(GPU[0], 9, 1, "1g.10gb", index=0),
     ]
     assert values(samples, mig(0, 7))["memory_total_bytes"] == 9856 << 20
 

@@ -1,0 +1,211 @@
+"""Who holds what: the tables that say so, and what they come to."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TypeAlias
+
+from pipeline.join.identity import DeviceIndex
+from pipeline.join.inventory import Inventory
+from pipeline.join.pods import Known, PodTable
+from pipeline.join.resolution import Resolution, resolve
+from pipeline.join.resources import ResourceTable
+from pipeline.join.sources import SourceTable
+from pipeline.join.weighing import Holding, Verdict
+from pipeline.model import (
+    Attribution,
+    Claim,
+    ClaimsReplaced,
+    DeviceAliasesReplaced,
+    Hint,
+    Holder,
+    Instant,
+    PartialRef,
+    ResourceCount,
+)
+
+Since: TypeAlias = dict[PartialRef, Instant]
+
+_NOBODY = Verdict((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one event did.
+
+    Attributes:
+        changed: the next snapshot will differ from the last one.
+        hints: for those sources that asked for hints.
+    """
+
+    changed: bool
+    hints: tuple[Hint, ...] = ()
+
+    def __or__(self, other: "Outcome") -> "Outcome":
+        return Outcome(self.changed or other.changed, self.hints + other.hints)
+
+
+class Attributor:
+    """Keeps what each source said of devices, pods and claims, and resolves it anew on a change.
+
+    Attributes:
+        inventory: the devices.
+        pods: the pods.
+        resources: what the kubelet offers.
+        attributions: by device uuid, in device order. An attribution that didn't change stays the
+            same object.
+
+    Args:
+        sources: what is known of each source.
+    """
+
+    def __init__(self, sources: SourceTable) -> None:
+        self.inventory = Inventory()
+        self.pods = PodTable()
+        self.resources = ResourceTable()
+        self.attributions: dict[str, Attribution] = {}
+        self._sources = sources
+        self._claims: dict[str, ClaimsReplaced] = {}
+        self._aliases: dict[str, DeviceAliasesReplaced] = {}
+        self._devices = DeviceIndex(())
+        self._resolution = Resolution()
+        self._since: dict[str, Since] = {}
+        self._early: set[str] = set()
+
+    def claim(self, source: str, said: ClaimsReplaced, at: Instant) -> Outcome:
+        """Take in all claims of a source."""
+        before = self._claims.get(source)
+        self._claims[source] = said
+        # What was too early for a pod that has been taken on since isn't so any more.
+        if before is not None and before.claims == said.claims and source not in self._early:
+            return Outcome(changed=False)
+        return self.attribute(at, source)
+
+    def name(self, source: str, told: DeviceAliasesReplaced, at: Instant) -> Outcome:
+        """Take in all further names of devices that a source knows."""
+        before = self._aliases.get(source)
+        self._aliases[source] = told
+        return Outcome(changed=False) if before == told else self.enumerate(at, source)
+
+    def remove(self, source: str) -> None:
+        """Forget a source; `enumerate` has to follow."""
+        self._claims.pop(source, None)
+        self._aliases.pop(source, None)
+        self.pods.remove(source)
+        self.resources.remove(source)
+        self.inventory.remove(source)
+
+    def expire(self, now: Instant) -> Outcome:
+        """Withdraw the word of sources that have been silent for too long."""
+        expired: set[str] = set()
+        for source in self._sources.ranking():
+            confirmed = self._sources.confirmed_at(source)
+            if confirmed is None:
+                continue
+            silent_ns = now.mono_ns - confirmed.mono_ns
+            said = self._claims.get(source)
+            if said is not None and said.good_for_ns < silent_ns:
+                del self._claims[source]
+                expired.add(source)
+            if self.pods.expire(source, silent_ns):
+                expired.add(source)
+        outcome = Outcome(changed=self.resources.expire(now.mono_ns))
+        if not expired:
+            return outcome
+        return Outcome(changed=True) | outcome | self.attribute(now, *expired)
+
+    def enumerate(self, at: Instant, *sources: str) -> Outcome:
+        """Work out the devices anew, then who holds them."""
+        ranking = self._sources.ranking()
+        known = self.inventory.devices(ranking)
+        aliases = {
+            raw: uuid
+            for source in reversed(ranking)
+            if source in self._aliases
+            for raw, uuid in self._aliases[source].aliases
+        }
+        # A GPU that is gone may have left its index to another: present ones come last, and win.
+        self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
+        before, self.attributions = self.attributions, {}
+        for device, present in known:
+            old = before.get(device.uuid)
+            new = Attribution(
+                device, present, old.holders if old else (), old.conflicts if old else 0
+            )
+            self.attributions[device.uuid] = old if old is not None and old == new else new
+        self._since = {uuid: s for uuid, s in self._since.items() if uuid in self.attributions}
+        return Outcome(changed=True) | self.attribute(at, *sources)
+
+    def attribute(self, at: Instant, *sources: str) -> Outcome:
+        """Resolve all claims anew.
+
+        Args:
+            at: the moment.
+            sources: those whose words led to this.
+        """
+        self._early.clear()
+        ranking = self._sources.ranking()
+        self.pods.begin(ranking)
+        before = self._resolution
+        resolution = resolve(
+            {s: self._said(s) for s in ranking}, self._devices, self._identify, before
+        )
+        self._resolution = resolution
+        self.pods.end(at)
+        # Before the first enumeration every id would look wrong.
+        unresolved = resolution.unresolved if self.inventory.declared else {}
+        changed = self._sources.unresolved(unresolved) or resolution.allocated != before.allocated
+        moved: set[str] = set()
+        for uuid, known in self.attributions.items():
+            verdict = resolution.verdicts.get(uuid, _NOBODY)
+            if verdict is before.verdicts.get(uuid, _NOBODY) and uuid in self._since:
+                continue
+            since: Since = {}
+            began = self._since.get(uuid, since)
+            self._since[uuid] = since
+            holders = tuple([_holder(holding, at, began, since) for holding in verdict.holdings])
+            if holders == known.holders and verdict.conflicts == known.conflicts:
+                continue
+            changed = True
+            if [h.subject for h in holders] != [h.subject for h in known.holders]:
+                moved.add(uuid)
+            self.attributions[uuid] = replace(known, holders=holders, conflicts=verdict.conflicts)
+        hint = Hint(frozenset(moved), sources=frozenset(sources))
+        return Outcome(changed, (hint,) if moved else ())
+
+    def count_resources(self) -> Mapping[str, ResourceCount]:
+        """Return how many devices stand behind each extended resource."""
+        present = [known.device for known in self.attributions.values() if known.present]
+        return self.resources.count(present, self._devices, self._resolution.allocated)
+
+    def _said(self, source: str) -> Iterable[Claim]:
+        said = self._claims.get(source)
+        if said is not None:
+            yield from said.claims
+        yield from self.pods.claims(source)
+
+    def _identify(self, source: str, claim: Claim) -> Known | None:
+        said = self._sources.confirmed_at(source)
+        if said is None:  # it made no claims
+            return None
+        known = self.pods.identify(claim.subject, said, claim.origin.evidence)
+        if known is None and not claim.subject.uid:
+            self._early.add(source)
+        return known
+
+
+def _holder(
+    holding: Holding,
+    at: Instant,
+    began: dict[PartialRef, Instant],
+    since: dict[PartialRef, Instant],
+) -> Holder:
+    """Return a holder, and note since when it has been one."""
+    subject = holding.subject
+    if subject.container_id:
+        # A container that is made anew goes on holding what it held.
+        subject = replace(subject, container_id="")
+    start = since[subject] = holding.since or began.get(subject, at)
+    return Holder(
+        holding.subject, holding.share, start, holding.source, holding.evidence, holding.pod
+    )

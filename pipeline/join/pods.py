@@ -1,0 +1,169 @@
+"""The pods that sources tell of, and which pod a source means."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pipeline.join.told import Name, Told, name_of, names_of
+from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, PodsReplaced
+
+
+class Known(NamedTuple):
+    """What is known of the container that a source names.
+
+    Attributes:
+        subject: with every part that could be found out, but for the container's id.
+        pod: None when no source told of it.
+    """
+
+    subject: PartialRef
+    pod: Pod | None
+
+
+class Change(NamedTuple):
+    """What a source's word on a pod did.
+
+    Attributes:
+        matters: who holds what may have changed.
+        moved: the pod, if a container of it started, ended or was made anew.
+    """
+
+    matters: bool
+    moved: Pod | None = None
+
+
+_NOTHING = Change(matters=False)
+
+
+class PodTable:
+    """Pods by source. Of two sources that tell of one pod the earlier in the configuration counts.
+
+    What is gone is kept in mind for a while: other sources lag behind.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, Told] = {}
+        self._ranked: list[Told] = []
+        self._named: set[Name] = set()
+        self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
+
+    def replace(self, source: str, event: PodsReplaced, at: Instant) -> Change:
+        """Take in all pods of a source."""
+        told = self._told.get(source)
+        new = told is None
+        if told is None:
+            told = self._told[source] = Told()
+        told.good_for_ns = event.good_for_ns
+        coming = {pod.info.uid: pod for pod in event.pods}
+        if not new and told.pods == coming:
+            return _NOTHING
+        for uid in [uid for uid in told.pods if uid not in coming]:
+            told.drop(uid, at)
+        self._subjects.clear()
+        for pod in coming.values():
+            told.put(pod, at)
+        return Change(matters=True)
+
+    def upsert(self, source: str, pod: Pod, at: Instant) -> Change:
+        """Take in a pod."""
+        told = self._told.get(source)
+        before = None if told is None else told.pods.get(pod.info.uid)
+        if told is None or before == pod:
+            return _NOTHING
+        told.put(pod, at)
+        moved = before is None or _course(before) != _course(pod)
+        matters = self._matters(pod) or (before is not None and self._matters(before))
+        return Change(matters, pod if moved else None)
+
+    def delete(self, source: str, uid: str, at: Instant) -> Change:
+        """Take out a pod."""
+        told = self._told.get(source)
+        pod = None if told is None else told.pods.get(uid)
+        if told is None or pod is None:
+            return _NOTHING
+        told.drop(uid, at)
+        self._subjects.pop(uid, None)
+        return Change(self._matters(pod), pod)
+
+    def remove(self, source: str) -> None:
+        """Forget a source's pods."""
+        self._told.pop(source, None)
+        self._subjects.clear()
+
+    def expire(self, source: str, silent_ns: int) -> bool:
+        """Let go of a source's pods if it has been silent for too long; return whether it has."""
+        told = self._told.get(source)
+        if told is None or silent_ns <= told.good_for_ns:
+            return False
+        self.remove(source)
+        return True
+
+    def claims(self, source: str) -> Iterator[Claim]:
+        """Yield what a source's pods say that they hold."""
+        told = self._told.get(source)
+        if told is not None:
+            for pod in told.pods.values():
+                yield from pod.claims
+
+    def begin(self, ranking: Iterable[str]) -> None:
+        """Begin to work out what all claims mean, with the sources in this order."""
+        self._ranked = [self._told[source] for source in ranking if source in self._told]
+        self._named.clear()
+
+    def end(self, at: Instant) -> None:
+        """Note that no claim is left to be identified."""
+        for told in self._ranked:
+            told.forget(at.mono_ns, self._named)
+
+    def identify(self, ref: PartialRef, said: Instant, evidence: Evidence) -> Known | None:
+        """Return which container a source means; None if its word is no longer about any.
+
+        Args:
+            ref: the container, as the source knows it.
+            said: when the source stood by its word.
+            evidence: what the word rests on. What the runtime itself says of a container is true
+                whatever the API server thinks of its pod.
+        """
+        name = name_of(ref)
+        self._named.add(name)
+        certain = evidence <= Evidence.RUNTIME_ENV
+        for told in self._ranked:
+            pod = told.find(name)
+            if pod is None:
+                continue
+            if certain or not (pod.ended or (not ref.uid and not told.took_on(pod, said))):
+                return Known(self._complete(ref, pod), pod)
+            return None
+        if not certain and any(told.is_gone(name) for told in self._ranked):
+            return None
+        if ref.container_id:
+            ref = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)
+        return Known(ref, None)
+
+    def _matters(self, pod: Pod) -> bool:
+        """Whether any claim can mean a pod."""
+        return bool(pod.claims) or not self._named.isdisjoint(names_of(pod))
+
+    def _complete(self, ref: PartialRef, pod: Pod) -> PartialRef:
+        """Return all that names the container; the same object while the pod doesn't change."""
+        info = pod.info
+        known, subjects = self._subjects.get(info.uid, (None, {}))
+        if known is not pod:
+            subjects = {}
+            self._subjects[info.uid] = (pod, subjects)
+        subject = subjects.get(ref.container)
+        if subject is None:
+            container = ref.container
+            if not container:
+                lasting = [c.name for c in pod.containers if c.kind in {"app", "sidecar"}]
+                # With several there is no telling which.
+                container = lasting[0] if len(lasting) == 1 else ""
+            subject = PartialRef(info.namespace, info.name, container, info.uid)
+            subjects[ref.container] = subject
+        return subject
+
+
+def _course(pod: Pod) -> Mapping[str, object]:
+    """Return how far a pod has come."""
+    course: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
+    course[""] = (pod.ended, pod.started is None)
+    return course

@@ -1,0 +1,157 @@
+"""What claims are about: the containers, as far as all sources together know them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeAlias
+
+from pipeline.join.identity import DeviceIndex, Found
+from pipeline.join.pods import Known
+from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
+
+RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
+"""Device ids by scheme and text, each once. Pairs of texts hash many times as fast as the ids."""
+
+Identify: TypeAlias = Callable[[str, Claim], Known | None]
+"""Tells which container a claim of a source is about; None if it is about none any more."""
+
+Place: TypeAlias = tuple[str, str]
+"""Namespace and name of a pod."""
+
+PodKey: TypeAlias = tuple[str, str, str]
+"""Namespace, name and uid; those that nobody knows are empty."""
+
+
+class Word(NamedTuple):
+    """A claim that is about a container, and names a device of this node.
+
+    Attributes:
+        source: who said it.
+        claim: what was said.
+        found: what its ids name, real devices before placeholders.
+        subject: the container, completed; without its id.
+        pod: its pod, where a source told of it.
+        evidence: what it rests on.
+    """
+
+    source: str
+    claim: Claim
+    found: list[Found]
+    subject: PartialRef
+    pod: Pod | None
+    evidence: Evidence
+
+    @property
+    def real(self) -> bool:
+        """Whether it names a device, and not placeholders alone."""
+        return not self.found[0].placeholder
+
+
+_NONE: Final[RawIds] = {}
+
+
+@dataclass(slots=True)
+class Heard:
+    """Everything that was said.
+
+    Attributes:
+        words: those that can hold a device, in the order of the sources.
+        unresolved: by source, ids that fit no device; sources without any are missing.
+        allocated: by extended resource, what the kubelet gave out: uuids, and ids that fit no
+            device.
+    """
+
+    words: list[Word]
+    unresolved: dict[str, RawIds]
+    allocated: dict[str, set[str]]
+
+
+def hear(claims: Mapping[str, Iterable[Claim]], devices: DeviceIndex, identify: Identify) -> Heard:
+    """Find out what all claims are about."""
+    heard = Heard([], {}, {})
+    words = heard.words
+    for source, said in claims.items():
+        strange: RawIds = {}
+        for claim in said:
+            found, unknown = _find(claim.devices, devices)
+            if unknown:
+                strange.update(unknown)
+            known = identify(source, claim)
+            if known is None:
+                continue
+            evidence = claim.origin.evidence
+            if claim.resource and evidence >= Evidence.PLUGIN_ANSWER:
+                given, missing = _find(claim.asked, devices) if claim.asked else (found, unknown)
+                out = heard.allocated.setdefault(claim.resource, set())
+                for one in given:
+                    out.add(one.uuid)
+                for _, text in missing:
+                    out.add(text)
+            if found:
+                words.append(Word(source, claim, found, known.subject, known.pod, evidence))
+        if strange:
+            heard.unresolved[source] = strange
+    heard.words = _named(words)
+    return heard
+
+
+def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:
+    if len(ids) == 1:
+        # Nearly every claim: written out, since this runs for all of them at each change.
+        one = devices.resolve(ids[0])
+        return ([], {(ids[0].scheme, ids[0].text): ids[0]}) if one is None else ([one], _NONE)
+    found: dict[Found, None] = {}
+    unknown: RawIds = {}
+    for raw in ids:
+        one = devices.resolve(raw)
+        if one is None:
+            unknown[raw.scheme, raw.text] = raw
+        else:
+            found[one] = None
+    if any(one.placeholder for one in found):
+        return sorted(found, key=lambda one: one.placeholder), unknown
+    return list(found), unknown
+
+
+def _named(words: list[Word]) -> list[Word]:
+    """Let words that lack a pod's name or its uid take it from those that have it.
+
+    The kubelet's list has names and its checkpoint uids. Where no source tells of pods, the two are
+    brought together by what they have in common: the container's name, the resource and the very
+    ids that the kubelet asked for.
+    """
+    nameless = [word for word in words if not word.subject.pod]
+    without_uid = [word for word in words if not word.subject.uid and word.pod is None]
+    if not (nameless or without_uid) or len(without_uid) == len(words):
+        return words
+    pairs = {(_place(w), w.subject.uid) for w in words if w.subject.pod and w.subject.uid}
+    listed: dict[object, set[Place]] = {}
+    for word in without_uid:
+        listed.setdefault(_asked(word), set()).add(_place(word))
+    for word in nameless:
+        if len(places := listed.get(_asked(word), set())) == 1:
+            pairs.add((next(iter(places)), word.subject.uid))
+    # One name is one pod, and one uid has one name: whatever is told otherwise is left alone.
+    places_told = Counter(place for place, _ in pairs)
+    uids_told = Counter(uid for _, uid in pairs)
+    sure = [(place, uid) for place, uid in pairs if places_told[place] == uids_told[uid] == 1]
+    uid_of = dict(sure)
+    place_of = {uid: place for place, uid in sure}
+    named: list[Word] = []
+    for word in words:
+        subject = word.subject
+        if not subject.pod and (place := place_of.get(subject.uid)) is not None:
+            subject = replace(subject, namespace=place[0], pod=place[1])
+        elif not subject.uid and (uid := uid_of.get(_place(word))) is not None:
+            subject = replace(subject, uid=uid)
+        named.append(word if subject is word.subject else word._replace(subject=subject))
+    return named
+
+
+def _place(word: Word) -> Place:
+    return (word.subject.namespace, word.subject.pod)
+
+
+def _asked(word: Word) -> object:
+    ids = word.claim.asked or word.claim.devices
+    return (word.subject.container, word.claim.resource, frozenset(raw.text for raw in ids))

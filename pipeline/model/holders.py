@@ -1,0 +1,29 @@
+"""Who holds a device, once all claims are weighed."""
+
+from dataclasses import dataclass
+
+from pipeline.model.claims import Evidence
+from pipeline.model.pods import PodInfo
+from pipeline.model.refs import PartialRef
+from pipeline.model.time import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A container that holds a device or a part of it.
+
+    Attributes:
+        subject: the container.
+        share: part of the device that it holds, in (0, 1]; None when nobody says.
+        since: when it began, as well as is known.
+        source: name of the source whose word won.
+        evidence: what that word rests on.
+        pod: what is known of its pod; None where no source tells of pods, or not of this one.
+    """
+
+    subject: PartialRef
+    share: float | None
+    since: Instant
+    source: str
+    evidence: Evidence
+    pod: PodInfo | None = None

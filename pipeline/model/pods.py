@@ -1,0 +1,81 @@
+"""Pods, as the API server tells of them."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pipeline.model.claims import Claim
+from pipeline.model.time import Instant
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+"""Sorted (name, value) pairs, each name once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """What sinks show of a pod.
+
+    Attributes:
+        uid: the API server's; for a static pod that of its mirror.
+        namespace: its namespace.
+        name: its name.
+        phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+        owner_kind: kind of the workload that made it, such as `Deployment`; empty without one.
+        owner_name: name of that workload.
+        qos: `Guaranteed`, `Burstable` or `BestEffort`; empty when unknown.
+        labels: those that the configuration lets through.
+        annotations: likewise.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    qos: str = ""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """A container of a pod.
+
+    Attributes:
+        name: unique in its pod.
+        kind: `init` runs before the others and ends, `sidecar` is an init container that stays.
+        container_id: the runtime's, without the runtime's name; empty before it exists.
+        started: when it started last; None while it never did.
+        ended: it has ended and is not going to be started again.
+    """
+
+    name: str
+    kind: Literal["init", "sidecar", "app", "ephemeral"] = "app"
+    container_id: str = ""
+    started: Instant | None = None
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of this node.
+
+    Attributes:
+        info: what sinks show of it.
+        started: when the kubelet took it on (`status.startTime`, by the node's clock, in whole
+            seconds); before that it holds nothing that the kubelet hands out.
+        ended: no container of it runs or will run: the phase is `Succeeded` or `Failed`.
+        static_uid: the uid by which the kubelet and the runtime know a static pod, which is not
+            that of its mirror; empty for all others.
+        containers: init containers first, in the order of the pod's spec.
+        claims: what annotations say that it holds.
+        wants_devices: a container asks for an extended resource or a resource claim.
+    """
+
+    info: PodInfo
+    started: Instant | None = None
+    ended: bool = False
+    static_uid: str = ""
+    containers: tuple[PodContainer, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    wants_devices: bool = False

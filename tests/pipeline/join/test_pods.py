@@ -1,0 +1,462 @@
+"""Which pod a source means, and which pods can't hold anything any more."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.model import (
+    NS,
+    Claim,
+    ClaimsReplaced,
+    Envelope,
+    Event,
+    Evidence,
+    Instant,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    SourceAdded,
+    SourceRemoved,
+)
+from tests.pipeline.join.cluster import (
+    GOOD_FOR,
+    A,
+    B,
+    Cluster,
+    annotated,
+    answered,
+    container,
+    filed,
+    kept,
+    listed,
+    moment,
+    pod,
+    ran,
+    relist,
+    uid_of,
+    whole,
+)
+
+TEN_MINUTES = 600
+HOLDS_A = pod("a", claims=[annotated("a", A)])
+SAYING = {
+    "the kubelet's list": ("kubelet", listed("a", A)),
+    "the checkpoint": ("checkpoint", kept(uid_of("a"), A)),
+    "the plugin's answer": ("checkpoint", answered(uid_of("a"), [B], A)),
+    "podlist.json": ("podlist", filed("a", A)),
+    "an annotation": ("podlist", annotated("a", A)),
+}
+EVERY_SOURCE = pytest.mark.parametrize(("source", "claim"), SAYING.values(), ids=SAYING.keys())
+
+
+@EVERY_SOURCE
+class TestWhoeverNamesIt:
+    def test_a_running_pod_holds_what_it_is_said_to(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.tell(source, whole(claim))
+        [holder] = node.on(A).holders
+        assert (holder.subject.namespace, holder.subject.pod) == ("ml", "a")
+        assert (holder.subject.container, holder.subject.uid) == ("main", uid_of("a"))
+        assert holder.pod == pod("a").info
+
+    def test_one_of_which_nobody_told_is_taken_at_its_word(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("other"))
+        node.tell(source, whole(claim))
+        [holder] = node.on(A).holders
+        assert holder.pod is None
+
+    def test_one_that_ends_holds_nothing_at_once(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.tell(source, whole(claim))
+        node.upsert(pod("a", ended=True))
+        assert node.held() == {}
+
+    def test_one_that_is_deleted_holds_nothing_at_once(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.tell(source, whole(claim))
+        node.delete("a")
+        assert node.held() == {}
+
+    def test_one_that_a_new_list_lacks_holds_nothing(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"), pod("b"))
+        node.tell(source, whole(claim))
+        node.pods(pod("b"))
+        assert node.held() == {}
+
+    def test_what_lags_behind_does_not_bring_it_back(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.delete("a")
+        node.tell(source, whole(claim))
+        node.tell(source, whole(claim, filed("x", B)))
+        assert node.held() == {B: ["x/main"]}
+
+    def test_it_stays_gone_for_as_long_as_it_is_named(self, source: str, claim: Claim) -> None:
+        """A checkpoint on a quiet node names a pod for days after its end."""
+        node = Cluster()
+        node.pods(pod("a"), *(pod(f"p{number}") for number in range(20)))
+        node.tell(source, whole(claim))
+        node.delete("a")
+        for number in range(20):
+            node.seconds += 200
+            node.pods(*(pod(f"p{n}") for n in range(number, 20)))
+            node.delete(f"p{number}")
+            node.tell(source, whole(claim))
+            assert node.held() == {}
+
+    def test_it_is_forgotten_when_nobody_names_it_any_more(self, source: str, claim: Claim) -> None:
+        node = Cluster()
+        node.pods(pod("a"), pod("b"))
+        node.tell(source, whole(claim))
+        node.delete("a")
+        node.tell(source, whole())
+        node.seconds = TEN_MINUTES + 1
+        node.pods(pod("b"), pod("c"))
+        node.tell(source, whole(claim))
+        assert len(node.held()) == 1
+
+
+class TestNamesakes:
+    """A pod is deleted and made anew under its name; sources that know names alone lag behind."""
+
+    def test_what_was_said_before_the_kubelet_took_the_new_one_on_is_about_the_old(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.kubelet(listed("a", A))
+        node.delete("a", uid="1")
+        node.upsert(pod("a", uid="2", started=None))
+        node.seconds = 5
+        node.kubelet(listed("a", A))
+        assert node.held() == {}
+        node.seconds = 6
+        node.upsert(pod("a", uid="2", started=5.5))
+        assert node.held() == {}
+        node.seconds = 7
+        node.kubelet(listed("a", B))
+        assert node.on(B).holders[0].subject.uid == "2"
+        assert node.held() == {B: ["a/main"]}
+
+    def test_the_same_words_once_more_are_about_the_new_one(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.kubelet(listed("a", A))
+        node.delete("a", uid="1")
+        node.seconds = 5.5
+        node.upsert(pod("a", uid="2", started=5))
+        assert node.held() == {}
+        node.seconds = 6
+        node.kubelet(listed("a", A))
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["2"]
+
+    def test_the_order_of_the_old_one_s_end_and_the_new_one_s_beginning_is_no_matter(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.upsert(pod("a", uid="2"))
+        node.delete("a", uid="1")
+        node.kubelet(listed("a", A))
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["2"]
+
+    def test_a_uid_leaves_no_doubt(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.delete("a", uid="1")
+        node.upsert(pod("a", uid="2", started=None))
+        node.checkpoint(kept("1", A), kept("2", B))
+        assert node.held() == {B: ["a/main"]}
+
+
+class TestClocksThatAreSet:
+    """The start of a pod is told by the node's wall clock, which may have been set since."""
+
+    @staticmethod
+    def say(node: Cluster, source: str, event: Event, when: Instant) -> None:
+        node.join.apply(Envelope(source, source, 1, when, event))
+
+    def test_back(self) -> None:
+        node = Cluster()
+        self.say(node, "pods", relist(pod("a", started=5)), moment(10))
+        for second in (11, 20, 30):
+            back = moment(second, stepped=-3600)
+            self.say(node, "kubelet", whole(listed("a", A)), back)
+            self.say(node, "podlist", whole(filed("b", B, container=f"at {second}")), back)
+            assert A in node.held()
+
+    def test_forward(self) -> None:
+        node = Cluster()
+        self.say(node, "pods", relist(pod("a", uid="1")), moment(10))
+        self.say(node, "kubelet", whole(listed("a", A)), moment(11))
+        self.say(node, "pods", PodDeleted("1"), moment(12))
+        self.say(
+            node, "pods", PodUpserted(pod("a", uid="2", started=3613)), moment(14, stepped=3600)
+        )
+        assert node.held() == {}
+        self.say(node, "kubelet", whole(listed("a", A)), moment(15, stepped=3600))
+        assert node.held() == {A: ["a/main"]}
+
+    def test_a_start_in_the_future_is_not_waited_for(self) -> None:
+        node = Cluster()
+        self.say(node, "kubelet", whole(listed("a", A)), moment(9))
+        self.say(node, "pods", relist(pod("a", started=28_800)), moment(10))
+        assert node.held() == {}
+        self.say(node, "kubelet", whole(listed("a", A)), moment(11))
+        assert node.held() == {A: ["a/main"]}
+
+
+class TestTheRuntime:
+    """What the runtime says of its own containers needs no pod, and no leave of the API server."""
+
+    @pytest.mark.parametrize("evidence", [Evidence.RUNTIME_CDI, Evidence.RUNTIME_ENV])
+    def test_it_is_believed_of_pods_that_ended_or_are_gone(self, evidence: Evidence) -> None:
+        node = Cluster()
+        node.pods(pod("a"), pod("b"))
+        node.runtime(ran("a", A, evidence=evidence), ran("b", B, evidence=evidence))
+        node.upsert(pod("a", ended=True))
+        node.delete("b")
+        assert node.held() == {A: ["a/main"], B: ["b/main"]}
+
+    def test_it_is_believed_of_a_pod_that_no_kubelet_took_on(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", started=None))
+        node.runtime(ran("a", A))
+        assert node.held() == {A: ["a/main"]}
+
+
+class TestStaticPods:
+    """The kubelet and the runtime know them by another uid than the API server."""
+
+    STATIC = pod("etcd-node-1", uid="mirror", static_uid="config-hash")
+
+    def test_all_names_mean_the_one_pod(self) -> None:
+        node = Cluster()
+        node.pods(self.STATIC)
+        node.kubelet(listed("etcd-node-1", A))
+        node.checkpoint(kept("config-hash", A))
+        node.runtime(replace(ran("etcd-node-1", A), subject=kept("config-hash", A).subject))
+        [holder] = node.on(A).holders
+        assert (holder.subject.pod, holder.subject.uid) == ("etcd-node-1", "mirror")
+
+    def test_a_new_mirror_takes_over(self) -> None:
+        node = Cluster()
+        node.pods(self.STATIC)
+        node.checkpoint(kept("config-hash", A))
+        node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
+        node.delete("", uid="mirror")
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
+
+    def test_a_mirror_that_is_made_anew_brings_it_back(self) -> None:
+        node = Cluster()
+        node.pods(self.STATIC)
+        node.checkpoint(kept("config-hash", A))
+        node.delete("", uid="mirror")
+        assert node.held() == {}
+        node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
+
+    def test_a_manifest_that_changed_leaves_its_old_uid_behind(self) -> None:
+        node = Cluster()
+        node.pods(self.STATIC)
+        node.upsert(replace(self.STATIC, static_uid="config-hash-2"))
+        node.checkpoint(kept("config-hash", A), kept("config-hash-2", B))
+        assert node.on(A).holders[0].pod is None
+        assert node.on(B).holders[0].pod == self.STATIC.info
+
+    def test_without_a_mirror_the_kubelet_s_uid_is_all_that_is_known(self) -> None:
+        node = Cluster()
+        node.pods()
+        node.checkpoint(kept("config-hash", A))
+        assert node.held() == {A: ["config-hash/main"]}
+
+
+class TestContainers:
+    def test_a_pod_s_claim_is_its_only_container_s(self) -> None:
+        node = Cluster()
+        node.pods(
+            pod("a", container("prepare", "init"), container("main"), container("x", "ephemeral"))
+        )
+        node.file(annotated("a", A))
+        assert node.held() == {A: ["a/main"]}
+
+    @pytest.mark.parametrize("kind", ["app", "sidecar"])
+    def test_of_two_there_is_no_telling_which(self, kind: str) -> None:
+        node = Cluster()
+        node.pods(pod("a", container("main"), container("other", kind)))
+        node.file(annotated("a", A))
+        assert node.held() == {A: ["a/"]}
+
+    def test_a_pod_that_lacks_containers_has_none(self) -> None:
+        node = Cluster()
+        node.pods(replace(pod("a"), containers=()))
+        node.file(annotated("a", A))
+        node.kubelet(listed("a", B, container="ghost"))
+        assert node.held() == {A: ["a/"]}
+
+    def test_the_only_one_that_completed_still_holds_until_its_pod_has_ended(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", container(ended=True)))
+        node.kubelet(listed("a", A))
+        assert node.held() == {A: ["a/main"]}
+
+    def test_a_container_that_is_made_anew_goes_on_holding(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", container(container_id="c1", started=1)))
+        node.runtime(ran("a", A, container_id="c1"))
+        since = node.on(A).holders[0].since
+        node.seconds = 50
+        node.upsert(pod("a", container(container_id="c2", started=49)))
+        node.runtime(ran("a", A, container_id="c2"))
+        [holder] = node.on(A).holders
+        assert (holder.since, holder.subject.container_id) == (since, "c2")
+
+
+class TestSilence:
+    def test_pods_are_forgotten_after_their_time_and_not_before(self) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.seconds = 100
+        node.kubelet(listed("a", A))
+        node.tick(GOOD_FOR)
+        assert node.on(A).holders[0].pod is not None
+        node.tick(GOOD_FOR + 1)
+        [holder] = node.on(A).holders
+        assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", "", None)
+
+    def test_what_annotations_said_goes_with_them(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", claims=[annotated("a", A)]))
+        node.tick(GOOD_FOR + 1)
+        assert node.held() == {}
+
+    @pytest.mark.parametrize(
+        "event", [PodUpserted(pod("b")), PodDeleted("nobody"), relist(HOLDS_A)]
+    )
+    def test_any_word_of_the_source_confirms_all_of_them(self, event: Event) -> None:
+        node = Cluster()
+        node.pods(HOLDS_A)
+        node.seconds = 200
+        node.tell("pods", event)
+        node.tick(GOOD_FOR + 150)
+        assert node.held() == {A: ["a/main"]}
+
+    def test_a_change_without_a_list_says_nothing(self) -> None:
+        node = Cluster()
+        node.upsert(pod("a", claims=[annotated("a", A)]))
+        node.delete("a")
+        assert node.held() == {}
+        node.pods()
+        node.kubelet(listed("a", A))
+        assert node.held() == {A: ["a/main"]}
+
+    def test_a_source_that_leaves_takes_its_pods_along(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", claims=[annotated("a", A)]))
+        node.kubelet(listed("a", B))
+        node.tell("pods", SourceRemoved())
+        assert node.held() == {B: ["a/main"]}
+        assert node.on(B).holders[0].pod is None
+
+
+class TestTwoSourcesOfPods:
+    def test_the_earlier_one_counts_and_the_later_one_steps_in(self) -> None:
+        node = Cluster()
+        node.say(SourceAdded(9), "more pods", "pods")
+        first, second = pod("a"), replace(pod("a"), info=replace(pod("a").info, phase="Running"))
+        node.say(relist(second, pod("b")), "more pods", "pods")
+        node.pods(first)
+        node.kubelet(listed("a", A), listed("b", B))
+        assert node.on(A).holders[0].pod is first.info
+        assert node.on(B).holders[0].pod == pod("b").info
+        node.tell("pods", SourceRemoved())
+        assert node.on(A).holders[0].pod == second.info
+
+
+def test_a_list_that_names_a_pod_twice_has_it_once() -> None:
+    node = Cluster()
+    node.pods(pod("a", started=None), pod("a", started=0))
+    node.kubelet(listed("a", A))
+    assert node.held() == {A: ["a/main"]}
+    node.delete("a")
+    assert node.held() == {}
+
+
+def test_empty_names_are_names_that_nobody_knows() -> None:
+    node = Cluster()
+    nameless = replace(pod("a"), info=replace(pod("a").info, uid="", namespace="", name=""))
+    node.pods(nameless, pod("b"))
+    node.kubelet(listed("", A, container=""), listed("b", B, container=""))
+    node.checkpoint(kept("", A, container=""))
+    node.tell("pods", PodDeleted(""))
+    assert node.held()[B] == ["b/main"]
+
+
+def test_hints_name_pods_that_matter_to_sources_in_which_a_container_came_or_went() -> None:
+    node = Cluster()
+    node.pods()
+
+    def hinted(event: Event) -> list[str]:
+        outcome = node.join.apply(Envelope("pods", "pods", 1, moment(0), event))
+        return [uid for hint in outcome.hints for uid in hint.pods]
+
+    assert hinted(PodUpserted(pod("a", started=None))) == [uid_of("a")]
+    assert hinted(PodUpserted(pod("a"))) == [uid_of("a")]
+    assert hinted(PodUpserted(replace(pod("a"), info=replace(pod("a").info, qos="x")))) == []
+    assert hinted(PodUpserted(pod("a", container(container_id="c1")))) == [uid_of("a")]
+    assert hinted(PodUpserted(pod("b", wants=False))) == []
+    assert hinted(PodDeleted(uid_of("a"))) == [uid_of("a")]
+    assert hinted(PodDeleted(uid_of("a"))) == []
+
+
+def test_a_pod_that_nobody_names_changes_nothing() -> None:
+    node = Cluster()
+    node.pods(pod("a"))
+    node.kubelet(listed("a", A))
+    layout = node.snapshot().layout
+    assert node.tell("pods", PodUpserted(pod("b", wants=False))) is False
+    assert node.tell("pods", PodDeleted(uid_of("b"))) is False
+    assert node.snapshot().layout is layout
+
+
+def test_a_churn_of_pods_leaves_nothing_behind() -> None:
+    """A hundred thousand pods, a second each, whose names and containers never come again."""
+    node = Cluster()
+    node.pods()
+    for number in range(3_000):
+        node.seconds += 1
+        name = f"p{number}"
+        node.upsert(pod(name))
+        node.kubelet(listed(name, f"{A}::{number}", container="not in the pod's spec"))
+        node.upsert(pod(name, ended=True))
+        node.delete(name)
+    pods = node.join._attributor.pods
+    [told] = pods._ranked
+    assert (len(told.pods), len(told._named), len(told._taken_on)) == (0, 0, 0)
+    assert len(pods._subjects) == 0
+    # Uid and name, for each pod of the last ten minutes.
+    assert len(told._gone) <= 2 * (TEN_MINUTES + 2)
+
+
+def test_time_that_stands_still_does_not_stop_it() -> None:
+    node = Cluster()
+    node.pods(*(pod(f"p{number}") for number in range(100)))
+    node.kubelet(*(listed(f"p{number}", A) for number in range(100)))
+    for number in range(100):
+        node.delete(f"p{number}")
+    assert node.held() == {}
+
+
+def test_claims_replaced_within_the_same_moment_as_the_pod_are_about_it() -> None:
+    node = Cluster()
+    event: ClaimsReplaced | PodsReplaced
+    for event, source in (
+        (relist(pod("a", started=2)), "pods"),
+        (whole(listed("a", A)), "kubelet"),
+    ):
+        node.seconds = 2
+        node.tell(source, event)
+    assert node.held() == {A: ["a/main"]}
+    assert node.on(A).holders[0].since.mono_ns == moment(2).mono_ns
+    assert moment(2).mono_ns - moment(0).mono_ns == 2 * NS
