@@ -12,12 +12,15 @@ class Backoff:
         initial: first delay, in seconds.
         cap: longest delay, in seconds.
         healthy_after: a run that lasted so many seconds starts the delays anew.
+        jitter: largest part of a delay that chance adds to it, so that a cluster's nodes don't
+            come back in step.
         rng: source of the jitter; a test gives a seeded one.
     """
 
     initial: float = 1.0
     cap: float = 60.0
     healthy_after: float = 60.0
+    jitter: float = 0.25
     rng: random.Random = field(default_factory=random.Random)
     _next: float = 0.0
 
@@ -32,5 +35,4 @@ class Backoff:
             self._next = self.initial
         base = self._next
         self._next = min(self.cap, base * 2)
-        # Up to a quarter more, so that a cluster's nodes don't come back in step.
-        return max(base, retry_after or 0.0) * (1 + self.rng.random() / 4)
+        return max(base, retry_after or 0.0) * (1 + self.rng.random() * self.jitter)

@@ -4,14 +4,15 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from config.types import ListenAddress
 from pipeline.channels import Channel, ChannelClosedError
 from pipeline.clock import Clock
-from pipeline.contracts import HttpMounts
+from pipeline.contracts import HttpMounts, KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.hints import HintBoard
-from pipeline.model import Envelope, Event, HolderChanged, Snapshot
+from pipeline.model import Envelope, Event, Hint, Snapshot
 from pipeline.telemetry import FamilyPoints, Meter
 
 
@@ -49,11 +50,13 @@ class RunningSource:
 
     Attributes:
         taken: whether a source of that name runs.
+        connect: joins a session with an API server.
         spoke: it has emitted or relayed something.
     """
 
     name: str
     kind: str
+    node: str
     clock: Clock
     plan: FieldPlan
     log: logging.Logger
@@ -62,6 +65,7 @@ class RunningSource:
     inlet: Inlet
     board: HintBoard
     taken: Callable[[str], bool]
+    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     spoke: bool = False
 
     async def emit(self, event: Event) -> None:
@@ -77,9 +81,13 @@ class RunningSource:
             name = f"{name}@{self.name}"
         await self.inlet.relay(replace(envelope, source=name, via=self.name))
 
-    def hints(self) -> AsyncIterator[HolderChanged]:
+    def hints(self) -> AsyncIterator[Hint]:
         """Iterate over the join's hints."""
         return self.board.subscribe()
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server."""
+        return self.connect(kubeconfig)
 
 
 @dataclass(slots=True)

@@ -5,14 +5,47 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 from config.types import ListenAddress
 from pipeline.clock import Clock
 from pipeline.fields import FieldPlan
-from pipeline.model import Envelope, Event, HolderChanged, Snapshot
+from pipeline.model import Envelope, Event, Hint, Snapshot
 from pipeline.telemetry import FamilyPoints, Meter
+
+
+class KubeApi(Protocol):
+    """A session with an API server, shared by all that use the same credentials."""
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the body of an answer, JSON.
+
+        Args:
+            path: of the resource, such as `/api/v1/pods`.
+            query: parameters, not yet escaped.
+
+        Raises:
+            ApiError: the server refused, or couldn't be reached.
+        """
+        ...
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a stream of lines, each of them JSON; it ends when the server ends it.
+
+        Args:
+            path: of the resource.
+            query: parameters; `watch=true` is the caller's to set.
+            silence: seconds without a byte after which the connection counts as dead.
+
+        Raises:
+            ApiError: on entry, the server refused or couldn't be reached; in the iteration, the
+                connection broke or fell silent.
+        """
+        ...
 
 
 class SourceContext(Protocol):
@@ -20,6 +53,7 @@ class SourceContext(Protocol):
 
     Attributes:
         name: the source's name in the configuration.
+        node: the node's name, as the cluster knows it.
         clock: the only clock.
         plan: the fields somebody asked for; a sampler reads no others.
         log: named after the source.
@@ -29,6 +63,7 @@ class SourceContext(Protocol):
     """
 
     name: str
+    node: str
     clock: Clock
     plan: FieldPlan
     log: logging.Logger
@@ -46,8 +81,19 @@ class SourceContext(Protocol):
         """
         ...
 
-    def hints(self) -> AsyncIterator[HolderChanged]:
+    def hints(self) -> AsyncIterator[Hint]:
         """Iterate over the join's hints; those not yet taken merge into one."""
+        ...
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server, starting it if need be.
+
+        Args:
+            kubeconfig: file with address and credentials; None for those of the pod podgpu runs in.
+
+        Raises:
+            TransientError: there are no credentials now; the text says where they were looked for.
+        """
         ...
 
 

@@ -2,6 +2,7 @@
 
     ComponentError
       TransientError(retry_after=None)   try again later; the component is degraded, data goes on
+        ApiError(status, reason)         the same, from an API server
       PermanentError                     what was asked for can't be had: a bad option, a taken port
 
 Only the module that imports a library catches that library's exceptions and raises one of these
@@ -24,6 +25,23 @@ class TransientError(ComponentError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class ApiError(TransientError):
+    """An API server refused, or couldn't be reached.
+
+    Attributes:
+        status: the HTTP status, or the code of a Status object that came in a stream; 0 when
+            there was no answer.
+        reason: the Status object's reason, such as `Expired` or `Forbidden`; empty without one.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.status = status
+        self.reason = reason
 
 
 class PermanentError(ComponentError):

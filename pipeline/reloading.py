@@ -41,12 +41,15 @@ class Changes:
 def changes(old: Config, new: Config) -> Changes:
     """Compare two configurations component by component.
 
-    A sink carries the node's name in its labels, so a new name changes them all.
+    Sinks carry the node's name in their labels, and sources ask the cluster for it: a new name
+    changes them all.
     """
     renamed = old.node != new.node
     sinks = [name for name, sink in new.sinks.items() if renamed or old.sinks.get(name) != sink]
     sinks += [name for name in old.sinks if name not in new.sinks]
-    sources = [name for name, source in new.sources.items() if old.sources.get(name) != source]
+    sources = [
+        name for name, source in new.sources.items() if renamed or old.sources.get(name) != source
+    ]
     sources += [name for name in old.sources if name not in new.sources]
     return Changes(tuple(sinks), tuple(sources), list(old.sources) != list(new.sources))
 

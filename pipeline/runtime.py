@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from contextlib import AbstractAsyncContextManager, ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.schema import Config
@@ -11,7 +12,7 @@ from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.clock import Clock, SystemClock
 from pipeline.contexts import Inlet
-from pipeline.contracts import HttpMounts
+from pipeline.contracts import HttpMounts, KubeApi
 from pipeline.errors import ComponentError
 from pipeline.fields import FieldPlan
 from pipeline.footprint import settle
@@ -29,6 +30,7 @@ from pipeline.version import VERSION
 
 if TYPE_CHECKING:
     from pipeline.http import Listeners
+    from pipeline.kube.sessions import Sessions
 
 _INBOX = 1024
 _SILENCE = 2.0
@@ -61,9 +63,12 @@ class Runtime:
             publisher=self._publisher,
             group=asyncio.TaskGroup(),
             log=log,
+            kube=self._connect,
+            node=node_name(config),
         )
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
         self._listeners: Listeners | None = None
+        self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._listen)
         self._lock = asyncio.Lock()
@@ -155,8 +160,9 @@ class Runtime:
                 self._shared.log.error("the changed configuration is not taken over: %s", error)
                 return False
         self._config = config
+        self._shared.node = node_name(config)
         if self._listeners is not None:
-            self._listeners.node = node_name(config)
+            self._listeners.node = self._shared.node
         await self._sources.reload(difference, config)
         return True
 
@@ -172,6 +178,14 @@ class Runtime:
                 ready=self._status.ready,
             )
         return self._listeners.listen(address)
+
+    def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        if self._sessions is None:
+            # Not without somebody who wants to talk to an API server.
+            from pipeline.kube.sessions import Sessions  # noqa: PLC0415
+
+            self._sessions = Sessions()
+        return self._sessions.join(kubeconfig)
 
     async def _tick(self) -> None:
         """Let the join know of time when no source does."""

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.clock import Clock
 from pipeline.contexts import Inlet
+from pipeline.contracts import KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.hints import HintBoard
 from pipeline.publishing import Publisher
@@ -20,6 +23,8 @@ class Shared:
 
     Attributes:
         group: every task of podgpu lives in it.
+        kube: joins a session with an API server.
+        node: the node's name, as the configuration in force has it.
     """
 
     clock: Clock
@@ -30,6 +35,8 @@ class Shared:
     publisher: Publisher
     group: asyncio.TaskGroup
     log: logging.Logger
+    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    node: str
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task under a name for people."""

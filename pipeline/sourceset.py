@@ -53,6 +53,7 @@ class SourceSet:
         context = RunningSource(
             name=name,
             kind=component.kind,
+            node=shared.node,
             clock=shared.clock,
             plan=shared.plan,
             log=logging.getLogger(f"{ROOT}.sources.{name}"),
@@ -61,6 +62,7 @@ class SourceSet:
             inlet=shared.inlet,
             board=shared.hints,
             taken=self._running.__contains__,
+            connect=shared.kube,
         )
         source = build_source(component.kind, component.options)
         await shared.inlet.put(name, component.kind, SourceAdded(order))

@@ -37,7 +37,9 @@ SINKS = {"m": ("prometheus", 0), "l": ("jsonl", 0)}
             dict(reversed(SOURCES.items())), SINKS, "n", Changes((), (), True), id="order"
         ),
         pytest.param(SOURCES, {"m": ("prometheus", 0)}, "n", Changes(("l",), (), False), id="sink"),
-        pytest.param(SOURCES, SINKS, "other", Changes(("m", "l"), (), False), id="node's name"),
+        pytest.param(
+            SOURCES, SINKS, "other", Changes(("m", "l"), ("a", "b"), False), id="node's name"
+        ),
     ],
 )
 def test_changes(

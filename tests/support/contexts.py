@@ -3,11 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TypeVar
 
 from pipeline.clock import Clock, SystemClock
+from pipeline.contracts import KubeApi
 from pipeline.fields import FieldPlan
-from pipeline.model import Envelope, Event, HolderChanged, Instant
+from pipeline.kube.sessions import Sessions
+from pipeline.model import Envelope, Event, Hint, Instant
 from pipeline.telemetry import Meter, Telemetry
 
 E = TypeVar("E")
@@ -32,6 +36,7 @@ class FakeSourceContext:
 
     def __init__(self, name: str = "under-test", clock: Clock | None = None) -> None:
         self.name = name
+        self.node = "node-1"
         self.clock: Clock = clock or SystemClock()
         self.plan = FieldPlan()
         self.log = logging.getLogger(f"podgpu.test.{name}")
@@ -42,7 +47,8 @@ class FakeSourceContext:
         self.relayed: list[Envelope] = []
         self.emitted_at: list[Instant] = []
         self._changed = asyncio.Condition()
-        self._hints: asyncio.Queue[HolderChanged] = asyncio.Queue()
+        self._sessions = Sessions()
+        self._hints: asyncio.Queue[Hint] = asyncio.Queue()
 
     async def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -55,12 +61,15 @@ class FakeSourceContext:
         async with self._changed:
             self._changed.notify_all()
 
-    async def hints(self) -> AsyncIterator[HolderChanged]:
+    async def hints(self) -> AsyncIterator[Hint]:
         while True:
             yield await self._hints.get()
 
-    def hint(self, *devices: str) -> None:
-        self._hints.put_nowait(HolderChanged(frozenset(devices)))
+    def hint(self, *devices: str, pods: tuple[str, ...] = (), source: str = "another") -> None:
+        self._hints.put_nowait(Hint(frozenset(devices), frozenset(pods), frozenset({source})))
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        return self._sessions.join(kubeconfig)
 
     async def wait_for(self, kind: type[E], count: int = 1, timeout: float = 10) -> list[E]:
         """Wait until `count` events of a type were emitted; return all of that type."""

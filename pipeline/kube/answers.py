@@ -1,0 +1,102 @@
+"""From what an API server answers to an error that says what was asked and how to mend it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import orjson
+
+from pipeline.errors import ApiError
+from pipeline.kube.shape import line, number, table, text
+
+
+def refusal(
+    server: str,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    credentials: str,
+) -> ApiError:
+    """Return the error for an answer whose status is not 2xx.
+
+    Args:
+        server: its address.
+        path: what was asked for.
+        query: with which parameters.
+        status: of the answer.
+        headers: of the answer; `Retry-After` is looked at.
+        body: of the answer, or its beginning; a Status object, if the API server wrote it.
+        credentials: where they come from, for people.
+    """
+    try:
+        answer = table(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        answer = {}
+    error = failure(answer, status)
+    retry_after = error.retry_after
+    if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
+        retry_after = float(seconds)
+    told: dict[int, str] = {
+        HTTPStatus.UNAUTHORIZED: _unauthorized(credentials, error),
+        HTTPStatus.FORBIDDEN: _forbidden(path, query, error),
+    }
+    return ApiError(
+        f"{server}: " + told.get(status, f"GET {path} is answered {error}"),
+        status=status,
+        reason=error.reason,
+        retry_after=retry_after,
+    )
+
+
+def failure(status: Mapping[str, object], code: int = 0) -> ApiError:
+    """Return the error that a Status object tells of, whatever it lacks.
+
+    Args:
+        status: the object, as parsed.
+        code: the HTTP status it came with; 0 for an object that came in a stream.
+    """
+    code = code or number(status.get("code")) or 0
+    reason = line(text(status.get("reason")), 60)
+    seconds = number(table(status.get("details")).get("retryAfterSeconds"))
+    told = [word for word in (str(code) if code else "", reason or _phrase(code)) if word]
+    message = line(text(status.get("message")))
+    said = " ".join(told) or "an error without a code"
+    return ApiError(
+        f"{said}: {message}" if message else said,
+        status=code,
+        reason=reason,
+        retry_after=float(seconds) if seconds is not None and seconds > 0 else None,
+    )
+
+
+def _phrase(code: int) -> str:
+    try:
+        return HTTPStatus(code).phrase
+    except ValueError:
+        return ""
+
+
+def _unauthorized(credentials: str, error: ApiError) -> str:
+    return (
+        f"the credentials are not accepted ({error}); they come from {credentials}: "
+        "see that they are of this cluster and not expired"
+    )
+
+
+def _forbidden(path: str, query: Mapping[str, str], error: ApiError) -> str:
+    group, resource = _resource(path)
+    verb = "watch" if query.get("watch") == "true" else "list"
+    shown = f"{resource} of {group}" if group else resource
+    return (
+        f"podgpu may not {verb} {shown} ({error}); give its service account a ClusterRole with "
+        f'apiGroups ["{group}"], resources ["{resource}"], verbs [list, watch]'
+    )
+
+
+def _resource(path: str) -> tuple[str, str]:
+    """Return API group and resource of `/api/v1/pods` or `/apis/GROUP/VERSION/RESOURCE`."""
+    parts = path.strip("/").split("/")
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    return group, parts[-1]

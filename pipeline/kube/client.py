@@ -1,0 +1,290 @@
+"""A session with one API server: requests and streams over the library's connections.
+
+The one module that meets the exceptions of aiohttp and of the library's transport; what leaves it
+is an `ApiError` that names the server, what was asked for, and the mend.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+
+from pipeline.errors import ApiError, TransientError
+from pipeline.kube.answers import refusal
+from pipeline.kube.credentials import Access, Credentials
+from pipeline.kube.library import library
+from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.kube.shape import line
+from pipeline.threads import DaemonExecutor
+from pipeline.version import VERSION
+
+_FRESH: Final = 60.0
+"""Seconds for which credentials are used without looking again; a token is exchanged well before
+the old one expires."""
+
+_CONNECT: Final = 10.0
+_ANSWER: Final = 60.0
+_QUIET: Final = 30.0
+_ERROR_BYTES: Final = 1 << 16
+_LONGEST_LINE: Final = 16 << 20
+_LONGEST_BODY: Final = 64 << 20
+"""Bytes; a node's pods are some megabytes, one object in etcd at most 1.5."""
+
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": f"podgpu/{VERSION}"}
+_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
+"""What a connection fails with. TimeoutError and ssl.SSLError are OSErrors."""
+
+
+class Client:
+    """Implements `pipeline.contracts.KubeApi`."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._threads = DaemonExecutor("kube")
+        self._access: Access | None = None
+        self._read_at = 0.0
+        self._refused = False
+        self._lock = asyncio.Lock()
+        self._connection: _Connection | None = None
+
+    async def start(self) -> None:
+        """Read the credentials for the first time.
+
+        Raises:
+            TransientError: there are none.
+        """
+        await self._load()
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._threads.shutdown()
+        if self._connection is not None:
+            await self._connection.retire(now=True)
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the body of an answer."""
+        timeout = aiohttp.ClientTimeout(
+            total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_QUIET
+        )
+        async with self._answer(path, query, timeout) as response:
+            try:
+                return await _body(response, _LONGEST_BODY)
+            except _BROKEN as error:
+                raise self._error(path, error) from error
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a stream of lines."""
+        return self._watch(path, query, silence)
+
+    @asynccontextmanager
+    async def _watch(
+        self, path: str, query: Mapping[str, str], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=_CONNECT, sock_connect=_CONNECT, sock_read=silence
+        )
+        async with self._answer(path, query, timeout) as response:
+            yield self._lines(path, response)
+
+    async def _lines(self, path: str, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        lines = Lines(_LONGEST_LINE)
+        try:
+            async for piece in response.content.iter_any():
+                for found in lines.feed(piece):
+                    yield found
+        except LineTooLongError as error:
+            raise self._error(path, f"sent an object of over {_LONGEST_LINE} bytes") from error
+        except _BROKEN as error:
+            raise self._error(path, error) from error
+        if lines.partial:
+            raise self._error(path, "ended the stream in the middle of an object")
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, query: Mapping[str, str], timeout: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Ask; what might be mended by reading the credentials again is asked twice."""
+        for again in (True, False):
+            access, connection = await self._ready(path)
+            async with connection:
+                response = await self._ask(access, connection, path, query, timeout, again=again)
+                if response is None:
+                    continue
+                try:
+                    yield response
+                finally:
+                    # A stream that isn't read to its end can't serve another request.
+                    response.close()
+                return
+
+    async def _ask(
+        self,
+        access: Access,
+        connection: "_Connection",
+        path: str,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+        *,
+        again: bool,
+    ) -> aiohttp.ClientResponse | None:
+        """Return the answer, if its status is good.
+
+        Args:
+            access: whom to ask, and by which right.
+            connection: over which connections.
+            path: what to ask for.
+            query: its parameters.
+            timeout: of the request.
+            again: where credentials or certificates may be what is wrong, return None and see that
+                they are read anew.
+        """
+        authorization = {"Authorization": access.authorization} if access.authorization else {}
+        try:
+            response: aiohttp.ClientResponse = await connection.rest.GET(
+                access.configuration.host + path,
+                headers=_HEADERS | authorization,
+                query_params=list(query.items()),
+                _preload_content=False,
+                _request_timeout=timeout,
+            )
+        except _BROKEN as error:
+            if _certificates(error):
+                self._refused = True
+                if again:
+                    return None
+            raise self._error(path, error) from error
+        if 200 <= response.status < 300:
+            return response
+        try:
+            body = await _body(response, _ERROR_BYTES, cut=True)
+        except _BROKEN:
+            body = b""
+        finally:
+            response.close()
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._refused = True
+            if again:
+                return None
+        raise refusal(
+            access.configuration.host,
+            path,
+            query,
+            status=response.status,
+            headers=response.headers,
+            body=body,
+            credentials=self._credentials.place,
+        )
+
+    async def _ready(self, path: str) -> "tuple[Access, _Connection]":
+        """Return credentials that are fresh, and connections that they are good for."""
+        async with self._lock:
+            access = await self._fresh()
+            connection = self._connection
+            if connection is None or connection.serves != access.connection:
+                if connection is not None:
+                    await connection.retire()
+                try:
+                    connection = self._connection = _Connection(access)
+                except (OSError, ValueError) as error:
+                    self._connection = None
+                    raise self._error(path, error) from error
+            return access, connection
+
+    async def _fresh(self) -> Access:
+        old, refused = self._access, self._refused
+        if old and not refused and asyncio.get_running_loop().time() - self._read_at <= _FRESH:
+            return old
+        try:
+            access = await self._load()
+        except TransientError as error:
+            # A folder whose link is being exchanged: what was read before may well be good.
+            if old is None or refused:
+                raise ApiError(str(error)) from error
+            return old
+        if refused:
+            self._refused = False
+            if self._connection is not None:
+                await self._connection.retire()
+                self._connection = None
+        return access
+
+    async def _load(self) -> Access:
+        loop = asyncio.get_running_loop()
+        begun, anew = loop.time(), self._refused
+        self._access = await loop.run_in_executor(
+            self._threads, lambda: self._credentials.load(anew=anew)
+        )
+        self._read_at = begun
+        return self._access
+
+    def _error(self, path: str, error: BaseException | str) -> ApiError:
+        server = self._access.configuration.host if self._access else "API server"
+        return ApiError(f"{server}: GET {path}: {_told(error)}")
+
+
+class _Connection:
+    """A pool of connections with the certificates it was made with; `async with` uses it."""
+
+    def __init__(self, access: Access) -> None:
+        self.serves = access.connection
+        self.rest: Any = library().rest(access.configuration)
+        self._users = 0
+        self._retired = False
+
+    async def __aenter__(self) -> None:
+        self._users += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._retired and not self._users:
+            await self.rest.close()
+
+    async def retire(self, *, now: bool = False) -> None:
+        """Close the pool once nobody uses it any more, or at once."""
+        self._retired = True
+        if now or not self._users:
+            await self.rest.close()
+
+
+async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = False) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > longest:
+            if cut:
+                break
+            raise ValueError(f"sent more than {longest} bytes")
+    return b"".join(pieces)[:longest]
+
+
+def _certificates(error: BaseException) -> bool:
+    """Whether TLS failed, at the start or by the other side's alert later."""
+    return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
+        getattr(error, "os_error", error.__cause__), ssl.SSLError
+    )
+
+
+def _told(error: BaseException | str) -> str:
+    if isinstance(error, str):
+        return error
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return f"no connection within {_CONNECT:.0f} s; see that the address is right and reachable"
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return "fell silent"
+    if _certificates(error):
+        return (
+            f"TLS failed: {line(str(error))}; see that the certificates of server and client "
+            "belong together and have not expired"
+        )
+    told = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"{told}; see that the server runs and its address is right"
+    return told

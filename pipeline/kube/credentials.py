@@ -1,0 +1,153 @@
+"""Where the address of an API server and the right to talk to it come from."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipeline.errors import TransientError
+from pipeline.kube.library import library
+from pipeline.kube.shape import line
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PLUGIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a client needs to talk to a server.
+
+    Attributes:
+        configuration: the library's.
+        authorization: value of the header; empty when certificates alone tell who we are.
+        connection: equal for two of these if one's connections serve the other as well.
+    """
+
+    configuration: Any
+    authorization: str
+    connection: tuple[object, ...]
+
+
+class Credentials(Protocol):
+    """A place that credentials are read from, again and again."""
+
+    @property
+    def place(self) -> str:
+        """The place, for people."""
+        ...
+
+    def load(self, *, anew: bool) -> Access:
+        """Read what is there now. Blocks: call it in a thread.
+
+        Args:
+            anew: what was read before is not accepted any more; keep none of it.
+
+        Raises:
+            TransientError: it isn't there, or can't be read.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ServiceAccount:
+    """Credentials of the pod that podgpu runs in.
+
+    Attributes:
+        folder: where the kubelet puts token and certificate; it exchanges the token each hour.
+        environ: where the kubelet puts the server's address.
+    """
+
+    folder: Path = _ACCOUNT
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @property
+    def place(self) -> str:
+        """The token's file."""
+        return str(self.folder / "token")
+
+    def load(self, *, anew: bool) -> Access:  # noqa: ARG002 - nothing is kept
+        """Read address, token and certificate."""
+        try:
+            configuration = library().configuration()
+            loader = library().in_cluster(
+                str(self.folder / "token"),
+                str(self.folder / "ca.crt"),
+                try_refresh_token=False,
+                environ=self.environ,
+            )
+            loader.load_and_set(configuration)
+        except Exception as error:  # the library's own, OSError, UnicodeError
+            raise TransientError(
+                f"no credentials of a pod: KUBERNETES_SERVICE_HOST and {self.folder}/token, "
+                f"ca.crt were looked for ({error}); run podgpu in a pod with a service account, "
+                "or set kubeconfig"
+            ) from error
+        return _access(configuration)
+
+
+class KubeconfigFile:
+    """Credentials from a kubeconfig: certificates, a token or its file, a plugin that is run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loader: Any = None
+        self._stamp: object = None
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    def load(self, *, anew: bool) -> Access:
+        """Read the file and what it points to; a plugin runs again once its token expires."""
+        try:
+            stamp = _stamp(self._path)
+            if anew or stamp != self._stamp:
+                self._loader = None
+            configuration = library().configuration()
+            # In a loop of its own: reading files blocks, a plugin is waited for asynchronously.
+            asyncio.run(self._fill(configuration))
+            self._stamp = stamp
+        except Exception as error:  # a bad file makes the library stumble in many ways
+            self._loader = None
+            told = line(str(error)) or type(error).__name__
+            raise TransientError(
+                f"{self._path}: no credentials in this kubeconfig: {told}; "
+                "see that it exists, is readable and has a current-context"
+            ) from error
+        return _access(configuration)
+
+    async def _fill(self, configuration: Any) -> None:
+        async with asyncio.timeout(_PLUGIN_SECONDS):
+            if self._loader is None:
+                self._loader = await library().kubeconfig(
+                    config_file=str(self._path),
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+            else:
+                await self._loader.load_and_set(configuration)
+
+
+def _access(configuration: Any) -> Access:
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    return Access(
+        configuration,
+        # A file that ends with a newline is common, a header with one is refused.
+        str(configuration.api_key.get("BearerToken", "")).strip(),
+        (
+            configuration.host,
+            configuration.verify_ssl,
+            configuration.tls_server_name,
+            configuration.proxy,
+            # Certificates are loaded once per connection pool, and exchanged in place.
+            *((name, _stamp(Path(name))) for name in files if name),
+        ),
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino

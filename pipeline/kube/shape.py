@@ -1,0 +1,29 @@
+"""Reading JSON that may be of any shape: what isn't there, or is something else, reads as empty."""
+
+from typing import Any
+
+
+def table(value: object) -> dict[str, Any]:
+    """Return an object's members; none if it is no object."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list; none if it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """Return a text; an empty one if it is no text."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> int | None:
+    """Return a whole number; None if it is none. A boolean is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def line(value: str, longest: int = 300) -> str:
+    """Return a foreign text for a message: on one line, cut to a readable length."""
+    cut = value if len(value) <= longest else value[:longest] + "..."
+    return "".join(c if c.isprintable() else " " for c in cut)

@@ -1,0 +1,11 @@
+"""Which devices a pod was given, as schedulers write it into its annotations.
+
+One module for each scheduler, each a function from what is known of a pod to what its containers
+hold; `MalformedError` says that the annotation can't be read, and costs that annotation alone: half
+of an allocation would be a wrong one.
+"""
+
+from sources.pods.allocations.reading import Complaint, Facts
+from sources.pods.allocations.table import allocations
+
+__all__ = ["Complaint", "Facts", "allocations"]

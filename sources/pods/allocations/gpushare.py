@@ -1,0 +1,66 @@
+"""Aliyun's gpushare: a part of one GPU's memory; in newer releases by container, and of several."""
+
+from typing import Final
+
+from pipeline.model import RawDeviceId
+from sources.pods.allocations.reading import (
+    Facts,
+    Held,
+    MalformedError,
+    gathered,
+    parsed,
+    whole,
+    wrong,
+)
+
+INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
+_OF_POD: Final = "ALIYUN_COM_GPU_MEM_POD"
+_OF_DEVICE: Final = "ALIYUN_COM_GPU_MEM_DEV"
+_INDEX_ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+
+ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+_ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
+
+
+def read_index(facts: Facts) -> list[Held]:
+    """Return the GPU of a pod, by N of `/dev/nvidiaN`, once the device plugin has agreed.
+
+    Raises:
+        MalformedError: one of the annotations can't be read.
+    """
+    told = facts.annotations
+    # The newer annotation says the same more finely; -1 is how the scheduler says that it failed.
+    if ALLOCATION in told or told.get(_INDEX_ASSIGNED) == "false" or told[INDEX] == "-1":
+        return []
+    device = RawDeviceId("minor", str(whole(told[INDEX])))
+    share = None
+    if _OF_POD in told and _OF_DEVICE in told:
+        part = whole(told[_OF_POD], f"{_OF_POD}: ")
+        of = whole(told[_OF_DEVICE], f"{_OF_DEVICE}: ")
+        share = part / of if 0 < part <= of else None
+    return gathered([(device, share)])
+
+
+def read_allocation(facts: Facts) -> list[Held]:
+    """Return the GPUs of containers: `{"0": {"1": 4}}` is 4 GiB of GPU 1 for the first container.
+
+    Raises:
+        MalformedError: the annotation can't be read.
+    """
+    if facts.annotations.get(_ASSIGNED) == "false":
+        return []
+    allocation = parsed(facts.annotations[ALLOCATION])
+    if not isinstance(allocation, dict):
+        wrong("", "an object", allocation)
+    names = facts.names()
+    found: list[Held] = []
+    for number, gpus in allocation.items():
+        container = whole(number)
+        if container >= len(names):
+            raise MalformedError(f"container {container}: the pod has {len(names)}")
+        if not isinstance(gpus, dict):
+            wrong(f"container {container}: ", "an object", gpus)
+        place = f"container {container}: "
+        devices = [(RawDeviceId("minor", str(whole(gpu, place))), None) for gpu in gpus]
+        found += gathered(devices, names[container])
+    return found

@@ -1,0 +1,57 @@
+"""HAMi: segments for each container, and MIG instances in an annotation beside it."""
+
+from typing import Final
+
+from pipeline.model import RawDeviceId
+from sources.pods.allocations.reading import Facts, Held, MalformedError, parsed, uuid, whole, wrong
+from sources.pods.allocations.segments import Place, held, split
+
+ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
+_PHASE: Final = "hami.io/bind-phase"
+_MIG: Final = "hami.io/vgpu-mig-allocations"
+
+
+def read(facts: Facts) -> list[Held]:
+    """Return what a pod's containers were given, once the device plugin has agreed.
+
+    Releases from 2.9 on have a segment for init containers too, those before for the others alone;
+    the number of segments tells which. MIG instances are made by the plugin: until all are, what a
+    container holds is not known.
+
+    Raises:
+        MalformedError: one of the annotations can't be read.
+    """
+    if facts.annotations.get(_PHASE, "success") != "success":
+        return []
+    every, lasting = facts.names(init=True), facts.names()
+    parts = split(facts.annotations[ANNOTATION], (len(every), len(lasting)))
+    instances = _instances(facts.annotations.get(_MIG))
+    if None in instances.values():
+        return []
+    names = every if len(parts) == len(every) else lasting
+    return list(held(parts, names, instances.get))
+
+
+def _instances(value: object) -> dict[Place, RawDeviceId | None]:
+    """Return MIG instances by their place, None for one that isn't made yet."""
+    if value is None:
+        return {}
+    try:
+        entries = parsed(value if isinstance(value, str) else "")
+        if not isinstance(entries, list):
+            wrong("", "a list", entries)
+        return dict(_instance(number, entry) for number, entry in enumerate(entries))
+    except MalformedError as error:
+        raise MalformedError(f"{_MIG}: {error}") from error
+
+
+def _instance(number: int, entry: object) -> tuple[Place, RawDeviceId | None]:
+    if not isinstance(entry, dict):
+        wrong(f"[{number}]: ", "an object", entry)
+    container, device = (
+        whole(entry.get(key), f"[{number}].{key}: ") for key in ("containerIndex", "deviceIndex")
+    )
+    name = entry.get("migUUID")
+    if not name:
+        return (container, device), None
+    return (container, device), uuid(name if isinstance(name, str) else "", f"[{number}].migUUID: ")

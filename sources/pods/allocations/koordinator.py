@@ -1,0 +1,63 @@
+"""koordinator: `{"gpu": [{"minor": 1, "id": "GPU-...", "resources": {...}}]}`, for a whole pod."""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Final
+
+from pipeline.model import RawDeviceId
+from sources.pods.allocations.reading import Facts, Held, gathered, parsed, uuid, whole, wrong
+
+ANNOTATION: Final = "scheduling.koordinator.sh/device-allocated"
+
+_SHARES: Final = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+_QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
+_UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
+
+
+def read(facts: Facts) -> list[Held]:
+    """Return what a pod was given. Written as the pod is bound, and final.
+
+    Raises:
+        MalformedError: the annotation can't be read.
+    """
+    allocated = parsed(facts.annotations[ANNOTATION])
+    if not isinstance(allocated, dict):
+        wrong("", "an object", allocated)
+    gpus = allocated.get("gpu")
+    if gpus is None:  # network cards alone
+        return []
+    if not isinstance(gpus, list):
+        wrong(".gpu: ", "a list", gpus)
+    return gathered(_devices(gpus))
+
+
+def _devices(gpus: list[Any]) -> Iterator[tuple[RawDeviceId, float | None]]:
+    for number, gpu in enumerate(gpus):
+        place = f".gpu[{number}]"
+        if not isinstance(gpu, dict):
+            wrong(f"{place}: ", "an object", gpu)
+        resources = gpu.get("resources")
+        if resources is not None and not isinstance(resources, dict):
+            wrong(f"{place}.resources: ", "an object", resources)
+        yield _device(gpu, place), _share(resources or {}, f"{place}.resources")
+
+
+def _device(gpu: dict[str, Any], place: str) -> RawDeviceId:
+    # Releases before 1.6 write none, later ones an empty one where they don't know it.
+    if identity := gpu.get("id"):
+        return uuid(identity if isinstance(identity, str) else "", f"{place}.id: ")
+    return RawDeviceId("minor", str(whole(gpu.get("minor"), f"{place}.minor: ")))
+
+
+def _share(resources: dict[str, Any], place: str) -> float | None:
+    """Return the part of the GPU; its memory alone, in bytes, tells none."""
+    for resource in _SHARES:
+        if (amount := resources.get(resource)) is not None:
+            quantity = _QUANTITY.fullmatch(str(amount))
+            if quantity is None:
+                wrong(f"{place}.{resource}: ", "a quantity", amount)
+            share = float(Fraction(quantity[1]) * _UNITS[quantity[2]] / 100)
+            if 0 < share <= 1:
+                return share
+    return None

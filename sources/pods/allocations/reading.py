@@ -1,0 +1,137 @@
+"""What readers of annotations have in common."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import orjson
+
+from pipeline.kube.shape import line
+from pipeline.model import PodContainer, RawDeviceId
+
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}")
+_NUMBER = re.compile(r"[0-9]{1,7}")
+_MOST = 1024
+"""Devices of one annotation; no node has that many."""
+
+
+class MalformedError(Exception):
+    """An annotation's text is not what its scheduler writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a reader may know of a pod.
+
+    Attributes:
+        annotations: as they were sent, values of any type.
+        containers: init containers first.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: Mapping[str, Any]
+    containers: tuple[PodContainer, ...]
+
+    def names(self, *, init: bool = False) -> list[str]:
+        """Return the containers' names in the order in which schedulers number them.
+
+        Args:
+            init: init containers too, before the others.
+        """
+        kinds = {"init", "sidecar", "app"} if init else {"app"}
+        return [container.name for container in self.containers if container.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Devices that are held in the same way.
+
+    Attributes:
+        devices: each once.
+        container: who holds them; empty for the pod, where the scheduler doesn't say.
+        share: part of each, in (0, 1]; None when the scheduler doesn't say.
+        resource: what they were asked for as; empty when the annotation doesn't say.
+    """
+
+    devices: tuple[RawDeviceId, ...]
+    container: str = ""
+    share: float | None = None
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """An annotation that can't be read, and what is wrong with it."""
+
+    annotation: str
+    text: str
+
+
+def wrong(place: str, expected: str, found: object) -> NoReturn:
+    """Refuse a value.
+
+    Raises:
+        MalformedError: always.
+    """
+    shown = found if isinstance(found, str) else orjson.dumps(found, default=str).decode()
+    raise MalformedError(f'{place}expected {expected}, found "{line(shown, 40)}"')
+
+
+def parsed(value: str) -> Any:
+    """Return what a JSON text says.
+
+    Raises:
+        MalformedError: it is no JSON.
+    """
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        wrong("", "JSON", value)
+
+
+def uuid(value: str, place: str = "") -> RawDeviceId:
+    """Return a GPU or MIG instance by its uuid.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    if not _UUID.fullmatch(value):
+        wrong(place, "a uuid of a GPU or MIG instance", value)
+    return RawDeviceId("uuid", value)
+
+
+def whole(value: object, place: str = "") -> int:
+    """Return a number from zero, written as a number or as a text.
+
+    Raises:
+        MalformedError: it is none, or one that no node reaches.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7:
+        return value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    wrong(place, "a number", value)
+
+
+def gathered(
+    devices: Iterable[tuple[RawDeviceId, float | None]], container: str = ""
+) -> list[Held]:
+    """Put devices together that are held with the same share.
+
+    Raises:
+        MalformedError: they are more than any node has.
+    """
+    shares: dict[float | None, dict[RawDeviceId, None]] = {}
+    for count, (device, share) in enumerate(devices):
+        if count >= _MOST:
+            raise MalformedError(f"more than {_MOST} devices")
+        shares.setdefault(share, {})[device] = None
+    return [Held(tuple(found), container, share) for share, found in shares.items()]
+
+
+def percent(value: int) -> float | None:
+    """Return hundredths of a device as a share; None for none or more than all of it."""
+    return value / 100 if 0 < value <= 100 else None

@@ -1,0 +1,67 @@
+"""Which annotation is read by whom, and the claims that come of it."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from pipeline.model import Claim, Evidence, Origin, PartialRef
+from sources.pods.allocations import configured, gpushare, hami, koordinator, volcano
+from sources.pods.allocations.reading import Complaint, Facts, Held, MalformedError
+
+_READERS: Final[dict[str, Callable[[Facts], list[Held]]]] = {
+    koordinator.ANNOTATION: koordinator.read,
+    hami.ANNOTATION: hami.read,
+    volcano.VGPU: volcano.read_vgpu,
+    volcano.INDEX: volcano.read_index,
+    gpushare.ALLOCATION: gpushare.read_allocation,
+    gpushare.INDEX: gpushare.read_index,
+}
+
+
+def allocations(
+    facts: Facts, annotations: Iterable[str] = ()
+) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return what a pod's annotations say that it holds, and what is wrong with them.
+
+    Args:
+        facts: what is known of the pod.
+        annotations: further ones to read, by the configuration.
+    """
+    claims: list[Claim] = []
+    complaints: list[Complaint] = []
+    for annotation in dict.fromkeys((*_READERS, *annotations)):
+        if annotation not in facts.annotations:
+            continue
+        try:
+            held = _read(facts, annotation)
+        except MalformedError as error:
+            complaints.append(Complaint(annotation, str(error)))
+        else:
+            claims += _claims(facts, annotation, held)
+    return tuple(claims), tuple(complaints)
+
+
+def _read(facts: Facts, annotation: str) -> list[Held]:
+    if not isinstance(facts.annotations[annotation], str):
+        raise MalformedError("is no text")
+    reader = _READERS.get(annotation)
+    return configured.read(facts, annotation) if reader is None else reader(facts)
+
+
+def _claims(facts: Facts, annotation: str, held: Iterable[Held]) -> Iterator[Claim]:
+    ids = {container.name: container.container_id for container in facts.containers}
+    for found in held:
+        yield Claim(
+            PartialRef(
+                facts.namespace,
+                facts.name,
+                found.container,
+                facts.uid,
+                ids.get(found.container, ""),
+            ),
+            found.devices,
+            found.share,
+            None,
+            Origin(Evidence.SCHEDULER_ANNOTATION, annotation),
+            sys.intern(found.resource),
+        )

@@ -1,0 +1,39 @@
+"""volcano: segments in the manner of HAMi, and before those the numbers of whole GPUs."""
+
+from typing import Final
+
+from pipeline.model import RawDeviceId
+from sources.pods.allocations.reading import Facts, Held, gathered, whole
+from sources.pods.allocations.segments import held, split
+
+VGPU: Final = "volcano.sh/vgpu-ids-new"
+INDEX: Final = "volcano.sh/gpu-index"
+_PHASE: Final = "volcano.sh/bind-phase"
+_DECIDED: Final = "volcano.sh/predicate-time"
+
+
+def read_vgpu(facts: Facts) -> list[Held]:
+    """Return what a pod's containers were given, once the device plugin has agreed.
+
+    Raises:
+        MalformedError: the annotation can't be read.
+    """
+    if facts.annotations.get(_PHASE, "success") != "success":
+        return []
+    names = facts.names()
+    parts = split(facts.annotations[VGPU], (len(names),), between=True)
+    return list(held(parts, names, lambda _: None))
+
+
+def read_index(facts: Facts) -> list[Held]:
+    """Return the GPUs of a pod, by NVML's numbers, which is how they are injected.
+
+    Without the time at which the scheduler decided it is a person's wish.
+
+    Raises:
+        MalformedError: the annotation can't be read.
+    """
+    if _DECIDED not in facts.annotations:
+        return []
+    numbers = [whole(number.strip()) for number in facts.annotations[INDEX].split(",")]
+    return gathered((RawDeviceId("index", str(number)), None) for number in numbers)

@@ -1,0 +1,89 @@
+"""From what the API server says of pods to events, with nothing said twice but to confirm it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pipeline.contracts import SourceContext
+from pipeline.errors import ApiError
+from pipeline.model import NS, Pod, PodDeleted, PodsReplaced, PodUpserted, SourceLost
+from sources.pods.options import Options
+
+_CONFIRM_NS: Final = 30 * NS
+"""Between confirmations; each may wait for a bookmark, which comes once a minute."""
+
+
+class PodFollower:
+    """Implements `pipeline.kube.reflector.Handler` for pods."""
+
+    def __init__(self, ctx: SourceContext, options: Options) -> None:
+        self._ctx = ctx
+        self._options = options
+        self._pods: dict[tuple[str, str], Pod] = {}
+        self._said: PodsReplaced | None = None
+        self._due_ns: int | None = None
+        self._reason = ""
+
+    async def replaced(self, objects: Sequence[Pod]) -> None:
+        """Take all pods; those that are as they were remain the objects that they were."""
+        pods: dict[tuple[str, str], Pod] = {}
+        for pod in objects:
+            key = _key(pod)
+            before = self._pods.get(key)
+            pods[key] = before if before == pod else pod
+        if self._said is None or self._pods != pods:
+            self._said = None
+        self._pods = pods
+        await self._confirm()
+
+    async def upserted(self, found: Pod) -> None:
+        """Take a pod; tell of it if anything has changed that we tell of."""
+        before = self._pods.get(_key(found))
+        if before == found:
+            return
+        if before is not None and before.info.uid != found.info.uid:
+            # Its end was not heard of, but two pods can't have one name.
+            await self._ctx.emit(PodDeleted(before.info.uid))
+        self._pods[_key(found)] = found
+        self._said = None
+        await self._ctx.emit(PodUpserted(found))
+
+    async def deleted(self, found: Pod) -> None:
+        """Take away a pod, unless its name is another's by now."""
+        before = self._pods.get(_key(found))
+        if before is None or before.info.uid != found.info.uid:
+            return
+        del self._pods[_key(found)]
+        self._said = None
+        await self._ctx.emit(PodDeleted(found.info.uid))
+
+    async def confirmed(self) -> None:
+        """Say again what stands, if that was long ago or had come into doubt."""
+        due = self._due_ns is not None and self._ctx.clock.now().mono_ns >= self._due_ns
+        if self._reason or due:
+            await self._confirm()
+
+    async def lost(self, error: ApiError) -> None:
+        """Tell why pods can't be followed, once for each reason."""
+        reason = str(error)
+        if reason == self._reason:
+            return
+        self._reason = reason
+        if self._due_ns is None:
+            stands = "no pods have been heard of yet"
+        else:
+            stands = f"the pods heard of before stand for {self._options.max_age}"
+        self._ctx.log.warning("%s; %s", reason, stands)
+        await self._ctx.emit(SourceLost(reason))
+
+    async def _confirm(self) -> None:
+        if self._said is None:
+            self._said = PodsReplaced(tuple(self._pods.values()), self._options.max_age.ns)
+        self._due_ns = self._ctx.clock.now().mono_ns + _CONFIRM_NS
+        recovered, self._reason = bool(self._reason), ""
+        await self._ctx.emit(self._said)
+        if recovered:
+            self._ctx.log.info("pods are followed again")
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.info.namespace, pod.info.name

@@ -1,0 +1,49 @@
+"""Options of the pods source."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from config.markers import AtLeast, AtMost, Doc
+from config.types import Duration
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Which API server is asked, and what of a pod is handed on."""
+
+    kubeconfig: Annotated[
+        Path | None,
+        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+    ] = None
+    node: Annotated[
+        str,
+        Doc("The node whose pods are followed; empty for the node that podgpu runs on."),
+    ] = ""
+    labels: Annotated[
+        tuple[str, ...],
+        Doc("Names of labels that are let through; * and ? stand for any text and any letter."),
+    ] = ()
+    annotations: Annotated[
+        tuple[str, ...],
+        Doc("Names of annotations that are let through, likewise."),
+    ] = ()
+    max_labels: Annotated[
+        int,
+        AtLeast(0),
+        AtMost(1000),
+        Doc("How many labels, and how many annotations, are let through from one pod."),
+    ] = 20
+    max_age: Annotated[
+        Duration,
+        AtLeast("1m"),
+        Doc("How long what was heard stands once the API server can't be followed."),
+    ] = Duration.parse("5m")
+    resource_slices: Annotated[
+        bool,
+        Doc("Follow the node's ResourceSlices, which tell what devices of DRA drivers are."),
+    ] = True
+    device_annotations: Annotated[
+        tuple[str, ...],
+        Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),
+    ] = ()

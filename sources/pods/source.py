@@ -1,0 +1,51 @@
+"""The pods source: says which pods this node has, and what schedulers say that they hold."""
+
+import asyncio
+
+from pipeline.contracts import SourceContext
+from pipeline.kube.reflector import Reflector
+from pipeline.model import Instant
+from sources.pods.aliasing import SliceFollower
+from sources.pods.complaining import Complaints
+from sources.pods.distil import Distiller
+from sources.pods.following import PodFollower
+from sources.pods.moments import Moments
+from sources.pods.options import Options
+
+_BASE = "base"
+
+
+class PodsSource:
+    """Follows the node's pods through the API server.
+
+    Implements `pipeline.contracts.Source`. An API server that can't be reached doesn't end it: what
+    was heard stands, unconfirmed, until it is too old.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    async def run(self, ctx: SourceContext) -> None:
+        """Follow the pods until cancelled.
+
+        Raises:
+            TransientError: there are no credentials.
+        """
+        options = self._options
+        node = options.node or ctx.node
+        # Kept over restarts, so that pods that did not change don't look as if they had.
+        base = ctx.kept.setdefault(_BASE, ctx.clock.now())
+        assert isinstance(base, Instant)  # noqa: S101 - nobody else writes it
+        complaints = Complaints(ctx.log, options.max_labels)
+        async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
+            pods = Reflector(
+                api,
+                "/api/v1/pods",
+                {"fieldSelector": f"spec.nodeName={node}"},
+                Distiller(options, Moments(base), complaints.report),
+                PodFollower(ctx, options),
+                clock=ctx.clock,
+            )
+            group.create_task(pods.run())
+            if options.resource_slices:
+                group.create_task(SliceFollower(ctx, api, node).run())

@@ -1,0 +1,189 @@
+"""Requests and streams, over real connections."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.contracts import KubeApi
+from pipeline.errors import ApiError
+from pipeline.kube.credentials import KubeconfigFile
+from tests.pipeline.kube.conftest import Answer, Server, connected, hangs, kubeconfig, says, streams
+from tests.support.kube import status
+
+PODS = "/api/v1/pods"
+Config = Callable[[Server], KubeconfigFile]
+
+
+async def lines(api: KubeApi, silence: float = 5) -> list[bytes]:
+    async with api.watch(PODS, {"watch": "true"}, silence=silence) as sent:
+        return [line async for line in sent]
+
+
+async def failing(api: KubeApi, silence: float = 5) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await lines(api, silence)
+    return caught.value
+
+
+async def test_a_request_has_its_parameters_and_our_credentials(config: Config) -> None:
+    async with Server(says('{"items": []}')).serving() as server:
+        async with connected(config(server)) as api:
+            body = await api.get(PODS, {"fieldSelector": "spec.nodeName=a&b", "limit": "5"})
+            await api.get(PODS, {})
+        assert body == b'{"items": []}'
+        first, second = server.heads
+        assert first.startswith(f"GET {PODS}?fieldSelector=spec.nodeName%3Da%26b&limit=5 HTTP/1.1")
+        assert second.startswith(f"GET {PODS} HTTP/1.1")
+        assert "Accept: application/json" in first
+        assert "User-Agent: podgpu/" in first
+        assert server.tokens() == ["sesame", "sesame"]
+        assert server.connections == 1
+
+
+async def test_a_stream_gives_lines_as_they_come_and_ends_with_the_server(config: Config) -> None:
+    answer = streams(b'{"a":1}\n{"b"', b":2}\n\n", b'{"c":3}\n')
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        assert await lines(api) == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+
+
+async def test_an_object_larger_than_any_buffer_comes_whole(config: Config) -> None:
+    large = b'{"a":"' + b"x" * (5 << 20) + b'"}'
+    answer = streams(large + b"\n")
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        assert await lines(api) == [large]
+
+
+async def test_an_object_without_an_end_is_not_kept(config: Config) -> None:
+    answer = streams(*[b"x" * (1 << 20)] * 17)
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        assert "an object of over 16777216 bytes" in str(await failing(api))
+
+
+async def test_a_list_without_an_end_is_not_kept(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.kube.client._LONGEST_BODY", 1 << 20)
+    answer = streams(*[b"x" * (1 << 18)] * 5)
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        with pytest.raises(ApiError, match="more than 1048576 bytes"):
+            await api.get(PODS, {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (streams(b'{"a":1}\n{"b"'), "ended the stream in the middle of an object"),
+        (streams(b'{"a":1}\n', end=False), "fell silent"),
+        (hangs, "fell silent"),
+    ],
+)
+async def test_a_stream_that_breaks_is_an_error(config: Config, answer: Answer, text: str) -> None:
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        error = await failing(api, silence=0.1)
+        assert str(error) == f"http://127.0.0.1:{server.port}: GET {PODS}: {text}"
+        assert (error.status, error.reason) == (0, "")
+
+
+async def test_a_connection_that_is_cut_is_an_error(config: Config) -> None:
+    async def cuts(head: str, writer: asyncio.StreamWriter) -> None:
+        await streams(b'{"a":1}\n{"b"', end=False)(head, writer)
+        writer.transport.abort()
+
+    async with Server(cuts).serving() as server, connected(config(server)) as api:
+        error = await failing(api)
+        assert error.status == 0
+        assert "Error" in str(error)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"HTTP/1.1 200", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: \x00\r\n\r\n"]
+)
+async def test_what_is_no_http_is_an_error(config: Config, sent: bytes) -> None:
+    async def answers(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await writer.drain()
+        raise ConnectionError
+
+    async with Server(answers).serving() as server, connected(config(server)) as api:
+        with pytest.raises(ApiError) as caught:
+            await api.get(PODS, {})
+        assert caught.value.status == 0
+
+
+async def test_nobody_there_is_an_error(config: Config) -> None:
+    async with Server(hangs).serving() as server:
+        credentials = config(server)
+    async with connected(credentials) as api:
+        text = str(await failing(api))
+        assert f"GET {PODS}: ClientConnectorError: Cannot connect to host 127.0.0.1" in text
+        assert text.endswith("; see that the server runs and its address is right")
+
+
+@pytest.mark.parametrize("answer", [says("<html>busy</html>", 503), says("", 503)])
+async def test_what_is_not_from_the_api_is_told_by_its_status(
+    config: Config, answer: Answer
+) -> None:
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        error = await failing(api)
+        assert error.status == 503
+        assert str(error).endswith("is answered 503 Service Unavailable")
+
+
+async def test_a_status_object_gives_reason_and_delay(config: Config) -> None:
+    told = status(429, "TooManyRequests", "slow down", retryAfterSeconds=9)
+    answer = says(str(told).replace("'", '"'), 429)
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        error = await failing(api)
+        assert (error.status, error.reason, error.retry_after) == (429, "TooManyRequests", 9)
+
+
+async def test_an_endless_refusal_is_cut(config: Config) -> None:
+    answer = says(b"x" * (1 << 20), 500)
+    async with Server(answer).serving() as server, connected(config(server)) as api:
+        assert (await failing(api)).status == 500
+
+
+async def test_leaving_a_stream_ends_its_connection(config: Config) -> None:
+    goes_on = streams(b'{"a":1}\n', end=False)
+    async with Server(goes_on).serving() as server, connected(config(server)) as api:
+        async with api.watch(PODS, {}, silence=5) as sent:
+            assert await anext(sent) == b'{"a":1}'
+        async with asyncio.timeout(5):
+            while server.open:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_cancelled_request_leaves_nothing_behind(config: Config) -> None:
+    async with Server(hangs).serving() as server, connected(config(server)) as api:
+        task = asyncio.create_task(api.get(PODS, {}))
+        async with asyncio.timeout(5):
+            while not server.heads:
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        server.answer = says("{}")
+        assert await api.get(PODS, {}) == b"{}"
+
+
+async def test_secrets_are_in_no_text(
+    config: Config, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with Server(says("", 401)).serving() as server, connected(config(server)) as api:
+        error = await failing(api)
+    assert "sesame" not in str(error)
+    assert "sesame" not in caplog.text
+    assert str(tmp_path / "config") in str(error)
+
+
+async def test_an_address_with_a_path_before_the_api_is_kept(tmp_path: Path) -> None:
+    async with Server(says("{}")).serving() as server:
+        address = f"http://127.0.0.1:{server.port}/k8s/clusters/c-1/"
+        path = kubeconfig(tmp_path / "config", address, {"token": "x"})
+        async with connected(KubeconfigFile(path)) as api:
+            await api.get(PODS, {})
+        assert server.heads[0].startswith(f"GET /k8s/clusters/c-1{PODS} ")

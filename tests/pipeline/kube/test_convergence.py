@@ -1,0 +1,78 @@
+"""Whatever happens on the way, the copy ends as the server's collection."""
+
+import asyncio
+from contextlib import closing
+
+import looptime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import ApiError
+from tests.pipeline.kube.recording import reflecting
+from tests.support.kube import Collection, FakeApi, named, status
+
+NAMES = st.sampled_from("abcd")
+FAILURES = st.sampled_from(
+    [
+        ApiError("refused"),
+        ApiError("busy", status=429, retry_after=3),
+        ApiError("sick", status=500),
+        ApiError("down", status=503),
+        ApiError("too old", status=410, reason="Expired"),
+        ApiError("not that", status=422),
+        ApiError("forbidden", status=403),
+    ]
+)
+ACTIONS = st.one_of(
+    st.tuples(st.just("put"), NAMES, st.integers(0, 2)),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("bookmark")),
+    st.tuples(st.just("compact")),
+    st.tuples(st.just("error"), st.sampled_from([410, 500, 0])),
+    st.tuples(st.just("cut"), st.one_of(st.none(), FAILURES)),
+    st.tuples(st.just("answer"), FAILURES),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.5, 3.0, 90.0])),
+)
+
+
+async def live(actions: list[tuple[object, ...]]) -> None:
+    collection = Collection()
+    api = FakeApi(collection)
+    async with reflecting(api) as told:
+        for kind, *arguments in actions:
+            match kind, arguments:
+                case "put", [str(name), generation]:
+                    raw = named(name)
+                    raw["metadata"]["uid"] = f"{name}-{generation}"
+                    collection.put(raw)
+                case "delete", [str(name)]:
+                    if ("ns", name) in collection.objects:
+                        collection.delete("ns", name)
+                case "bookmark", _:
+                    collection.bookmark()
+                case "compact", _:
+                    collection.compact()
+                case "error", [int(code)]:
+                    collection.error(status(code, ""))
+                case "cut", [error]:
+                    api.cut(error)  # type: ignore[arg-type]
+                case "answer", [ApiError() as error]:
+                    api.answers.append(error)
+                case "wait", [float(seconds)]:
+                    await asyncio.sleep(seconds)
+                case _:
+                    raise AssertionError(kind)
+        await asyncio.sleep(900)
+        expected = {name: raw["metadata"]["uid"] for (_, name), raw in collection.objects.items()}
+        assert told.copy == expected
+        begun = api.requests[0][0]
+        ended = asyncio.get_running_loop().time()
+        # Never more than a request a second in the long run, and one of three ways at once.
+        assert len(api.requests) <= 5 + 2 * len(actions) + (ended - begun) / 30
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ACTIONS, max_size=25))
+def test_any_history_ends_in_the_same_collection(actions: list[tuple[object, ...]]) -> None:
+    with closing(looptime.new_event_loop()) as loop:
+        loop.run_until_complete(live(actions))

@@ -1,0 +1,269 @@
+"""Tokens that are exchanged, certificates that change, and where credentials are looked for."""
+
+import asyncio
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ApiError, TransientError
+from pipeline.kube.credentials import KubeconfigFile, ServiceAccount
+from tests.pipeline.kube.conftest import Server, account, connected, kubeconfig, says
+
+PODS = "/api/v1/pods"
+
+
+class Doorkeeper:
+    """Lets in who has the token of the day."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def __call__(self, head: str, writer: asyncio.StreamWriter) -> None:
+        known = f"Authorization: Bearer {self.token}\r\n" in head
+        await says("{}", 200 if known else 401)(head, writer)
+
+
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let credentials be old at once."""
+    monkeypatch.setattr("pipeline.kube.client._FRESH", -1.0)
+    return iter(())
+
+
+async def test_a_pods_own_credentials_need_nothing_configured(tmp_path: Path) -> None:
+    async with Server(says("{}")).serving("first") as server:
+        async with connected(account(tmp_path, server)) as api:
+            assert await api.get(PODS, {}) == b"{}"
+        assert server.tokens() == ["sesame"]
+
+
+async def test_an_exchanged_token_is_used_within_a_minute(tmp_path: Path, minute: None) -> None:
+    async with Server(says("{}")).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            await api.get(PODS, {})
+            mine.write_token("open\n")
+            await api.get(PODS, {})
+        assert server.tokens() == ["sesame", "open"]
+        # Only the token is another: the connection is the same.
+        assert server.connections == 1
+
+
+async def test_an_exchanged_token_is_used_at_once_where_the_old_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    door = Doorkeeper("sesame")
+    async with Server(door).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            await api.get(PODS, {})
+            door.token = "open"  # noqa: S105 - of the test
+            mine.write_token("open")
+            assert await api.get(PODS, {}) == b"{}"
+        assert server.tokens() == ["sesame", "sesame", "open"]
+
+
+async def test_a_token_that_is_refused_is_tried_twice_and_named(tmp_path: Path) -> None:
+    async with Server(Doorkeeper("open")).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            with pytest.raises(ApiError) as caught:
+                await api.get(PODS, {})
+            assert len(server.heads) == 2
+    assert caught.value.status == 401
+    assert str(mine.folder / "token") in str(caught.value)
+
+
+async def test_a_token_is_not_read_for_each_request(tmp_path: Path) -> None:
+    async with Server(says("{}")).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            mine.write_token("open")
+            await api.get(PODS, {})
+        assert server.tokens() == ["sesame"]
+
+
+async def test_a_token_that_is_gone_for_a_moment_is_missed_by_nobody(
+    tmp_path: Path, minute: None
+) -> None:
+    async with Server(says("{}")).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            (mine.folder / "token").unlink()
+            assert await api.get(PODS, {}) == b"{}"
+            mine.write_token("open")
+            assert await api.get(PODS, {}) == b"{}"
+        assert server.tokens() == ["sesame", "open"]
+
+
+async def test_a_token_that_is_refused_and_gone_is_said_to_be_missing(tmp_path: Path) -> None:
+    async with Server(says("", 401)).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api:
+            (mine.folder / "token").unlink()
+            with pytest.raises(ApiError, match=r"no credentials of a pod: .* does not exist"):
+                await api.get(PODS, {})
+
+
+async def test_another_authority_is_taken_over(tmp_path: Path) -> None:
+    async with Server(says("{}")).serving("first") as server:
+        mine = account(tmp_path, server)
+        api_context = connected(mine)
+        api = await api_context.__aenter__()
+        await api.get(PODS, {})
+    async with server.serving("second"):
+        with pytest.raises(ApiError, match=r"TLS failed: .*; see that the certificates"):
+            await api.get(PODS, {})
+        mine.write_authority("second")
+        assert await api.get(PODS, {}) == b"{}"
+        await api_context.__aexit__(None, None, None)
+
+
+async def test_a_stream_goes_on_while_the_connections_are_made_anew(
+    tmp_path: Path, minute: None
+) -> None:
+    gate = asyncio.Event()
+
+    async def answers(head: str, writer: asyncio.StreamWriter) -> None:
+        if "watch=true" not in head:
+            await says("{}")(head, writer)
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for number in range(2):
+            writer.write(f"4\r\n{{{number}}}\n\r\n".encode())
+            await gate.wait()
+        writer.write(b"0\r\n\r\n")
+
+    async with Server(answers).serving("first") as server:
+        mine = account(tmp_path, server)
+        async with connected(mine) as api, api.watch(PODS, {"watch": "true"}, silence=5) as sent:
+            assert await anext(sent) == b"{0}"
+            mine.write_authority("first")
+            await api.get(PODS, {})
+            assert server.connections == 2
+            gate.set()
+            assert [line async for line in sent] == [b"{1}"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"KUBERNETES_SERVICE_HOST": "x"},
+        {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""},
+    ],
+)
+def test_outside_a_pod_it_is_said_what_was_looked_for(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    with pytest.raises(TransientError) as caught:
+        ServiceAccount(tmp_path, environ).load(anew=False)
+    text = str(caught.value)
+    assert "KUBERNETES_SERVICE_HOST" in text
+    assert f"{tmp_path}/token" in text
+    assert "set kubeconfig" in text
+
+
+@pytest.mark.parametrize("token", ["", None])
+def test_a_pod_without_a_token_is_told_so(tmp_path: Path, token: str | None) -> None:
+    if token is not None:
+        (tmp_path / "token").write_text(token)
+    environ = {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(TransientError, match="no credentials of a pod"):
+        ServiceAccount(tmp_path, environ).load(anew=False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "[]",
+        "{",
+        "a: b: c",
+        "current-context: x",
+        '{"current-context": "x", "contexts": [{"name": "x", "context": {}}]}',
+        '{"current-context": "x", "contexts": 7, "clusters": {}, "users": null}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_bad_kubeconfig_is_named(tmp_path: Path, content: str | bytes | None) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(TransientError) as caught:
+        KubeconfigFile(path).load(anew=False)
+    assert str(caught.value).startswith(f"{path}: no credentials in this kubeconfig: ")
+    assert str(caught.value).isprintable()
+
+
+def test_a_tokens_file_and_passwords_are_read(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    for user, header in (
+        ({"tokenFile": "token"}, "Bearer from-file"),
+        ({"token": "inline"}, "Bearer inline"),
+        ({"username": "u", "password": "p"}, "Basic dTpw"),
+        ({}, ""),
+    ):
+        config = KubeconfigFile(kubeconfig(tmp_path / "config", "http://x", dict(user)))
+        access = config.load(anew=False)
+        assert access.authorization == header
+        assert access.configuration.host == "http://x"
+
+
+def test_a_tokens_file_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one")
+    config = KubeconfigFile(kubeconfig(tmp_path / "config", "http://x", {"tokenFile": "token"}))
+    assert config.load(anew=False).authorization == "Bearer one"
+    (tmp_path / "token").write_text("two")
+    assert config.load(anew=False).authorization == "Bearer two"
+
+
+def test_another_kubeconfig_in_its_place_is_read(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", "http://x", {"token": "one"})
+    config = KubeconfigFile(path)
+    before = config.load(anew=False)
+    kubeconfig(path, "http://another", {"token": "two"})
+    after = config.load(anew=False)
+    assert (after.configuration.host, after.authorization) == ("http://another", "Bearer two")
+    assert before.connection != after.connection
+
+
+def plugin(folder: Path, *, expires: str = "", fails: bool = False, hangs: bool = False) -> Path:
+    """Return a kubeconfig with a plugin that counts its runs in its tokens."""
+    script = folder / "plugin"
+    token = f'"token": "run-$n"{expires}'
+    script.write_text(
+        "#!/bin/sh\n"
+        f"{'sleep 60' if hangs else ''}\n"
+        f"{'echo no luck >&2; exit 3' if fails else ''}\n"
+        f"echo x >> {folder}/runs; n=$(wc -l < {folder}/runs)\n"
+        "cat <<END\n"
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
+        f'"status": {{{token}}}}}\nEND\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    run = {"command": str(script), "apiVersion": "client.authentication.k8s.io/v1"}
+    return kubeconfig(folder / "config", "http://x", {"exec": run})
+
+
+def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Path) -> None:
+    far = ', "expirationTimestamp": "2999-01-01T00:00:00Z"'
+    config = KubeconfigFile(plugin(tmp_path, expires=far))
+    tokens = [config.load(anew=anew).authorization for anew in (False, False, True)]
+    assert tokens == ["Bearer run-1", "Bearer run-1", "Bearer run-2"]
+
+
+def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
+    config = KubeconfigFile(plugin(tmp_path, fails=True))
+    with pytest.raises(TransientError, match=r"exec: process returned 3\. no luck"):
+        config.load(anew=False)
+
+
+def test_a_plugin_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.2)
+    config = KubeconfigFile(plugin(tmp_path, hangs=True))
+    with pytest.raises(TransientError, match="TimeoutError"):
+        config.load(anew=False)

@@ -1,0 +1,155 @@
+"""What an operator reads when an API server refuses, and how streams are cut into lines."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.kube.answers import failure, refusal
+from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.kube.shape import line
+from tests.support.kube import status
+
+PODS = "/api/v1/pods"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+WATCH = {"watch": "true"}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "code", "body", "text"),
+    [
+        (
+            PODS,
+            WATCH,
+            403,
+            status(403, "Forbidden", 'pods is forbidden: User "x" cannot watch'),
+            (
+                'https://api: podgpu may not watch pods (403 Forbidden: pods is forbidden: User "x"'
+                " cannot watch); give its service account a ClusterRole with "
+                'apiGroups [""], resources ["pods"], verbs [list, watch]'
+            ),
+        ),
+        (
+            SLICES,
+            {},
+            403,
+            {},
+            (
+                "https://api: podgpu may not list resourceslices of resource.k8s.io "
+                "(403 Forbidden); give its service account a ClusterRole with apiGroups "
+                '["resource.k8s.io"], resources ["resourceslices"], verbs [list, watch]'
+            ),
+        ),
+        (
+            PODS,
+            WATCH,
+            401,
+            status(401, "Unauthorized", "Unauthorized"),
+            (
+                "https://api: the credentials are not accepted (401 Unauthorized: Unauthorized); "
+                "they come from /token: see that they are of this cluster and not expired"
+            ),
+        ),
+        (
+            SLICES,
+            {},
+            404,
+            status(404, "NotFound", "the server could not find it"),
+            f"https://api: GET {SLICES} is answered 404 NotFound: the server could not find it",
+        ),
+        (PODS, {}, 503, "<html>", f"https://api: GET {PODS} is answered 503 Service Unavailable"),
+        (PODS, {}, 599, [1], f"https://api: GET {PODS} is answered 599"),
+        (
+            PODS,
+            {},
+            500,
+            status(500, "InternalError", "two\nlines\x1b[31m" + "x" * 999),
+            f"https://api: GET {PODS} is answered 500 InternalError: two lines [31m"
+            + "x" * 286
+            + "...",
+        ),
+    ],
+)
+def test_a_refusal_names_server_question_and_mend(
+    path: str, query: dict[str, str], code: int, body: object, text: str
+) -> None:
+    error = refusal(
+        "https://api",
+        path,
+        query,
+        status=code,
+        headers={},
+        body=body.encode() if isinstance(body, str) else json.dumps(body).encode(),
+        credentials="/token",
+    )
+    assert str(error) == text
+    assert error.status == code
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({}, {}, None),
+        ({"Retry-After": "7"}, {}, 7),
+        ({"Retry-After": "7"}, {"retryAfterSeconds": 3}, 7),
+        ({}, {"retryAfterSeconds": 3}, 3),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, {"retryAfterSeconds": 3}, 3),
+        ({"Retry-After": "-1"}, {"retryAfterSeconds": -3}, None),
+        ({"Retry-After": "9" * 40}, {"retryAfterSeconds": "3"}, None),
+    ],
+)
+def test_how_long_to_wait(
+    headers: dict[str, str], details: dict[str, object], seconds: float | None
+) -> None:
+    body = json.dumps(status(429, "TooManyRequests") | {"details": details}).encode()
+    error = refusal("x", PODS, {}, status=429, headers=headers, body=body, credentials="")
+    assert error.retry_after == seconds
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["code", "reason", "message", "details"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
+    )
+)
+def test_no_status_object_is_too_strange(told: dict[str, object]) -> None:
+    assert str(failure(told)).isprintable()
+
+
+@given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())
+def test_lines_are_those_of_the_stream_however_it_is_cut(
+    sent: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(part + b"\n" for part in sent)
+    lines, found = Lines(100), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        found += list(lines.feed(stream[:cut]))
+        stream = stream[cut:]
+    assert found == [part for part in sent if part.strip()]
+    assert not lines.partial
+
+
+def test_a_line_that_does_not_end_is_told() -> None:
+    lines = Lines(100)
+    assert list(lines.feed(b"x" * 60)) == []
+    assert lines.partial
+    with pytest.raises(LineTooLongError):
+        list(lines.feed(b"x" * 41))
+
+
+def test_a_long_line_is_put_together_in_linear_time() -> None:
+    lines = Lines(16 << 20)
+    for _ in range(16 << 10):
+        assert list(lines.feed(b"x" * 1000)) == []
+    [found] = lines.feed(b"\n")
+    assert len(found) == 16_384_000
+
+
+def test_foreign_texts_are_made_fit_for_a_log() -> None:
+    assert line("a\nb\x00c", 10) == "a b c"
+    assert line("x" * 11, 10) == "x" * 10 + "..."

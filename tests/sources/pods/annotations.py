@@ -1,0 +1,68 @@
+"""Annotations to test with, and what is held by them."""
+
+import json
+from typing import Any
+
+from pipeline.model import PodContainer
+from sources.pods.allocations import Facts, allocations
+
+KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
+HAMI = "hami.io/vgpu-devices-allocated"
+HAMI_MIG = "hami.io/vgpu-mig-allocations"
+HAMI_PHASE = "hami.io/bind-phase"
+VGPU = "volcano.sh/vgpu-ids-new"
+VOLCANO_PHASE = "volcano.sh/bind-phase"
+INDEX = "volcano.sh/gpu-index"
+DECIDED = "volcano.sh/predicate-time"
+ALIYUN = "ALIYUN_COM_GPU_MEM_IDX"
+ALIYUN_POD = "ALIYUN_COM_GPU_MEM_POD"
+ALIYUN_DEV = "ALIYUN_COM_GPU_MEM_DEV"
+ALIYUN_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+ALIYUN2 = "scheduler.framework.gpushare.allocation"
+ALIYUN2_ASSIGNED = "scheduler.framework.gpushare.assigned"
+OURS = "topology.example/gpus"
+
+A = "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d"
+B = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
+M = "MIG-a5fa6120-f6fa-51b6-9820-a42112640629"
+
+ONE = (PodContainer("main", "app", "id-main"),)
+TWO = (PodContainer("main", "app", "id-main"), PodContainer("side", "app", "id-side"))
+WITH_INIT = (
+    PodContainer("prepare", "init", "id-prepare"),
+    PodContainer("proxy", "sidecar", "id-proxy"),
+    PodContainer("main", "app", "id-main"),
+    PodContainer("debug", "ephemeral", "id-debug"),
+)
+
+
+def facts(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> Facts:
+    return Facts("ml", "train-0", "uid-1", annotations, containers)
+
+
+Told = tuple[str, tuple[str, ...], float | None]
+
+
+def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Told]:
+    """Return (container, devices as `scheme text`, share) of all claims."""
+    claims, complaints = allocations(facts(annotations, containers), (OURS,))
+    assert complaints == ()
+    return [
+        (c.subject.container, tuple(f"{d.scheme} {d.text}" for d in c.devices), c.share)
+        for c in claims
+    ]
+
+
+def koordinator(*gpus: dict[str, Any]) -> dict[str, str]:
+    return {KOORDINATOR: json.dumps({"gpu": gpus})}
+
+
+def gpu(
+    minor: object = 0, core: object = None, ratio: object = None, **more: object
+) -> dict[str, Any]:
+    resources: dict[str, Any] = {"koordinator.sh/gpu-memory": "16Gi"}
+    if core is not None:
+        resources["koordinator.sh/gpu-core"] = core
+    if ratio is not None:
+        resources["koordinator.sh/gpu-memory-ratio"] = ratio
+    return {"minor": minor, "resources": resources, **more}

@@ -1,0 +1,94 @@
+"""Pods and ResourceSlices as the API server sends them."""
+
+from typing import Any
+
+from pipeline.model import Instant, Pod
+from sources.pods.distil import Distiller, Left
+from sources.pods.moments import Moments
+from sources.pods.options import Options
+
+BASE = Instant(5_000_000_000, 1_800_000_000_000_000_000)
+STARTED = "2026-11-01T08:00:00Z"
+
+
+def at(stamp: str = STARTED) -> Instant:
+    found = Moments(BASE).parse(stamp)
+    assert found is not None
+    return found
+
+
+def raw_container(name: str = "main", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "registry.example/x:1", **more}
+
+
+def raw_status(name: str = "main", **state: Any) -> dict[str, Any]:
+    state = state or {"running": {"startedAt": STARTED}}
+    return {"name": name, "containerID": f"containerd://id-{name}", "state": state}
+
+
+def raw_pod(
+    name: str = "train-0",
+    *,
+    uid: str = "",
+    annotations: dict[str, Any] | None = None,
+    labels: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "ml",
+            "name": name,
+            "uid": uid or f"uid-{name}",
+            "labels": labels or {},
+            "annotations": annotations or {},
+            **(metadata or {}),
+        },
+        "spec": {"nodeName": "node-1", "restartPolicy": "Always", "containers": [raw_container()]}
+        | (spec or {}),
+        "status": {
+            "phase": "Running",
+            "qosClass": "BestEffort",
+            "startTime": STARTED,
+            "containerStatuses": [raw_status()],
+        }
+        | (status or {}),
+    }
+
+
+def distilled(raw: dict[str, Any], **options: Any) -> Pod:
+    pod, _ = distilled_with_left(raw, **options)
+    assert pod is not None
+    return pod
+
+
+def distilled_with_left(raw: dict[str, Any], **options: Any) -> tuple[Pod | None, list[Left]]:
+    left: list[Left] = []
+    distil = Distiller(Options(**options), Moments(BASE), left.append)
+    return distil(raw), left
+
+
+def raw_slice(
+    name: str = "s1",
+    *,
+    devices: dict[str, str] | None = None,
+    generation: int = 1,
+    count: int = 1,
+    pool: str = "node-1",
+    driver: str = "gpu.nvidia.com",
+    basic: bool = False,
+) -> dict[str, Any]:
+    told = []
+    for device, uuid in ({"gpu-0": "GPU-0"} if devices is None else devices).items():
+        attributes = {"attributes": {"uuid": {"string": uuid}, "type": {"string": "gpu"}}}
+        told.append({"name": device, **({"basic": attributes} if basic else attributes)})
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "driver": driver,
+            "nodeName": "node-1",
+            "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+            "devices": told,
+        },
+    }

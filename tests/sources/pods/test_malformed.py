@@ -1,0 +1,177 @@
+"""What becomes of annotations that can't be read."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.model import PodContainer
+from sources.pods.allocations import Complaint, allocations
+from sources.pods.allocations.table import _READERS
+from tests.sources.pods.annotations import (
+    ALIYUN,
+    ALIYUN2,
+    ALIYUN_DEV,
+    ALIYUN_POD,
+    DECIDED,
+    HAMI,
+    HAMI_MIG,
+    HAMI_PHASE,
+    INDEX,
+    KOORDINATOR,
+    ONE,
+    OURS,
+    TWO,
+    VGPU,
+    WITH_INIT,
+    A,
+    M,
+    facts,
+    gpu,
+    koordinator,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("{", 'expected JSON, found "{"'),
+        ("", 'expected JSON, found ""'),
+        ("[]", 'expected an object, found "[]"'),
+        ('{"gpu": {}}', '.gpu: expected a list, found "{}"'),
+        ('{"gpu": [7]}', '.gpu[0]: expected an object, found "7"'),
+        ('{"gpu": [{}]}', '.gpu[0].minor: expected a number, found "null"'),
+        ('{"gpu": [{"minor": 0}, {"minor": -1}]}', '.gpu[1].minor: expected a number, found "-1"'),
+        ('{"gpu": [{"minor": true}]}', '.gpu[0].minor: expected a number, found "true"'),
+        ('{"gpu": [{"minor": 1.5}]}', '.gpu[0].minor: expected a number, found "1.5"'),
+        (
+            '{"gpu": [{"id": "nvidia0"}]}',
+            '.gpu[0].id: expected a uuid of a GPU or MIG instance, found "nvidia0"',
+        ),
+        (
+            '{"gpu": [{"id": 7}]}',
+            '.gpu[0].id: expected a uuid of a GPU or MIG instance, found ""',
+        ),
+        (
+            '{"gpu": [{"minor": 0, "resources": 7}]}',
+            '.gpu[0].resources: expected an object, found "7"',
+        ),
+        (
+            '{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "half"}}]}',
+            '.gpu[0].resources.koordinator.sh/gpu-core: expected a quantity, found "half"',
+        ),
+        (json.dumps({"gpu": [{"minor": n} for n in range(1025)]}), "more than 1024 devices"),
+    ],
+)
+def test_koordinator_malformed(value: str, text: str) -> None:
+    found = allocations(facts({KOORDINATOR: value}))
+    assert found == ((), (Complaint(KOORDINATOR, text),))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({HAMI: "x;"}, "container 0, device 0: expected UUID,TYPE,MEMORY,CORES"),
+        ({HAMI: f"{A},NVIDIA,3000;"}, "container 0, device 0: expected UUID,TYPE,MEMORY,CORES"),
+        (
+            {HAMI: "nvidia0,NVIDIA,3000,0:;"},
+            'container 0, device 0: expected a uuid of a GPU or MIG instance, found "nvidia0"',
+        ),
+        (
+            {HAMI: f"{A},NVIDIA,3000,0:{A},NVIDIA,x,0:;"},
+            'container 0, device 1: memory: expected a number, found "x"',
+        ),
+        (
+            {HAMI: f"{A},NVIDIA,3000,-1:;"},
+            'container 0, device 0: cores: expected a number, found "-1"',
+        ),
+        ({HAMI: ";;;"}, "expected 1 containers, found 3"),
+        (
+            {HAMI: f"{A},NVIDIA,3000,0:;", HAMI_MIG: "["},
+            f'{HAMI_MIG}: expected JSON, found "["',
+        ),
+        (
+            {HAMI: f"{A},NVIDIA,3000,0:;", HAMI_MIG: '[{"containerIndex": 0}]'},
+            f'{HAMI_MIG}: [0].deviceIndex: expected a number, found "null"',
+        ),
+    ],
+)
+def test_hami_malformed(annotations: dict[str, str], text: str) -> None:
+    assert allocations(facts(annotations)) == ((), (Complaint(HAMI, text),))
+
+
+def test_hami_for_another_number_of_containers() -> None:
+    _, [complaint] = allocations(facts({HAMI: ";;"}, WITH_INIT))
+    assert complaint.text == "expected 3 or 1 containers, found 2"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "text"),
+    [
+        (VGPU, ";;;", "expected 2 containers, found 3"),
+        (INDEX, "0,x", 'expected a number, found "x"'),
+        (INDEX, "", 'expected a number, found ""'),
+        (ALIYUN, "", 'expected a number, found ""'),
+        (ALIYUN, "99999999", 'expected a number, found "99999999"'),
+        (ALIYUN2, "[]", 'expected an object, found "[]"'),
+        (ALIYUN2, '{"x": {}}', 'expected a number, found "x"'),
+        (ALIYUN2, '{"2": {}}', "container 2: the pod has 2"),
+        (ALIYUN2, '{"0": 7}', 'container 0: expected an object, found "7"'),
+        (ALIYUN2, '{"0": {"a": 1}}', 'container 0: expected a number, found "a"'),
+        (OURS, '{"r": 7}', 'r: expected uuids with commas, or a list of them, found "7"'),
+        (OURS, '{"r": [7]}', 'r: expected uuids with commas, or a list of them, found "[7]"'),
+        (OURS, '{"r": "0"}', 'r: expected a uuid of a GPU or MIG instance, found "0"'),
+        (OURS, "null", 'expected an object, found "null"'),
+        (KOORDINATOR, {"gpu": []}, "is no text"),
+    ],
+)
+def test_malformed(annotation: str, value: object, text: str) -> None:
+    good = koordinator(gpu(0)) if annotation != KOORDINATOR else {ALIYUN: "0"}
+    claims, complaints = allocations(facts({annotation: value, DECIDED: "1", **good}, TWO), (OURS,))
+    assert complaints == (Complaint(annotation, text),)
+    # It costs that annotation alone.
+    assert [d.text for claim in claims for d in claim.devices] == ["0"]
+
+
+ANNOTATIONS = st.sampled_from(
+    [*_READERS, OURS, HAMI_MIG, HAMI_PHASE, ALIYUN_POD, ALIYUN_DEV, DECIDED]
+)
+PIECES = st.sampled_from(
+    [*'{}[]":,;', A, M, "NVIDIA", "0", "7", "-1", "gpu", "minor", "id", "null", "1e999", "\ud800"]
+)
+TEXTS = st.one_of(st.text(), st.lists(PIECES).map("".join), st.integers(), st.none())
+
+
+@given(st.dictionaries(ANNOTATIONS, TEXTS), st.sampled_from([(), ONE, TWO, WITH_INIT]))
+def test_no_text_is_too_strange(
+    annotations: dict[str, Any], containers: tuple[PodContainer, ...]
+) -> None:
+    claims, complaints = allocations(facts(annotations, containers), (OURS,))
+    assert all(claim.devices for claim in claims)
+    assert all(claim.share is None or 0 < claim.share <= 1 for claim in claims)
+    assert all(complaint.text.isprintable() for complaint in complaints)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([A, M, "0", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["gpu", "minor", "id", "resources", "0", "1", "koordinator.sh/gpu-core"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from([KOORDINATOR, ALIYUN2, OURS]), VALUES)
+def test_no_json_is_too_strange(annotation: str, value: Any) -> None:
+    claims, complaints = allocations(facts({annotation: json.dumps(value)}), (OURS,))
+    assert not (claims and complaints)
+    assert all(claim.devices for claim in claims)

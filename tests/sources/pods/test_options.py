@@ -1,0 +1,23 @@
+from config.types import Duration
+from pipeline.contracts import Source
+from pipeline.registry import ENTRIES, build_source, load
+from sources.pods.options import Options
+
+
+def test_what_holds_if_nothing_is_set() -> None:
+    assert Options() == Options(
+        kubeconfig=None,
+        node="",
+        labels=(),
+        annotations=(),
+        max_labels=20,
+        max_age=Duration(300),
+        resource_slices=True,
+        device_annotations=(),
+    )
+
+
+def test_the_registry_knows_it() -> None:
+    assert load(ENTRIES["source", "pods"].options) is Options
+    source: Source = build_source("pods", Options())
+    assert callable(source.run)

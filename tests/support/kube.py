@@ -1,0 +1,330 @@
+"""A collection of an API server: in process for virtual time, and over HTTP on the loopback."""
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from pipeline.errors import ApiError
+from pipeline.kube.answers import failure
+
+Raw = dict[str, Any]
+END = {"k8s.io/initial-events-end": "true"}
+
+
+def status(code: int, reason: str, message: str = "", **details: object) -> Raw:
+    return {
+        "kind": "Status",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }
+
+
+def named(name: str, namespace: str = "ns", **more: Any) -> Raw:
+    return {"metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"}, **more}
+
+
+class RefusedError(Exception):
+    def __init__(self, told: Raw) -> None:
+        super().__init__(told["message"])
+        self.told = told
+
+
+class Collection:
+    """Holds objects, gives each change a version, forgets old versions when told to."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.oldest = 100
+        self.objects: dict[tuple[str, str], Raw] = {}
+        self.log: list[tuple[int, str, Raw]] = []
+        self.streams = True
+        self.ignores_streams = False
+        self._changed = asyncio.Event()
+
+    def put(self, raw: Raw) -> None:
+        metadata = raw["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
+        kind = "MODIFIED" if key in self.objects else "ADDED"
+        before = self.objects.get(key)
+        if before is not None and before["metadata"].get("uid") != metadata.get("uid"):
+            self.delete(*key)
+            kind = "ADDED"
+        self.objects[key] = self._log(kind, raw)
+
+    def delete(self, namespace: str, name: str) -> None:
+        self._log("DELETED", self.objects.pop((namespace, name)))
+
+    def bookmark(self) -> None:
+        self._log("BOOKMARK", {"metadata": {}})
+
+    def error(self, told: Raw) -> None:
+        self.log.append((self.version, "ERROR", told))
+        self._wake()
+
+    def compact(self) -> None:
+        self.version += 1
+        self.oldest = self.version
+        self.log.clear()
+        self._wake()
+
+    def _log(self, kind: str, raw: Raw) -> Raw:
+        self.version += 1
+        raw = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(self.version)}}
+        self.log.append((self.version, kind, raw))
+        self._wake()
+        return raw
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def listed(self, query: Mapping[str, str]) -> Raw:
+        objects = list(self.objects.values())
+        limit, start = int(query.get("limit", "0")), int(query.get("continue", "0"))
+        version = query.get("resourceVersion", "0")
+        if int(version) > self.version:
+            raise RefusedError(status(504, "Timeout", f"Too large resource version: {version}"))
+        page = objects[start : start + limit] if limit else objects
+        more = str(start + limit) if limit and start + limit < len(objects) else ""
+        metadata = {"resourceVersion": str(self.version), "continue": more}
+        return {"kind": "List", "metadata": metadata, "items": page}
+
+    async def watched(self, query: Mapping[str, str]) -> AsyncIterator[Raw]:
+        position = int(query.get("resourceVersion", "0") or 0)
+        if position > self.version:
+            raise RefusedError(status(504, "Timeout", f"Too large resource version: {position}"))
+        whole = query.get("sendInitialEvents") == "true" and not self.ignores_streams
+        if whole and not self.streams:
+            raise RefusedError(
+                status(422, "Invalid", "sendInitialEvents is forbidden: feature is disabled")
+            )
+        if whole or position == 0:
+            for raw in list(self.objects.values()):
+                yield {"type": "ADDED", "object": raw}
+            position = self.version
+        elif position < self.oldest:
+            yield {"type": "ERROR", "object": status(410, "Expired", "too old resource version")}
+            return
+        if whole:
+            metadata = {"resourceVersion": str(position), "annotations": END}
+            yield {"type": "BOOKMARK", "object": {"metadata": metadata}}
+        sent = next((i for i, (at, *_) in enumerate(self.log) if at > position), len(self.log))
+        log = self.log
+        while True:
+            if position < self.oldest:
+                told = status(410, "Expired", "too old resource version")
+                yield {"type": "ERROR", "object": told}
+                return
+            while sent < len(log):
+                position, kind, raw = log[sent]
+                sent += 1
+                yield {"type": kind, "object": raw}
+            await self._changed.wait()
+
+
+class FakeApi:
+    """Implements `KubeApi` in this process.
+
+    Attributes:
+        answers: what the next requests meet: an error, or None for none; after them all is well.
+        cut: what open streams meet now.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.answers: deque[ApiError | None] = deque()
+        self.requests: list[tuple[float, str, dict[str, str]]] = []
+        self._cuts: set[asyncio.Future[ApiError | None]] = set()
+
+    def kinds(self) -> list[str]:
+        return [kind for _, kind, _ in self.requests]
+
+    def cut(self, error: ApiError | None = None) -> None:
+        """End all open streams: cleanly, or by an error."""
+        for cut in self._cuts:
+            if not cut.done():
+                cut.set_result(error)
+
+    def _asked(self, kind: str, query: Mapping[str, str]) -> None:
+        now = asyncio.get_running_loop().time()
+        self.requests.append((now, kind, dict(query)))
+        if self.answers and (answer := self.answers.popleft()) is not None:
+            raise answer
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        await asyncio.sleep(0)
+        self._asked("list", query)
+        try:
+            return json.dumps(self.collection.listed(query)).encode()
+        except RefusedError as refused:
+            raise failure(refused.told) from refused
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        await asyncio.sleep(0)
+        self._asked("stream" if "sendInitialEvents" in query else "watch", query)
+        events = self.collection.watched(query)
+        try:
+            first = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if first.done() and isinstance(error := first.exception(), RefusedError):
+                raise failure(error.told)
+            lines = self._lines(events, first, silence)
+            yield lines
+            await lines.aclose()
+        finally:
+            first.cancel()
+            await asyncio.wait([first])
+            await events.aclose()  # type: ignore[attr-defined]
+
+    async def _lines(
+        self, events: AsyncIterator[Raw], first: asyncio.Future[Raw], silence: float
+    ) -> Any:
+        cut: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
+        self._cuts.add(cut)
+        waiting = first
+        try:
+            while True:
+                either: set[asyncio.Future[Any]] = {cut, waiting}
+                await asyncio.wait(either, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
+                if cut.done():
+                    if (error := cut.result()) is not None:
+                        raise error
+                    return
+                if not waiting.done():
+                    raise ApiError("fell silent")
+                try:
+                    yield json.dumps(waiting.result()).encode()
+                except StopAsyncIteration:
+                    return
+                waiting = asyncio.ensure_future(anext(events))
+        finally:
+            self._cuts.discard(cut)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+
+class ApiServer:
+    """Serves collections over HTTP.
+
+    Attributes:
+        paths: collections by path.
+        refusals: Status objects by path, instead of the collection.
+        tokens: those that are accepted; all, if empty.
+    """
+
+    def __init__(self, paths: dict[str, Collection]) -> None:
+        self.paths = paths
+        self.refusals: dict[str, Raw] = {}
+        self.tokens: set[str] = set()
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.port = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @asynccontextmanager
+    async def serving(self, **options: Any) -> AsyncIterator["ApiServer"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, **options)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            self.hang_up()
+            await server.wait_closed()
+            await asyncio.sleep(0)
+
+    def hang_up(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def kubeconfig(self, path: Path, token: str = "sesame") -> Path:  # noqa: S107
+        path.write_text(
+            json.dumps(
+                {
+                    "current-context": "test",
+                    "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
+                    "clusters": [
+                        {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+                    ],
+                    "users": [{"name": "u", "user": {"token": token}}],
+                }
+            )
+        )
+        return path
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            await self._answer(head, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(self, head: str, writer: asyncio.StreamWriter) -> None:
+        url = urlsplit(head.split()[1])
+        query = dict(parse_qsl(url.query))
+        self.requests.append((url.path, query))
+        token = head.partition("Bearer ")[2].partition("\r\n")[0]
+        if self.tokens and token not in self.tokens:
+            self._send(writer, status(401, "Unauthorized", "Unauthorized"))
+            return
+        collection = self.paths.get(url.path)
+        if collection is None or url.path in self.refusals:
+            told = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
+            self._send(writer, told)
+            return
+        try:
+            if "watch" not in query:
+                self._send(writer, collection.listed(query))
+                return
+            events = collection.watched(query)
+            event = await anext(events) if "sendInitialEvents" in query else None
+        except RefusedError as refused:
+            self._send(writer, refused.told)
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        if event is not None:
+            writer.write(json.dumps(event).encode() + b"\n")
+        async for event in events:
+            writer.write(json.dumps(event).encode() + b"\n")
+            await writer.drain()
+
+    def _send(self, writer: asyncio.StreamWriter, told: Raw) -> None:
+        body = json.dumps(told).encode()
+        code = told["code"] if told["kind"] == "Status" else 200
+        head = f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+
+
+class Elsewhere:
+    """A server on a thread of its own, for tests that have no event loop when they need one."""
+
+    def __init__(self, make: Callable[[], ApiServer], live: Callable[[ApiServer], None]) -> None:
+        self._make, self._live = make, live
+        self._ready = threading.Event()
+        self.server: ApiServer
+        threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True).start()
+        self._ready.wait()
+
+    async def _run(self) -> None:
+        self.server = self._make()
+        async with self.server.serving():
+            self._ready.set()
+            while True:
+                await asyncio.sleep(0.05)
+                self._live(self.server)
