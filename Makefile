@@ -1,17 +1,17 @@
-# Python 3.11, gcc and make are enough for everything but `make e2e`, which wants Debian and root.
+# Python 3.11, gcc and make are enough for everything but `make e2e`, which wants Debian, root and Go.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run demo test lint format bench e2e lock clean
+.PHONY: help run demo test lint format protos bench peers e2e lock clean
 
 help:
 	@echo "make run    sample this machine's GPUs, or play a recording where there is none"
 	@echo "make test   all tests that need no GPU, no root and no network"
 	@echo "make lint   style, types and import contracts"
 	@echo "make bench  speed, as ratios against named baselines"
-	@echo "make e2e    against a real Prometheus (Debian, root)"
+	@echo "make e2e    against a real Prometheus and a real Kubernetes (Debian, root, Go)"
 
 # Two stamps, so that `make run` installs nothing that only the tests need.
 $(VENV)/.run: pyproject.toml constraints.txt
@@ -48,10 +48,18 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The schemas of what others send us, compiled; checked in beside their sources.
+protos: $(VENV)/.dev
+	$(BIN)/python -m tests.support.protos
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 
-e2e: $(VENV)/.dev
+# containerd, etcd and Kubernetes, from source: minutes, but only once.
+peers: $(VENV)/.dev
+	$(BIN)/python -m tests.e2e.peers
+
+e2e: peers
 	$(BIN)/python -m pytest tests/e2e -v --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 
 # constraints.txt pins what developers and CI install, requirements.txt (with hashes) the image.

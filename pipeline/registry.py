@@ -45,6 +45,21 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
     ),
+    ("source", "podresources"): Entry(
+        "asks the kubelet who holds which GPU, on its pod-resources socket",
+        "sources.podresources.options:Options",
+        "sources.podresources.source:PodResourcesSource",
+    ),
+    ("source", "checkpoint"): Entry(
+        "reads who holds which GPU from the kubelet's checkpoint of device plugins",
+        "sources.checkpoint.options:Options",
+        "sources.checkpoint.source:CheckpointSource",
+    ),
+    ("source", "pods"): Entry(
+        "follows this node's pods through the API server, and what schedulers gave them",
+        "sources.pods.options:Options",
+        "sources.pods.source:PodsSource",
+    ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",

@@ -65,6 +65,7 @@ class Status:
         points: dict[str, list[Point]] = {
             "podgpu_source_up": [],
             "podgpu_source_age_seconds": [],
+            "podgpu_attribution_age_seconds": [],
             "podgpu_source_events_total": [],
             "podgpu_unresolved_device_ids_total": [],
         }
@@ -76,6 +77,8 @@ class Status:
                 age = (now.mono_ns - state.heard.mono_ns) / NS
                 points["podgpu_source_age_seconds"].append(Point(labels, age))
             if state.confirmed is not None:
+                age = (now.mono_ns - state.confirmed.mono_ns) / NS
+                points["podgpu_attribution_age_seconds"].append(Point(labels, age))
                 points["podgpu_unresolved_device_ids_total"].append(
                     Point(labels, state.unresolved_total)
                 )

@@ -41,11 +41,21 @@ FAMILIES: tuple[Family, ...] = (
         "gauge",
         "Time since the source last reported; no sample before its first report.",
     ),
+    Family(
+        "podgpu_attribution_age_seconds",
+        "gauge",
+        "Time since the source last stood by what it says of pods and holders.",
+    ),
     Family("podgpu_source_events_total", "counter", "Events that the source has emitted."),
     Family(
         "podgpu_source_restarts_total",
         "counter",
         "How often the source failed and was started again.",
+    ),
+    Family(
+        "podgpu_source_requests_total",
+        "counter",
+        "Requests that the source has sent, by method and by result.",
     ),
     Family(
         "podgpu_unresolved_device_ids_total",

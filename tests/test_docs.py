@@ -62,7 +62,7 @@ def test_the_page_of_our_own_metrics_is_the_code_s() -> None:
         assert f"| `{family.name}` | {family.type} | {family.help} |" in page
 
 
-@pytest.mark.parametrize("name", ["default.yaml", "demo.yaml", "node.yaml"])
+@pytest.mark.parametrize("name", ["default.yaml", "demo.yaml", "kubernetes.yaml", "node.yaml"])
 def test_the_shipped_configurations_are_good(name: str) -> None:
     text = (ROOT / "config" / name).read_text(encoding="utf-8")
     parse(text, RegisteredKinds(), env={}, origin=name)

@@ -120,3 +120,5 @@ def test_the_wheel_holds_everything_that_runs_and_nothing_else(tmp_path: Path) -
     assert names >= wanted
     assert "sources/replay/demo.podgpu.gz" in wanted
     assert "config/demo.yaml" in wanted
+    assert "sources/podresources/podresources.binpb" in wanted
+    assert "sources/checkpoint/deviceplugin.binpb" in wanted

@@ -20,6 +20,10 @@ class UnreadableError(Exception):
     """The file can't be read; the text says why and what helps."""
 
 
+class AbsentError(UnreadableError):
+    """There is no such file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """A file as it was read; `data` is None if its stamp is the one that was known."""
@@ -41,7 +45,7 @@ def read_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise UnreadableError(f"{path}: no such file") from None
+        raise AbsentError(f"{path}: no such file") from None
     except PermissionError:
         raise UnreadableError(f"{path}: permission denied to uid {os.geteuid()}") from None
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Self
 
 from asyncinotify import Event, InitFlags, Inotify, Mask, Watch
 
-from sources.podlist.chain import links_of
+from pipeline.files.chain import links_of
 
 _FOLDER = (
     Mask.CREATE
@@ -28,6 +29,7 @@ _FLAGS = InitFlags(os.O_CLOEXEC | os.O_NONBLOCK)
 
 _SETTLE = 0.005
 _BATCH = 256
+_WITHOUT_INOTIFY = 1.0
 _LIMITS = {
     errno.EMFILE: "no more inotify instances or file descriptors may be opened "
     "(fs.inotify.max_user_instances, the limit of open files)",
@@ -50,6 +52,7 @@ class Watcher:
         self._names: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
+        self._told = ""
         self.trouble = ""
         """Why changes may go unseen; empty while they can't."""
 
@@ -106,6 +109,26 @@ class Watcher:
         except TimeoutError:
             return False
         return True
+
+    def nudge(self) -> None:
+        """Let `wait` end as if there had been a change."""
+        self._changed.set()
+
+    def tell(self, log: logging.Logger) -> None:
+        """Say once that changes may go unseen, and once that they no longer can."""
+        if self.trouble and self.trouble != self._told:
+            log.warning(
+                "%s: changes can't be watched: %s; looking each second instead",
+                self._path,
+                self.trouble,
+            )
+        elif self._told and not self.trouble:
+            log.info("%s: changes are watched again", self._path)
+        self._told = self.trouble
+
+    def patience(self, seconds: float) -> float:
+        """Return how long to wait for a change at most: not as long where it may go unseen."""
+        return min(seconds, _WITHOUT_INOTIFY) if self.trouble else seconds
 
     def forget(self) -> None:
         """Forget changes up to now: the file is about to be read."""

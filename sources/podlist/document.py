@@ -1,9 +1,11 @@
 """Makes claims out of the bytes of a pod list."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from pipeline.claiming import MOST_HELD
+from pipeline.files import Listed
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
 from sources.podlist.entries import Integers, Wrong, read_entry
 from sources.podlist.places import value_offset
@@ -17,26 +19,10 @@ from sources.podlist.splitting import (
 )
 
 _TOLD = 3
-# A node runs some hundred containers and has some dozen devices. The join works through all claims
-# in one go, so that more of them would hold up everybody else.
-_MOST_HELD = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class PodList:
-    """What a file says.
-
-    Attributes:
-        claims: one for each container that holds a device, in the order of the file.
-        complaints: what is wrong with entries and devices that were left out; the first few.
-    """
-
-    claims: tuple[Claim, ...]
-    complaints: tuple[str, ...]
-
-
-def read_pod_list(data: bytes, path: Path, integers: Integers) -> PodList:
-    """Read a whole file.
+def read_pod_list(data: bytes, path: Path, integers: Integers) -> Listed:
+    """Return one claim for each container that holds a device, in the order of the file.
 
     Args:
         data: the file's bytes.
@@ -70,9 +56,9 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> PodList:
             distinct = tuple(dict.fromkeys(devices))
             claims[subject] = Claim(subject, distinct, None, None, origin)
             held += len(distinct)
-        if held > _MOST_HELD:
+        if held > MOST_HELD:
             raise BadDocumentError(
-                f"{path}: its containers hold more than {_MOST_HELD} devices, a shared one counted "
+                f"{path}: its containers hold more than {MOST_HELD} devices, a shared one counted "
                 "for each of them; no node has so many, so this can't be the list of one node"
             )
     for subject, all_ in merged.items():
@@ -80,7 +66,7 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> PodList:
     complaints = tuple(_complaints(text, pieces, found, path))
     if count > len(found):
         complaints += (f"{path}: {count - len(found)} more of this sort",)
-    return PodList(tuple(claims.values()), complaints)
+    return Listed(tuple(claims.values()), complaints)
 
 
 def _read(

@@ -18,6 +18,8 @@ _LARGEST = (1 << 20) - 1  # Linux has 20 bits for a minor number
 _DEVICE = "a GPU uuid, a MIG uuid or a number"
 _MOST = 1024  # no node has that many; bounds the time and memory that a list of junk may take
 _SHOWN = 40
+# What podgpu wrote itself is what its sources said before: it must not confirm itself.
+_OURS = "podgpu"
 
 Integers = Literal["minor", "index"]
 
@@ -51,7 +53,7 @@ def read_entry(
     """Return the container of an entry and its devices.
 
     Without a whole name there is no telling who holds the devices, and the entry yields nothing. A
-    bad device id costs that device only.
+    bad device id costs that device only. Entries that podgpu wrote yield nothing either.
 
     Args:
         entry: as parsed.
@@ -60,6 +62,8 @@ def read_entry(
     """
     if not isinstance(entry, dict):
         wrong.append(Wrong("", None, False, _expected("an object", entry)))
+        return None
+    if entry.get("writer") == _OURS:
         return None
     names = [_name(entry, key, wrong) for key in ("namespace", "name", "container")]
     devices = _devices(entry, integers, wrong)

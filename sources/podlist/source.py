@@ -1,27 +1,15 @@
 """The podlist source: says who holds which GPU, by koordinator's file."""
 
-import asyncio
+from functools import partial
 
 from pipeline.contracts import SourceContext
-from pipeline.model import NS, ClaimsReplaced, SourceLost
-from sources.podlist.document import PodList
-from sources.podlist.looking import Fault, Looker
+from pipeline.files import follow
+from sources.podlist.document import read_pod_list
 from sources.podlist.options import Options
-from sources.podlist.watching import Watcher
-
-# A writer that truncates and writes, or deletes and creates, is between the two for a moment: a
-# fault counts once nothing has changed for a while, or if changes bring no good list for long.
-_QUIET_NS = NS // 10
-_PATIENCE_NS = NS
-_WITHOUT_INOTIFY = 1.0
 
 
 class PodListSource:
-    """Follows the file, emits its claims on every change and confirms them in between.
-
-    Implements `pipeline.contracts.Source`. Faults of the file don't end it: the last good list
-    stands, unconfirmed, until it is too old.
-    """
+    """Follows the file. Implements `pipeline.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -29,117 +17,5 @@ class PodListSource:
     async def run(self, ctx: SourceContext) -> None:
         """Follow the file until cancelled."""
         options = self._options
-        with Watcher(options.path) as watcher:
-            looker = Looker(options, watcher)
-            report = _Report(ctx, options)
-            changed = True
-            while True:
-                watcher.open()
-                watcher.forget()
-                begun = ctx.clock.now().mono_ns
-                outcome = await asyncio.to_thread(looker.look, changed)
-                took = ctx.clock.now().mono_ns - begun
-                report.watching(watcher.trouble)
-                wait = await report.file(outcome, changed)
-                if watcher.trouble:
-                    wait = min(wait, _WITHOUT_INOTIFY)
-                rested = ctx.clock.now().mono_ns + took
-                changed = await watcher.wait(wait)
-                # A writer that never stops gets at most half of a core, however large the file.
-                if (rest := rested - ctx.clock.now().mono_ns) > 0:
-                    await ctx.clock.sleep(rest / NS)
-
-
-class _Report:
-    """Turns what was seen into events and into one message per change of state."""
-
-    def __init__(self, ctx: SourceContext, options: Options) -> None:
-        self._ctx = ctx
-        self._options = options
-        self._interval_ns = options.interval.ns
-        self._said: ClaimsReplaced | None = None
-        self._due_ns = 0
-        self._fault = ""
-        self._doubt: _Doubt | None = None
-        self._complaints: tuple[str, ...] = ()
-        self._trouble = ""
-
-    def watching(self, trouble: str) -> None:
-        """Say once that changes may go unseen, and once that they no longer can."""
-        if trouble and trouble != self._trouble:
-            self._ctx.log.warning(
-                "%s: changes can't be watched: %s; looking each second instead",
-                self._options.path,
-                trouble,
-            )
-        elif self._trouble and not trouble:
-            self._ctx.log.info("%s: changes are watched again", self._options.path)
-        self._trouble = trouble
-
-    async def file(self, outcome: PodList | Fault, changed: bool) -> float:
-        """Emit what follows from a look; return the seconds until the next one.
-
-        Args:
-            outcome: what the look found.
-            changed: it was taken because something had changed.
-        """
-        now = self._ctx.clock.now().mono_ns
-        if isinstance(outcome, Fault):
-            return await self._bad(outcome.text, changed, now)
-        await self._good(outcome, now)
-        return max(self._due_ns - self._ctx.clock.now().mono_ns, 0) / NS
-
-    async def _good(self, listed: PodList, now: int) -> None:
-        self._doubt = None
-        said = self._said
-        fresh = said is None or listed.claims is not said.claims
-        if fresh:
-            said = ClaimsReplaced(listed.claims, self._options.max_age.ns)
-        recovered, self._fault = bool(self._fault), ""
-        if said is not None and (fresh or recovered or now >= self._due_ns):
-            self._said = said
-            self._due_ns = now + self._interval_ns
-            await self._ctx.emit(said)
-        if recovered:
-            self._ctx.log.info("%s: is good again", self._options.path)
-        if listed.complaints != self._complaints:
-            for complaint in listed.complaints:
-                if complaint not in self._complaints:
-                    self._ctx.log.warning("%s; left out", complaint)
-            if not listed.complaints:
-                self._ctx.log.info("%s: every entry is good again", self._options.path)
-            self._complaints = listed.complaints
-
-    async def _bad(self, text: str, changed: bool, now: int) -> float:
-        if text == self._fault:
-            self._doubt = None
-            return float(self._options.interval)
-        if self._doubt is None:
-            self._doubt = _Doubt(now)
-        elif changed:
-            self._doubt.touched_ns = now
-        if (left := self._doubt.ends_ns - now) > 0:
-            return left / NS
-        self._doubt = None
-        self._fault = text
-        if self._said is None:
-            self._ctx.log.warning("%s; no list has been read yet", text)
-        else:
-            self._ctx.log.warning(
-                "%s; the last good list stands for %s", text, self._options.max_age
-            )
-        await self._ctx.emit(SourceLost(text))
-        return float(self._options.interval)
-
-
-class _Doubt:
-    """The file was found at fault, too short a time ago to say so."""
-
-    def __init__(self, now: int) -> None:
-        self._begun_ns = now
-        self.touched_ns = now
-
-    @property
-    def ends_ns(self) -> int:
-        """When the fault counts, if it is still there."""
-        return min(self.touched_ns + _QUIET_NS, self._begun_ns + _PATIENCE_NS)
+        read = partial(read_pod_list, path=options.path, integers=options.integers)
+        await follow(ctx, options, read)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import orjson
 
+from pipeline.files import UnreadableError
 from sources.podlist.places import line_and_column
 
 _BOM = b"\xef\xbb\xbf"
@@ -32,7 +33,7 @@ _ESCAPE = re.compile(
 _split = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class BadDocumentError(Exception):
+class BadDocumentError(UnreadableError):
     """The file as a whole is no pod list; the text says where and why."""
 
 

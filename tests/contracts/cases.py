@@ -2,6 +2,8 @@
 
 import gzip
 from collections.abc import Callable
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -11,10 +13,19 @@ from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter
 from sinks.jsonl.options import Options as JsonLinesOptions
 from sinks.prometheus.options import Options as PrometheusOptions
+from sources.checkpoint.options import Options as CheckpointOptions
 from sources.nvml.options import Options as NvmlOptions
 from sources.podlist.options import Options as PodListOptions
+from sources.podresources.options import Options as PodResourcesOptions
+from sources.pods.options import Options as PodsOptions
 from sources.replay.options import Options as ReplayOptions
+from tests.sources.checkpoint.files import checkpoint, entry
+from tests.sources.pods.raws import raw_pod
+from tests.support.kube import ApiServer, Collection, Elsewhere
 from tests.support.nodes import gpu
+
+KUBELET = "kubelet.sock"
+"""Where a kubelet listens in the folder that options are made for."""
 
 MakeOptions = Callable[[Path], msgspec.Struct]
 
@@ -37,9 +48,37 @@ def _podlist(folder: Path) -> msgspec.Struct:
     return PodListOptions(path=path, interval=Duration.parse("1s"))
 
 
+@cache
+def _api_server() -> Elsewhere:
+    """Return a server whose one pod changes all the time."""
+    pods, turn = "/api/v1/pods", count()
+
+    def change(server: ApiServer) -> None:
+        server.paths[pods].put(raw_pod(status={"qosClass": str(next(turn))}))
+
+    return Elsewhere(lambda: ApiServer({pods: Collection()}), change)
+
+
+def _pods(folder: Path) -> msgspec.Struct:
+    return PodsOptions(kubeconfig=_api_server().server.kubeconfig(folder / "kubeconfig"))
+
+
+def _podresources(folder: Path) -> msgspec.Struct:
+    return PodResourcesOptions(sockets=(folder / KUBELET,), interval=Duration.parse("1s"))
+
+
+def _checkpoint(folder: Path) -> msgspec.Struct:
+    path = folder / "kubelet_internal_checkpoint"
+    path.write_bytes(checkpoint(entry()))
+    return CheckpointOptions(path=path, interval=Duration.parse("1s"))
+
+
 SOURCES: dict[str, MakeOptions] = {
     "nvml": lambda _: NvmlOptions(interval=Duration.parse("200ms")),
     "podlist": _podlist,
+    "podresources": _podresources,
+    "checkpoint": _checkpoint,
+    "pods": _pods,
     "replay": _replay,
 }
 SINKS: dict[str, MakeOptions] = {

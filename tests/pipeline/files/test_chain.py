@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.podlist.chain import links_of
+from pipeline.files.chain import links_of
 from sources.podlist.places import line_and_column, value_offset
 
 

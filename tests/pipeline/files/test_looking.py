@@ -1,15 +1,22 @@
+"""What one look at a file yields; the reader is podlist's."""
+
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from config.types import ByteSize
-from sources.podlist.document import PodList
-from sources.podlist.looking import Fault, Looker
-from sources.podlist.options import Options
-from sources.podlist.reading import Content, Stamp, read_file
-from sources.podlist.watching import Watcher
+from pipeline.files.looking import Fault, Listed, Looker
+from pipeline.files.reading import Content, Stamp, read_file
+from pipeline.files.watching import Watcher
+from sources.podlist.document import read_pod_list
 from tests.sources.podlist.running import listing, replace
+
+
+def looker_at(path: Path) -> Looker:
+    read = partial(read_pod_list, path=path, integers="minor")
+    return Looker(path, ByteSize(10_000), read, Watcher(path))
 
 
 @pytest.fixture
@@ -29,14 +36,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         looks.append(content.data is not None)
         return content
 
-    monkeypatch.setattr("sources.podlist.looking.read_file", reading)
+    monkeypatch.setattr("pipeline.files.looking.read_file", reading)
     return looks
 
 
 def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
     path: Path, read: list[bool]
 ) -> None:
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     outcomes = [looker.look(changed) for changed in (True, False, False, False)]
     assert read == [True, True, False, False]
     assert all(outcome is outcomes[0] for outcome in outcomes)
@@ -47,7 +54,7 @@ def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
 
 
 def test_a_told_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     for _ in range(4):
         looker.look(changed=True)
     assert read == [True] * 4
@@ -55,14 +62,14 @@ def test_a_told_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) 
 
 def test_a_broken_file_is_not_parsed_again_and_again(path: Path, read: list[bool]) -> None:
     path.write_text("{}")
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     outcomes = [looker.look(changed=False) for _ in range(3)]
     assert outcomes == [Fault(f"{path}:1:1: expected a list, found an object")] * 3
     assert read == [True, True, False]
 
 
 def test_a_list_that_comes_back_after_a_fault_is_the_same_object(path: Path) -> None:
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     before = looker.look(changed=True)
     path.unlink()
     assert isinstance(looker.look(changed=True), Fault)
@@ -71,24 +78,24 @@ def test_a_list_that_comes_back_after_a_fault_is_the_same_object(path: Path) -> 
 
 
 def test_claims_stay_the_same_object_while_only_complaints_change(path: Path) -> None:
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     before = looker.look(changed=True)
     path.write_text(listing("a")[:-1] + ", 1]")
     after = looker.look(changed=True)
-    assert isinstance(before, PodList)
-    assert isinstance(after, PodList)
+    assert isinstance(before, Listed)
+    assert isinstance(after, Listed)
     assert after.claims is before.claims
     assert after.complaints != before.complaints
 
 
 def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
-    looker = Looker(Options(path=path), Watcher(path))
+    looker = looker_at(path)
     path.write_text(listing("a", "b"))
     before = looker.look(changed=True)
     path.write_text(listing("c", "b", "a"))
     after = looker.look(changed=True)
-    assert isinstance(before, PodList)
-    assert isinstance(after, PodList)
+    assert isinstance(before, Listed)
+    assert isinstance(after, Listed)
     a, b = (claim.subject for claim in before.claims)
     assert [claim.subject.pod for claim in after.claims] == ["c", "b", "a"]
     assert after.claims[1].subject is b

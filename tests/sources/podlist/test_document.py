@@ -56,6 +56,14 @@ GOOD: dict[str, tuple[str | bytes, dict[str, list[str]]]] = {
     "null for no devices": (listed(pod("null")), {}),
     "null for no list": (" null\n", {}),
     "unknown keys": (listed(pod("[1]", more=',"zone":{"a":[1]}')), {"n/p/c": ["minor:1"]}),
+    "what podgpu wrote itself": (
+        listed(pod("[1]", more=',"writer":"podgpu"'), pod("[2]", "q", ',"writer":"other"')),
+        {"n/q/c": ["minor:2"]},
+    ),
+    "what podgpu wrote itself, whatever else is in it": (
+        listed('{"writer":"podgpu","gpu_list":[true]}'),
+        {},
+    ),
     "key twice": (listed(pod("[1]", more=',"gpu_list":[2]')), {"n/p/c": ["minor:2"]}),
     "byte order mark": (b"\xef\xbb\xbf[" + pod("[1]").encode() + b"]", {"n/p/c": ["minor:1"]}),
     "carriage returns": (f"[\r\n{pod('[1]')}\r\n]\r\n", {"n/p/c": ["minor:1"]}),

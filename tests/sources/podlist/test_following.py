@@ -15,8 +15,9 @@ from typing import Literal
 import pytest
 
 from config.types import ByteSize, Duration
+from pipeline.files import Listed
 from pipeline.model import ClaimsReplaced, SourceLost
-from sources.podlist.document import PodList, read_pod_list
+from sources.podlist.document import read_pod_list
 from tests.sources.podlist.running import entry, following, listing, replace
 
 GRACE = 0.25
@@ -290,11 +291,11 @@ async def test_no_permission(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             raise PermissionError(13, "Permission denied")
         return honest(name, flags, *rest)
 
-    monkeypatch.setattr("sources.podlist.reading.os.open", refuse)
+    monkeypatch.setattr("pipeline.files.reading.os.open", refuse)
     async with following(path, interval=Duration.parse("100ms")) as ctx:
         assert await ctx.lost() == f"{path}: permission denied to uid {os.geteuid()}"
         await asyncio.sleep(0.3)
-        monkeypatch.setattr("sources.podlist.reading.os.open", honest)
+        monkeypatch.setattr("pipeline.files.reading.os.open", honest)
         await ctx.until("a")
         assert len(ctx.reasons()) == 1
 
@@ -340,9 +341,7 @@ async def test_other_files_of_the_folder_cost_nothing(
         await ctx.until("a")
         await asyncio.sleep(0.05)
         looks: list[Path] = []
-        monkeypatch.setattr(
-            "sources.podlist.looking.read_file", lambda path, *_: looks.append(path)
-        )
+        monkeypatch.setattr("pipeline.files.looking.read_file", lambda path, *_: looks.append(path))
         for number in range(50):
             replace(path.with_name(f"other{number}"), "x")
         await asyncio.sleep(0.05)
@@ -354,11 +353,11 @@ async def test_a_list_is_parsed_away_from_the_loop(
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def read(data: bytes, path: Path, integers: Literal["minor", "index"]) -> PodList:
+    def read(data: bytes, path: Path, integers: Literal["minor", "index"]) -> Listed:
         threads.append(threading.current_thread())
         return read_pod_list(data, path, integers)
 
-    monkeypatch.setattr("sources.podlist.looking.read_pod_list", read)
+    monkeypatch.setattr("sources.podlist.source.read_pod_list", read)
     path.write_text(listing(*(f"p{number}" for number in range(10_000))))
     async with following(path) as ctx:
         [said] = await ctx.wait_for(ClaimsReplaced)

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.podlist.document import PodList, read_pod_list
+from pipeline.files import Listed
+from sources.podlist.document import read_pod_list
 from sources.podlist.splitting import BadDocumentError
 
 PATH = Path("podlist.json")
@@ -57,7 +58,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(text)
 
 
-def read(data: bytes) -> PodList | None:
+def read(data: bytes) -> Listed | None:
     try:
         listed = read_pod_list(data, PATH, "minor")
     except BadDocumentError as error:
@@ -68,7 +69,7 @@ def read(data: bytes) -> PodList | None:
     return None
 
 
-def checked(listed: PodList) -> PodList:
+def checked(listed: Listed) -> Listed:
     for claim in listed.claims:
         assert claim.subject.namespace
         assert claim.subject.pod

@@ -1,0 +1,132 @@
+"""What a container is told to get: the words by which a runtime is asked to give it GPUs.
+
+The container toolkit goes by CDI names first, then by mounts of nothing at paths that name devices,
+then by an environment variable. Device nodes come beside any of these; alone, they say it too.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal, TypeAlias
+
+from pipeline.model import RawDeviceId
+
+Word: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
+"""By what devices are named: CDI names, paths of mounts, the environment, nodes under /dev."""
+
+_ENV = "NVIDIA_VISIBLE_DEVICES"
+_MOUNTS = "/var/run/nvidia-container-devices/"
+_ANNOTATIONS = ("cdi.k8s.io/", "nvidia.cdi.k8s.io/")
+_CDI = re.compile(
+    r"([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)/([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+    r"=([A-Za-z0-9](?:[A-Za-z0-9:._-]*[A-Za-z0-9])?)"
+)
+_CLAIMS = ("k8s.gpu.nvidia.com", "claim")
+# Gives operators' own containers every GPU.
+_MANAGEMENT = "management.nvidia.com"
+_NODE = re.compile(r"/dev/nvidia([0-9]{1,7})")  # neither nvidiactl nor nvidia-uvm nor nvidia-caps
+# Not devices: every GPU, the driver's files alone, nothing at all. An image can say so itself.
+_EVERYTHING = "all"
+_NO_DEVICES = {_EVERYTHING, "none", "void"}
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """The GPUs that a container is told to get.
+
+    Attributes:
+        word: by what they are named.
+        devices: in the order in which they are named, each once; of scheme `cdi` for CDI names,
+            `minor` for nodes, and `visible` for what else stands in the environment or in mounts.
+    """
+
+    word: Word
+    devices: tuple[RawDeviceId, ...]
+
+
+def injected(
+    *,
+    env: Mapping[str, str],
+    mounts: Iterable[str] = (),
+    nodes: Iterable[str] = (),
+    cdi: Iterable[str] = (),
+    annotations: Mapping[str, str] | None = None,
+) -> Injection | None:
+    """Return the GPUs that a container is told to get, by the strongest word that names any.
+
+    Args:
+        env: its environment.
+        mounts: where in the container mounts are put.
+        nodes: paths of device nodes in the container. A privileged container gets them all, so
+            that its nodes tell nothing and should not be given.
+        cdi: CDI names.
+        annotations: the container's, of which some hold CDI names.
+
+    Returns:
+        None if nothing names a GPU. `all` names none: nobody allocated that.
+    """
+    words: tuple[tuple[Word, Iterable[RawDeviceId]], ...] = (
+        ("cdi", _by_names(chain(cdi, _annotated(annotations or {})))),
+        ("mounts", _by_elements(_mounted(mounts))),
+        ("env", _by_elements(env.get(_ENV, "").split(","))),
+        ("nodes", _by_nodes(nodes)),
+    )
+    for word, devices in words:
+        if distinct := tuple(dict.fromkeys(devices)):
+            return Injection(word, distinct)
+    return None
+
+
+def gpu_by_cdi(name: str) -> RawDeviceId | None:
+    """Return the GPU that a CDI name names; None if it names another kind of thing, or all."""
+    parts = _CDI.fullmatch(name)
+    if parts is None:
+        return None
+    vendor, class_, device = parts.groups()
+    gpus = (vendor, class_) == _CLAIMS or (class_ == "gpu" and vendor != _MANAGEMENT)
+    return RawDeviceId("cdi", name) if gpus and device != _EVERYTHING else None
+
+
+def _by_names(names: Iterable[str]) -> Iterator[RawDeviceId]:
+    return (gpu for name in names if (gpu := gpu_by_cdi(name)) is not None)
+
+
+def _annotated(annotations: Mapping[str, str]) -> Iterator[str]:
+    for key, value in sorted(annotations.items()):
+        if key.startswith(_ANNOTATIONS):
+            yield from (name.strip() for name in value.split(","))
+
+
+def _by_elements(elements: Iterable[str]) -> Iterator[RawDeviceId]:
+    """Yield what elements of `NVIDIA_VISIBLE_DEVICES` name."""
+    names = [name for element in elements if (name := element.strip())]
+    if not _NO_DEVICES.isdisjoint(names):
+        return
+    for name in names:
+        if "=" in name:
+            yield from _by_names((name,))
+        elif not name.startswith("/"):  # a path says: look at the mounts
+            yield RawDeviceId("visible", name)
+
+
+def _mounted(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the devices that paths of mounts name, as the environment would."""
+    for path in paths:
+        kind, _, name = path.removeprefix(_MOUNTS).partition("/")
+        if not path.startswith(_MOUNTS) or kind == "imex":
+            continue
+        if kind != "cdi":
+            # A MIG instance of old drivers has slashes in its name.
+            yield f"{kind}/{name}" if name else kind
+        elif "=" in name:
+            yield name
+        else:
+            vendor_and_class, _, device = name.rpartition("/")
+            yield f"{vendor_and_class}={device}"
+
+
+def _by_nodes(paths: Iterable[str]) -> Iterator[RawDeviceId]:
+    for path in paths:
+        if found := _NODE.fullmatch(path):
+            yield RawDeviceId("minor", str(int(found[1])))

@@ -1,0 +1,27 @@
+"""The checkpoint source: says who holds which GPU, by the kubelet's own file."""
+
+from functools import partial
+
+from pipeline.claiming import matcher
+from pipeline.contracts import SourceContext
+from pipeline.files import follow
+from sources.checkpoint.document import read_checkpoint
+from sources.checkpoint.options import Options
+
+_ABSENT = (
+    "mount the kubelet's device-plugins folder from the host, "
+    "and set `path` where the kubelet has another root"
+)
+
+
+class CheckpointSource:
+    """Follows the file. Implements `pipeline.contracts.Source`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    async def run(self, ctx: SourceContext) -> None:
+        """Follow the file until cancelled."""
+        options = self._options
+        read = partial(read_checkpoint, path=options.path, wanted=matcher(options.resources))
+        await follow(ctx, options, read, absent=_ABSENT)

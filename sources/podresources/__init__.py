@@ -1,0 +1,1 @@
+"""Asks the kubelet who holds which GPU, on its pod-resources socket."""

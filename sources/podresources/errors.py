@@ -1,0 +1,21 @@
+"""How requests to the kubelet end."""
+
+from typing import Literal, TypeAlias
+
+Result: TypeAlias = Literal[
+    "ok", "unimplemented", "absent", "unreachable", "rejected", "timeout", "too_large", "failed"
+]
+"""How a request ended.
+
+* `unimplemented`: the kubelet doesn't offer the method, or has it switched off
+* `absent`: there is no such pod
+* `rejected`: the kubelet takes no more requests at this moment
+"""
+
+
+class KubeletError(Exception):
+    """A request failed; the text says where, why and what helps."""
+
+    def __init__(self, result: Result, text: str) -> None:
+        super().__init__(text)
+        self.result = result

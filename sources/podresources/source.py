@@ -1,0 +1,42 @@
+"""The podresources source: says who holds which GPU, by the kubelet's own word."""
+
+import asyncio
+from collections.abc import Iterable
+
+from pipeline.claiming import matcher
+from pipeline.contracts import SourceContext
+from sources.podresources.answers import Selection
+from sources.podresources.lane import Lane
+from sources.podresources.options import Options
+from sources.podresources.report import Report
+
+
+class PodResourcesSource:
+    """Asks each interval, and at once when another source's words hint at a change.
+
+    Implements `pipeline.contracts.Source`. Faults of the sockets don't end it: the last answers
+    stand, unconfirmed, until they are too old.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    async def run(self, ctx: SourceContext) -> None:
+        """Ask until cancelled."""
+        options = self._options
+        sockets = tuple(dict.fromkeys(options.sockets))
+        selection = Selection(matcher(options.resources), matcher(options.drivers))
+        report = Report(ctx, sockets, options.max_age)
+        lanes = [Lane(path, options, selection, ctx, report) for path in sockets]
+        async with asyncio.TaskGroup() as tasks:
+            for lane in lanes:
+                tasks.create_task(lane.run())
+            tasks.create_task(_follow_hints(ctx, lanes))
+
+
+async def _follow_hints(ctx: SourceContext, lanes: Iterable[Lane]) -> None:
+    async for hint in ctx.hints():
+        # What follows from this source's words alone is no news to it.
+        if hint.sources != {ctx.name}:
+            for lane in lanes:
+                lane.hint()

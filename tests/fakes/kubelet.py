@@ -1,0 +1,220 @@
+"""The kubelet's end of a pod-resources socket: a real server, told what to do."""
+
+import asyncio
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+# It writes to stderr what calls raise; read when it is loaded.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc
+import grpc.aio
+
+from pipeline.protobuf import Schema
+
+V1 = frozenset({"v1/List", "v1/GetAllocatableResources", "v1/Get"})
+V1ALPHA1 = frozenset({"v1alpha1/List"})
+
+_SCHEMA = Schema.beside("sources.podresources", "podresources.binpb")
+
+
+def message(name: str, /, **fields: Any) -> Any:
+    return _SCHEMA.message(f"v1.{name}")(**fields)
+
+
+def devices(resources: Mapping[str, Iterable[str]]) -> list[Any]:
+    """As the kubelet writes them: one entry for each id."""
+    return [
+        message("ContainerDevices", resource_name=resource, device_ids=[each])
+        for resource, ids in resources.items()
+        for each in ids
+    ]
+
+
+def claim(*triples: str, cdi: Sequence[str] = ()) -> Any:
+    """A resource claim of a container: `driver/pool/device` each, or names of CDI alone."""
+    resources = [
+        message(
+            "ClaimResource",
+            **dict(zip(("driver_name", "pool_name", "device_name"), each.split("/"), strict=True)),
+            cdi_devices=[{"name": f"k8s.{each.split('/')[0]}/claim=uid-{each.split('/')[2]}"}],
+        )
+        for each in triples
+    ]
+    if cdi:
+        resources.append(message("ClaimResource", cdi_devices=[{"name": name} for name in cdi]))
+    return message("DynamicResource", claim_resources=resources)
+
+
+def pod(
+    name: str,
+    resources: Mapping[str, Iterable[str]] | None = None,
+    *,
+    namespace: str = "ml",
+    container: str = "main",
+    claims: Sequence[Any] = (),
+) -> Any:
+    """A pod of one container."""
+    held = message(
+        "ContainerResources",
+        name=container,
+        devices=devices(resources or {}),
+        dynamic_resources=claims,
+    )
+    return message("PodResources", name=name, namespace=namespace, containers=[held])
+
+
+class FakeKubelet:
+    """Serves the socket; everything may be changed while it runs.
+
+    Attributes:
+        pods: what all pods hold.
+        offered: what is allocatable.
+        methods: those that there are; all others answer UNIMPLEMENTED.
+        disabled: those that are switched off.
+        padding: bytes by which an answer to List is larger than it needs to be.
+        hangs: nothing is answered.
+        rejections: so many requests from now on are refused, as by the kubelet's limiter.
+        error: what List is answered with instead, a code and a text.
+        calls: how often each method was called.
+        lists: when List was called, by the loop's clock.
+    """
+
+    def __init__(self, path: Path, methods: Iterable[str] = V1 | V1ALPHA1) -> None:
+        self.path = path
+        self.methods = set(methods)
+        self.disabled: set[str] = set()
+        self.pods: list[Any] = []
+        self.offered: dict[str, list[str]] = {}
+        self.padding = 0
+        self.delay = 0.0
+        self.hangs = False
+        self.rejections = 0
+        self.error: tuple[grpc.StatusCode, str] | None = None
+        self.calls: Counter[str] = Counter()
+        self.lists: list[float] = []
+        self.authorities: set[str] = set()
+        self._server: grpc.aio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        _keep_library()
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        self._server.add_insecure_port(f"unix:{quote(str(self.path))}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End as if killed: nothing is finished. The socket goes too."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)
+
+    async def answer(self, method: str, request: bytes, context: Any) -> bytes:
+        self.calls[method] += 1
+        if method.endswith("/List"):
+            self.lists.append(asyncio.get_running_loop().time())
+        if self.hangs:
+            await asyncio.sleep(3600)
+        await asyncio.sleep(self.delay)
+        if self.rejections:
+            self.rejections -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        if self.error is not None and method.endswith("/List"):
+            await context.abort(*self.error)
+        if method in self.disabled:
+            await context.abort(grpc.StatusCode.UNKNOWN, f"Pod Resources API {method} disabled")
+        if method.endswith("/List"):
+            return self._listed()
+        if method.endswith("/Get"):
+            return await self._one(request, context)
+        answer = message("AllocatableResourcesResponse", devices=devices(self.offered))
+        encoded: bytes = answer.SerializeToString()
+        return encoded
+
+    def _listed(self) -> bytes:
+        pods = [type(each).FromString(each.SerializeToString()) for each in self.pods]
+        random.shuffle(pods)
+        for each in pods:
+            for container in each.containers:
+                entries = list(container.devices)
+                random.shuffle(entries)
+                del container.devices[:]
+                container.devices.extend(entries)
+        answer: bytes = message("ListPodResourcesResponse", pod_resources=pods).SerializeToString()
+        # Field 100, a text: one that nobody knows.
+        return answer + (b"\xa2\x06" + _varint(self.padding) + bytes(self.padding))
+
+    async def _one(self, request: bytes, context: Any) -> bytes:
+        asked = _SCHEMA.message("v1.GetPodResourcesRequest").FromString(request)
+        for each in self.pods:
+            if (each.namespace, each.name) == (asked.pod_namespace, asked.pod_name):
+                answer: bytes = message(
+                    "GetPodResourcesResponse", pod_resources=each
+                ).SerializeToString()
+                return answer
+        text = f"pod {asked.pod_name} in namespace {asked.pod_namespace} not found"
+        await context.abort(grpc.StatusCode.UNKNOWN, text)
+        raise AssertionError
+
+
+@cache
+def _keep_library() -> None:
+    """Else the library is taken down after each test, and forgets to close a socket."""
+    grpc.aio.init_grpc_aio()
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc] # it has no types
+    def __init__(self, kubelet: FakeKubelet) -> None:
+        self._kubelet = kubelet
+
+    def service(self, handler_call_details: Any) -> Any:
+        version, _, method = handler_call_details.method.removeprefix("/").partition(
+            ".PodResourcesLister/"
+        )
+        name = f"{version}/{method}"
+        if name not in self._kubelet.methods:
+            self._kubelet.calls[name] += 1
+            return None
+
+        async def answer(request: bytes, context: Any) -> bytes:
+            return await self._kubelet.answer(name, request, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
+
+
+async def _serve(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet:
+        kubelet.pods = [pod("a", {"nvidia.com/gpu": ["GPU-0"]})]
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))

@@ -1,0 +1,119 @@
+"""What the source says while its file changes; real files, real inotify.
+
+How files are followed is podlist's to show: both do it by the same code.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.types import ByteSize, Duration
+from pipeline.model import ClaimsReplaced, SourceLost
+from sources.checkpoint.options import Options
+from sources.checkpoint.source import CheckpointSource
+from tests.sources.checkpoint.files import GPU, OTHER, checkpoint, entry, replace
+from tests.support.contexts import FakeSourceContext
+
+SELDOM = Duration.parse("1h")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+
+
+@asynccontextmanager
+async def following(
+    path: Path, interval: Duration = SELDOM, **options: Any
+) -> AsyncIterator[FakeSourceContext]:
+    ctx = FakeSourceContext("checkpoint")
+    source = CheckpointSource(Options(path=path, interval=interval, **options))
+    task = asyncio.create_task(source.run(ctx))
+    try:
+        yield ctx
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
+def write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    replace(path, data)
+
+
+async def test_every_allocation_is_told(path: Path) -> None:
+    write(path, checkpoint())
+    async with following(path) as ctx:
+        [said] = await ctx.wait_for(ClaimsReplaced)
+        assert said == ClaimsReplaced((), Duration.parse("5m").ns)
+        for number in range(1, 5):
+            write(path, checkpoint(*(entry([GPU], uid=f"u{n}") for n in range(number))))
+            said = (await ctx.wait_for(ClaimsReplaced, number + 1, timeout=1))[-1]
+            assert len(said.claims) == number
+
+
+async def test_the_same_in_another_order_is_no_news(path: Path) -> None:
+    first, second = entry([GPU], uid="a"), entry([OTHER], uid="b")
+    write(path, checkpoint(first, second))
+    async with following(path) as ctx:
+        await ctx.wait_for(ClaimsReplaced)
+        write(path, checkpoint(second, first))
+        await asyncio.sleep(0.2)
+        assert len(ctx.events) == 1
+
+
+async def test_claims_are_confirmed_by_the_same_object(path: Path) -> None:
+    write(path, checkpoint(entry()))
+    async with following(path, interval=Duration.parse("50ms")) as ctx:
+        said = await ctx.wait_for(ClaimsReplaced, 3)
+        assert all(one is said[0] for one in said)
+
+
+async def test_a_broken_file_withdraws_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    write(path, checkpoint(entry()))
+    async with following(path) as ctx:
+        await ctx.wait_for(ClaimsReplaced)
+        write(path, checkpoint(entry())[:-9])
+        [lost] = await ctx.wait_for(SourceLost)
+        assert lost.reason.startswith(f"{path}: is no checkpoint of the kubelet: ")
+        assert len(await ctx.wait_for(ClaimsReplaced)) == 1
+        write(path, checkpoint(entry()))
+        await ctx.wait_for(ClaimsReplaced, 2)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+async def test_a_folder_that_is_not_there_is_waited_for(path: Path) -> None:
+    async with following(path) as ctx:
+        [lost] = await ctx.wait_for(SourceLost)
+        assert lost.reason == (
+            f"{path}: no such file; mount the kubelet's device-plugins folder from the host, and "
+            "set `path` where the kubelet has another root"
+        )
+        write(path, checkpoint(entry()))
+        await ctx.wait_for(ClaimsReplaced, timeout=1)
+
+
+async def test_a_file_that_is_too_large(path: Path) -> None:
+    write(path, checkpoint(entry()) + b" " * 2000)
+    async with following(path, max_size=ByteSize(2000)) as ctx:
+        [lost] = await ctx.wait_for(SourceLost)
+        assert lost.reason == f"{path}: is larger than max_size (2KB)"
+
+
+async def test_a_bad_answer_is_told_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    write(path, checkpoint(entry(alloc="!")))
+    async with following(path, interval=Duration.parse("50ms")) as ctx:
+        await ctx.wait_for(ClaimsReplaced, 3)
+    assert len(caplog.messages) == 1
+    assert "AllocResp for nvidia.com/gpu is not base64; left out" in caplog.messages[0]

@@ -1,0 +1,76 @@
+"""Whatever the file holds, it is read or refused; nothing else escapes."""
+
+import base64
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipeline.files import Listed, UnreadableError
+from sources.checkpoint.answers import BadAnswerError, named
+from sources.checkpoint.document import read_checkpoint
+from tests.sources.checkpoint.files import GPU, checkpoint, entry, visible
+
+PATH = Path("checkpoint")
+WHOLE = checkpoint(entry([GPU], visible(GPU)), entry({"0": [GPU], "1": None}, None, uid="u2"))
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+entries = st.fixed_dictionaries(
+    {},
+    optional={
+        "PodUID": st.text(max_size=4) | json_values,
+        "ContainerName": st.text(max_size=4) | json_values,
+        "ResourceName": st.just("nvidia.com/gpu") | json_values,
+        "DeviceIDs": st.lists(st.text(max_size=4)) | json_values,
+        "AllocResp": st.binary().map(lambda data: base64.b64encode(data).decode()) | json_values,
+    },
+)
+
+
+def read(data: bytes) -> None:
+    with suppress(UnreadableError):
+        assert isinstance(read_checkpoint(data, PATH, lambda _: True), Listed)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    read(data)
+
+
+@given(st.integers(0, len(WHOLE)), st.binary(max_size=6), st.integers(0, 6))
+@example(0, b"\xff", 0)
+@example(120, b"\xff", 1)
+@example(60, rb"\ud800", 1)
+def test_a_whole_file_with_a_hole(at: int, junk: bytes, lost: int) -> None:
+    read(WHOLE[:at] + junk + WHOLE[at + lost :])
+
+
+@given(st.lists(entries, max_size=4))
+def test_entries_of_any_form(listed: list[object]) -> None:
+    read(checkpoint(*listed))
+
+
+@given(json_values)
+def test_any_json(value: object) -> None:
+    read(json.dumps(value).encode())
+    read(json.dumps({"Data": value}).encode())
+
+
+@given(st.binary(max_size=120))
+@example(b"\x0a\x04\x0a\x02\xff\xff")
+def test_any_answer(data: bytes) -> None:
+    with suppress(BadAnswerError):
+        found = named(base64.b64encode(data).decode())
+        assert found is None or found.devices
+
+
+@given(st.text(max_size=40))
+def test_an_answer_of_any_text(text: str) -> None:
+    with suppress(BadAnswerError):
+        named(text)

@@ -1,0 +1,338 @@
+"""Kubelets that stop, restart, hang or refuse; sockets that come and go."""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncinotify
+import pytest
+
+from config.types import Duration
+from pipeline.model import ClaimsReplaced
+from tests.fakes.kubelet import FakeKubelet, pod
+from tests.sources.podresources.running import SELDOM, asking, eventually
+
+GPU = "nvidia.com/gpu"
+ABSENT = (
+    "no such socket; mount the kubelet's pod-resources folder from the host, and set `sockets` "
+    "where the kubelet has another root"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "pod-resources"
+    folder.mkdir()
+    return folder / "kubelet.sock"
+
+
+@pytest.fixture
+def listening(path: Path) -> Iterator[socket.socket]:
+    """Accepts connections and never says a word."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+        made.listen()
+        yield made
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def holding(path: Path, name: str = "a") -> FakeKubelet:
+    kubelet = FakeKubelet(path)
+    kubelet.pods = [pod(name, {GPU: ["GPU-0"]})]
+    return kubelet
+
+
+async def test_a_socket_that_comes_later_is_asked_at_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with asking(path) as ctx:
+        assert await ctx.lost() == f"{path}: {ABSENT}"
+        begun = time.monotonic()
+        async with holding(path):
+            await ctx.until("a")
+            assert time.monotonic() - begun < 1
+            await ctx.when(lambda: ctx.advertised() == {})
+            assert len(ctx.reasons()) == 1
+    assert caplog.messages == [
+        f"{path}: {ABSENT}; it has not answered yet",
+        f"{path}: answers again",
+    ]
+
+
+async def test_folders_that_are_made_later(tmp_path: Path) -> None:
+    path = tmp_path / "lib" / "kubelet" / "kubelet.sock"
+    async with asking(path) as ctx:
+        await ctx.lost()
+        path.parent.mkdir(parents=True)
+        async with holding(path):
+            await ctx.until("a", timeout=1)
+
+
+async def test_a_kubelet_that_restarts_is_asked_at_once(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        for name in ("b", "c"):
+            await kubelet.stop()
+            await asyncio.sleep(0.05)
+            kubelet.pods.append(pod(name, {GPU: ["GPU-0"]}))
+            begun = time.monotonic()
+            await kubelet.start()
+            await ctx.until(*"abc"[: len(kubelet.pods)])
+            assert time.monotonic() - begun < 1
+
+
+async def test_a_kubelet_that_has_just_started_does_not_know_its_pods_yet(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        pods, kubelet.pods = kubelet.pods, []
+        await kubelet.stop()
+        await ctx.lost()
+        await kubelet.start()
+        lists = kubelet.calls["v1/List"]
+        await eventually(lambda: kubelet.calls["v1/List"] >= lists + 2)
+        kubelet.pods = [*pods, pod("b", {GPU: ["GPU-1"]})]
+        await ctx.until("a", "b")
+        said = await ctx.wait_for(ClaimsReplaced)
+        assert all("a" in [claim.subject.pod for claim in one.claims] for one in said)
+
+
+async def test_a_pod_that_left_while_the_kubelet_was_away_goes_after_a_while(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.podresources.lane._WARMING_NS", 1_000_000_000)
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        kubelet.pods = []
+        await kubelet.stop()
+        await ctx.lost()
+        begun = time.monotonic()
+        await kubelet.start()
+        await ctx.until()
+        assert 0.5 < time.monotonic() - begun < 3
+        assert len(ctx.reasons()) == 1
+
+
+async def test_a_pod_that_leaves_a_running_kubelet_goes_at_once(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        kubelet.pods = []
+        ctx.hint()
+        await ctx.until(timeout=0.5)
+
+
+async def test_the_last_answer_stands_while_the_kubelet_is_away(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        said = len(ctx.events)
+        await kubelet.stop()
+        assert await ctx.lost() == f"{path}: {ABSENT}"
+        await asyncio.sleep(0.3)
+        assert ctx.pods() == ["a"]
+        assert len(ctx.events) == said + 1
+
+
+async def test_a_killed_kubelet_leaves_its_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    async with asking(path) as ctx:
+        reason = await ctx.lost()
+        assert reason == f"{path}: the kubelet can't be reached: connection refused; does it run?"
+        path.unlink()
+        async with holding(path):
+            await ctx.until("a", timeout=1)
+
+
+async def test_a_socket_that_is_bound_before_anybody_listens(path: Path) -> None:
+    async with asking(path) as ctx:
+        await ctx.lost()
+        with socket.socket(socket.AF_UNIX) as early:
+            early.bind(str(path))
+            await asyncio.sleep(0.1)
+            path.unlink()
+        async with holding(path):
+            await ctx.until("a", timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (Path.mkdir, "is not a socket"),
+        (Path.touch, "is not a socket"),
+        (os.mkfifo, "is not a socket"),
+    ],
+)
+async def test_what_is_no_socket(path: Path, make: object, text: str) -> None:
+    assert callable(make)
+    make(path)
+    async with asking(path) as ctx:
+        assert await ctx.lost() == f"{path}: {text}"
+
+
+async def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    path = folder / "kubelet.sock"
+    with socket.socket(socket.AF_UNIX) as made:
+        here = os.open(folder, os.O_RDONLY)
+        made.bind(f"/proc/self/fd/{here}/kubelet.sock")
+        os.close(here)
+    async with asking(path) as ctx:
+        assert "is longer than the 107 bytes that a socket's path may have" in await ctx.lost()
+
+
+async def test_a_path_of_odd_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a b%2f#?é.sock"
+    async with holding(path), asking(path) as ctx:
+        await ctx.until("a")
+
+
+async def test_a_kubelet_that_accepts_and_never_answers(
+    path: Path, listening: socket.socket
+) -> None:
+    async with asking(path, interval=Duration(0.05), timeout=Duration(0.1)) as ctx:
+        assert (await ctx.lost()).startswith(f"{path}: the kubelet ")
+        counts = []
+        for _ in range(2):
+            await asyncio.sleep(0.6)
+            counts.append(
+                (
+                    len(asyncio.all_tasks()),
+                    threading.active_count(),
+                    descriptors(),
+                )
+            )
+        assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
+
+
+async def test_a_kubelet_that_hangs_is_told_of_and_recovers(path: Path) -> None:
+    async with (
+        holding(path) as kubelet,
+        asking(path, interval=Duration(0.1), timeout=Duration(0.2)) as ctx,
+    ):
+        await ctx.until("a")
+        kubelet.hangs = True
+        assert await ctx.lost() == f"{path}: the kubelet did not answer List within 200ms"
+        counts = []
+        for _ in range(2):
+            enough = kubelet.calls["v1/List"] + 4
+            while kubelet.calls["v1/List"] < enough:
+                await asyncio.sleep(0.01)
+            counts.append((len(asyncio.all_tasks()), descriptors()))
+        assert counts[1][0] <= counts[0][0] + 2
+        assert counts[1][1] <= counts[0][1] + 2
+        assert len(ctx.reasons()) == 1
+        kubelet.hangs = False
+        count = len(await ctx.wait_for(ClaimsReplaced))
+        await ctx.wait_for(ClaimsReplaced, count + 1)
+
+
+async def test_stopping_does_not_wait_for_an_answer(path: Path) -> None:
+    async with holding(path) as kubelet:
+        kubelet.hangs = True
+        async with asking(path):
+            await eventually(lambda: kubelet.calls["v1/List"] == 1)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 0.5
+
+
+async def test_a_single_rejection_is_not_told(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.when(lambda: ctx.advertised() == {})
+        kubelet.rejections = 1
+        ctx.hint()
+        begun = time.monotonic()
+        await ctx.wait_for(ClaimsReplaced, 2)
+        assert time.monotonic() - begun >= 1
+        assert ctx.reasons() == []
+        assert ctx.requests()["v1/List", "rejected"] == 1
+
+
+async def test_a_kubelet_that_keeps_rejecting_is_asked_ever_less(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path, interval=Duration(0.1)) as ctx:
+        await ctx.until("a")
+        kubelet.rejections = 100
+        before = len(kubelet.lists)
+        reason = await ctx.lost()
+        assert reason == (
+            f"{path}: the kubelet answers List with RESOURCE_EXHAUSTED: rejected by rate limit"
+        )
+        for _ in range(20):
+            ctx.hint()
+            await asyncio.sleep(0.05)
+        assert len(kubelet.lists) - before <= 3
+        times = kubelet.lists[before:]
+        assert times[1] - times[0] >= 1
+
+
+async def test_a_missing_socket_costs_next_to_nothing(path: Path) -> None:
+    async with asking(path) as ctx:
+        await ctx.lost()
+        await asyncio.sleep(0.5)
+        begun = time.process_time()
+        await asyncio.sleep(1)
+        assert time.process_time() - begun < 0.1
+
+
+async def test_a_socket_that_is_changed_without_end_costs_little(path: Path) -> None:
+    async with holding(path) as kubelet, asking(path) as ctx:
+        await ctx.until("a")
+        before = len(kubelet.lists)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 1:
+            path.chmod(0o700)
+            path.chmod(0o755)
+            await asyncio.sleep(0.001)
+        assert len(kubelet.lists) - before <= 11
+
+
+async def test_the_library_says_nothing_by_itself(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    async with asking(path, interval=SELDOM) as ctx:
+        await ctx.lost()
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_new_socket_is_found_where_nothing_can_be_watched(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(asyncinotify.Inotify, "add_watch", refuse)
+    async with asking(path) as ctx:
+        await ctx.lost()
+        async with holding(path):
+            await ctx.until("a", timeout=3)
+    assert caplog.messages[0].startswith(f"{path}: changes can't be watched: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(errno.EACCES, f"permission denied to uid {os.geteuid()}"), (errno.EIO, "input/output error")],
+)
+async def test_a_path_that_can_not_be_looked_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int, text: str
+) -> None:
+    honest = Path.stat
+
+    def refuse(self: Path, **options: bool) -> os.stat_result:
+        if self == path:
+            raise OSError(code, os.strerror(code))
+        return honest(self, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    async with asking(path) as ctx:
+        assert await ctx.lost() == f"{path}: {text}"

@@ -1,0 +1,126 @@
+"""Several sockets: the kubelet's own and a proxy's."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from config.types import Duration
+from pipeline.model import ClaimsReplaced, RawDeviceId, SourceLost
+from tests.fakes.kubelet import FakeKubelet, pod
+from tests.sources.podresources.running import asking
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> FakeKubelet:
+    kubelet = FakeKubelet(tmp_path / "kubelet.sock")
+    kubelet.pods = [pod("a", {GPU: ["GPU-0"]})]
+    return kubelet
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> FakeKubelet:
+    proxy = FakeKubelet(tmp_path / "proxy.sock")
+    proxy.pods = [pod("a", {GPU: ["GPU-0"]}), pod("b", {GPU: ["GPU-1"]})]
+    return proxy
+
+
+async def test_what_both_say_is_said_once(first: FakeKubelet, second: FakeKubelet) -> None:
+    async with first, second, asking(first.path, second.path) as ctx:
+        await ctx.until("a", "b")
+        origins = [claim.origin.detail for claim in ctx.claims() or ()]
+        assert origins == [f"{first.path} v1 List", f"{second.path} v1 List"]
+
+
+async def test_a_later_socket_may_add_devices_to_a_container(
+    first: FakeKubelet, second: FakeKubelet
+) -> None:
+    second.pods = [pod("a", {GPU: ["GPU-0", "GPU-5"]})]
+    async with first, second, asking(first.path, second.path) as ctx:
+        await ctx.until("a", "a")
+        assert [claim.devices for claim in ctx.claims() or ()] == [
+            (RawDeviceId("plugin", "GPU-0"),),
+            (RawDeviceId("plugin", "GPU-5"),),
+        ]
+
+
+async def test_what_is_offered_is_put_together(first: FakeKubelet, second: FakeKubelet) -> None:
+    first.offered = {GPU: ["GPU-0", "GPU-1"]}
+    second.offered = {GPU: ["GPU-1", "GPU-2"], "nvidia.com/mig-1g.10gb": ["MIG-0"]}
+    both = {GPU: ["GPU-0", "GPU-1", "GPU-2"], "nvidia.com/mig-1g.10gb": ["MIG-0"]}
+    async with first, second, asking(first.path, second.path) as ctx:
+        await ctx.when(lambda: ctx.advertised() == both)
+
+
+async def test_the_same_socket_named_twice_is_one(first: FakeKubelet) -> None:
+    async with first, asking(first.path, first.path) as ctx:
+        await ctx.until("a")
+        assert first.calls["v1/List"] == 1
+
+
+async def test_one_that_fails_costs_no_other(
+    first: FakeKubelet, second: FakeKubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    interval, max_age = Duration(0.1), Duration(1.5)
+    async with (
+        first,
+        second,
+        asking(first.path, second.path, interval=interval, max_age=max_age) as ctx,
+    ):
+        await ctx.until("a", "b")
+        await second.stop()
+        await asyncio.sleep(0.8)
+        # Logged, but the source does its work; what the silent one said stands.
+        assert any(str(second.path) in text for text in caplog.messages)
+        assert ctx.reasons() == []
+        assert ctx.pods() == ["a", "b"]
+        await ctx.until("a", timeout=2)
+        await second.start()
+        await ctx.until("a", "b")
+        assert ctx.reasons() == []
+
+
+async def test_all_have_to_fail_for_the_source_to_be_lost(
+    first: FakeKubelet, second: FakeKubelet
+) -> None:
+    async with first, second, asking(first.path, second.path, interval=Duration(0.1)) as ctx:
+        await ctx.until("a", "b")
+        await first.stop()
+        await second.stop()
+        reason = await ctx.lost()
+        assert str(first.path) in reason
+        assert str(second.path) in reason
+        await first.start()
+        count = len(await ctx.wait_for(ClaimsReplaced))
+        await ctx.wait_for(ClaimsReplaced, count + 1)
+        assert ctx.pods() == ["a", "b"]
+
+
+async def test_the_claims_of_each_go_when_they_are_too_old(
+    first: FakeKubelet, second: FakeKubelet
+) -> None:
+    max_age = Duration(1.2)
+    async with (
+        first,
+        second,
+        asking(first.path, second.path, interval=Duration(0.1), max_age=max_age) as ctx,
+    ):
+        await ctx.until("a", "b")
+        await second.stop()
+        await asyncio.sleep(0.6)
+        await first.stop()
+        await ctx.lost()
+        assert ctx.pods() == ["a", "b"]
+        # The second's claims go, the first's stand on for what is left to them; and the source
+        # is still lost.
+        await ctx.until("a", timeout=2)
+        await ctx.when(lambda: isinstance(ctx.events[-1], SourceLost))
+        said = [event for event in ctx.events if isinstance(event, ClaimsReplaced)]
+        assert said[-1].good_for_ns < 0.9e9
+        count = len(ctx.events)
+        await asyncio.sleep(1)
+        assert len(ctx.events) == count
