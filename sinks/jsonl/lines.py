@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from pipeline.fields import CATALOGUE, FieldPlan
-from pipeline.model import NS, Attribution, Device, Holder, Instant, Snapshot
+from pipeline.model import NS, Attribution, Device, Holder, Instant, PodInfo, Snapshot
 from pipeline.telemetry import FamilyPoints
 from sinks.jsonl.text import dump, finite, rfc3339
 
@@ -147,6 +147,7 @@ class LineEncoder:
                     orjson.Fragment(rendered + _age(snapshot, source))
                     for source, rendered in parts.holders
                 ],
+                **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
             }
         )
 
@@ -197,9 +198,23 @@ def _holder(holder: Holder) -> dict[str, Any]:
         "pod_uid": subject.uid,
     }
     told: dict[str, Any] = {name: text for name, text in known.items() if text}
+    if holder.pod is not None:
+        told |= _pod(holder.pod)
     if holder.share is not None and finite(holder.share):
         told["share"] = holder.share
     told["source"] = holder.source
     told["evidence"] = holder.evidence.name.lower()
     told["since"] = rfc3339(holder.since.wall_ns)
     return told
+
+
+def _pod(pod: PodInfo) -> dict[str, Any]:
+    owner = {"kind": pod.owner_kind, "name": pod.owner_name} if pod.owner_kind else None
+    known = {
+        "phase": pod.phase,
+        "owner": owner,
+        "qos_class": pod.qos,
+        "labels": dict(pod.labels),
+        "annotations": dict(pod.annotations),
+    }
+    return {name: value for name, value in known.items() if value}

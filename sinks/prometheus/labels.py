@@ -5,11 +5,13 @@ carries none of them: its readings are the device's, and a copy for each holder 
 wrong. `podgpu_device_holder_info` names the holders, for joins.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pipeline.model import NS, Attribution, Device, Holder
+from sinks.prometheus import pods
+from sinks.prometheus.options import Inline
 from sinks.prometheus.text import labels, number
 
 DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
@@ -45,6 +47,8 @@ class Rendered:
         holders: lines of `podgpu_device_holder_info`.
         since: lines of `podgpu_device_holder_since_timestamp_seconds`.
         shares: lines of `podgpu_device_holder_share`.
+        pods: lines of `podgpu_pod_info`; a pod that holds several devices has the same with each.
+        conflicts: the line of `podgpu_attribution_conflicts`.
     """
 
     front: bytes
@@ -54,6 +58,8 @@ class Rendered:
     holders: tuple[bytes, ...]
     since: tuple[bytes, ...]
     shares: tuple[bytes, ...]
+    pods: tuple[bytes, ...]
+    conflicts: bytes
 
 
 class LabelCache:
@@ -61,36 +67,34 @@ class LabelCache:
 
     Args:
         node: the node's name.
+        inline: what readings say of the pod besides the container's names.
     """
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, inline: Collection[Inline] = ()) -> None:
         self._node = node
+        self._inline = inline
         self._rendered: WeakKeyDictionary[Attribution, Rendered] = WeakKeyDictionary()
 
     def __getitem__(self, attribution: Attribution) -> Rendered:
         found = self._rendered.get(attribution)
         if found is None:
-            found = _render(attribution, self._node)
+            found = _render(attribution, self._node, self._inline)
             self._rendered[attribution] = found
         return found
 
 
-def _render(attribution: Attribution, node: str) -> Rendered:
+def _render(attribution: Attribution, node: str, inline: Collection[Inline]) -> Rendered:
     device = attribution.device
     base = list(_base(device, node))
     own = labels((name, value) for name, value in base if name not in DCGM_ONLY)
-    # Empty, not missing: else a scraper that honours labels puts podgpu's own pod there.
     nobody = labels((name, "") for name in CONTAINER_LABELS)
-    # A container that came back under another id is still one container here.
-    named = {(h.subject.namespace, h.subject.pod, h.subject.container) for h in attribution.holders}
-    only = named.pop() if len(named) == 1 else ("", "", "")
     held: dict[bytes, Holder] = {}
     for holder in attribution.holders:
         held.setdefault(labels(_holder(holder)), holder)
     return Rendered(
         front=labels(base),
         own=own,
-        back=b"," + labels(zip(CONTAINER_LABELS, only, strict=True)),
+        back=b"," + labels(_back(_only(attribution.holders), inline)),
         device=b"podgpu_device_info{%b,%b,%b} 1\n" % (own, labels(_details(device)), nobody),
         holders=tuple(b"podgpu_device_holder_info{%b,%b} 1\n" % (own, holder) for holder in held),
         since=tuple(
@@ -103,7 +107,34 @@ def _render(attribution: Attribution, node: str) -> Rendered:
             for name, holder in held.items()
             if holder.share is not None and (shown := number(holder.share)) is not None
         ),
+        pods=tuple(pods.line(h.pod, node) for h in held.values() if h.pod is not None),
+        conflicts=b"podgpu_attribution_conflicts{%b,%b} %d\n"
+        % (own, nobody, attribution.conflicts),
     )
+
+
+def _only(holders: Iterable[Holder]) -> Holder | None:
+    """Return the only container that holds the device.
+
+    One that came back under another id is still the same container here.
+    """
+    named = {
+        (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
+        for h in holders
+    }
+    return next(iter(named.values())) if len(named) == 1 else None
+
+
+def _back(only: Holder | None, inline: Collection[Inline]) -> Iterable[tuple[str, str]]:
+    if only is None:
+        # Empty, not missing: else a scraper that honours labels puts podgpu's own pod there.
+        yield from ((name, "") for name in CONTAINER_LABELS)
+        yield from pods.inline("", None, inline)
+        return
+    subject = only.subject
+    names = (subject.namespace, subject.pod, subject.container)
+    yield from zip(CONTAINER_LABELS, names, strict=True)
+    yield from pods.inline(subject.uid, only.pod, inline)
 
 
 def _base(device: Device, node: str) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """What can be set for the prometheus sink."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -9,6 +9,9 @@ from config.markers import Doc
 from config.types import ListenAddress
 
 OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz"})
+
+
+Inline: TypeAlias = Literal["pod_uid", "labels", "annotations"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +24,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("The page's path on the listener.")
     ] = "/metrics"
+    inline: Annotated[
+        tuple[Inline, ...],
+        Doc("What every reading says of the pod that holds its device, besides the names."),
+    ] = ()
 
     def exclusive(self) -> Iterable[str]:
         """A path on a listener has one page."""

@@ -4,14 +4,14 @@ Between two rounds of readings nothing but values changes. So a layout's lines a
 which every second place is a value's, and a page is one slice assignment and one join.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, groupby
 from operator import attrgetter, itemgetter
 
 import orjson
 
 from pipeline.fields import Field, FieldPlan, by_name
-from pipeline.model import Attrs, Layout, Reading, Value
+from pipeline.model import Attrs, Layout, Reading, ResourceCount, Value
 from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, LabelCache
 from sinks.prometheus.text import Format, header, labels, number
 
@@ -27,6 +27,15 @@ INFO_FAMILIES = (
         "Since when the container holds the device, as far as is known, in Unix time.",
     ),
     ("podgpu_device_holder_share", "Part of the device that the container holds, from 0 to 1."),
+    ("podgpu_pod_info", "Pods that hold a device; always 1."),
+    (
+        "podgpu_attribution_conflicts",
+        "Pods whose claims on the device contradict one another's.",
+    ),
+    (
+        "podgpu_resource_devices",
+        "Devices behind an extended resource: present, advertised by the kubelet, allocated.",
+    ),
 )
 
 
@@ -69,6 +78,10 @@ class Shape:
             b"".join(line for rendered in known.values() for line in rendered.holders),
             b"".join(line for rendered in known.values() for line in rendered.since),
             b"".join(line for rendered in known.values() for line in rendered.shares),
+            # A pod that holds several devices is told of once.
+            b"".join({line: None for rendered in known.values() for line in rendered.pods}),
+            b"".join(rendered.conflicts for rendered in known.values()),
+            b"".join(_resources(layout.resources)),
         )
         self._templates: dict[Format, list[bytes]] = {}
 
@@ -144,6 +157,15 @@ class Shape:
             for (name, about), lines in zip(INFO_FAMILIES, self._infos, strict=True)
             if lines
         )
+
+
+def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
+    for name, count in resources.items():
+        for state in ("present", "advertised", "allocated"):
+            value = getattr(count, state)
+            if value is not None:
+                pairs = labels((("resource", name), ("state", state)))
+                yield b"podgpu_resource_devices{%b} %d\n" % (pairs, value)
 
 
 def _attrs(attrs: Attrs) -> bytes | None:

@@ -25,7 +25,7 @@ class PrometheusSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._labels = LabelCache(ctx.node)
+        self._labels = LabelCache(ctx.node, options.inline)
         self._snapshot: Snapshot | None = None
         self._shape: Shape | None = None
         self._numbers: tuple[list[bytes], int] | None = None

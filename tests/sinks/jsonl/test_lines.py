@@ -20,6 +20,7 @@ from pipeline.model import (
     Instant,
     Layout,
     PartialRef,
+    PodInfo,
     Reading,
     Series,
     Snapshot,
@@ -115,16 +116,35 @@ def test_what_is_unknown_is_left_out() -> None:
     (line,) = lines(node.snapshot())
     assert line["device"] == {"uuid": "GPU-x"}
     assert line["holders"] == []
-    holder = Holder(PartialRef(uid="u-1"), None, START, "gone", Evidence.CHECKPOINT)
+    holder = Holder(PartialRef(uid="u-1"), None, START, "gone", Evidence.PLUGIN_ANSWER)
     (line,) = lines(shown(reading("GPU-x", "power_watts", 1), holders=(holder,)))
     assert line["holders"] == [
         {
             "pod_uid": "u-1",
             "source": "gone",
-            "evidence": "checkpoint",
+            "evidence": "plugin_answer",
             "since": "2027-01-15T08:00:00.000000Z",
         }
     ]
+
+
+def test_what_is_known_of_a_pod_stands_with_its_holder() -> None:
+    pod = PodInfo(
+        "u-1", "ml", "train", "Running", "Job", "train", "", (("team", "vision"),), (("a/b", "c"),)
+    )
+    holder = Holder(
+        PartialRef("ml", "train", "main", "u-1"), None, START, "k", Evidence.KUBELET_IDS, pod
+    )
+    (line,) = lines(shown(reading("GPU-x", "power_watts", 1), holders=(holder,), conflicts=2))
+    (told,) = line["holders"]
+    assert {name: told.get(name) for name in ("phase", "owner", "labels", "annotations")} == {
+        "phase": "Running",
+        "owner": {"kind": "Job", "name": "train"},
+        "labels": {"team": "vision"},
+        "annotations": {"a/b": "c"},
+    }
+    assert "qos_class" not in told
+    assert line["conflicts"] == 2
 
 
 def test_only_devices_that_were_read_have_a_line() -> None:
@@ -232,10 +252,11 @@ def shown(
     *readings: Reading,
     device: Device | None = None,
     holders: tuple[Holder, ...] = (),
+    conflicts: int = 0,
     when: Instant = START,
 ) -> Snapshot:
     """A snapshot that no join made: nothing about it needs to be sensible."""
-    attribution = Attribution(device or Device(readings[0].device), True, holders)
+    attribution = Attribution(device or Device(readings[0].device), True, holders, conflicts)
     series = tuple(Series(one.field, one.attrs, attribution) for one in readings)
     return Snapshot(
         at=when,

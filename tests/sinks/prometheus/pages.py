@@ -11,21 +11,28 @@ from prometheus_client import Metric
 
 from pipeline.contracts import HttpRequest, HttpResponse
 from pipeline.model import (
+    NS,
+    AdvertisedResource,
     Claim,
     Device,
     Evidence,
     GpuProcess,
     Origin,
     PartialRef,
+    Pod,
+    PodContainer,
+    PodInfo,
+    PodsReplaced,
     ProcessList,
     RawDeviceId,
+    ResourcesAdvertised,
     Snapshot,
 )
 from pipeline.telemetry import Point
 from sinks.prometheus.options import Options
 from sinks.prometheus.sink import PrometheusSink
 from sinks.prometheus.text import Format
-from tests.support.nodes import START, Node, claim, gpu, mig, reading
+from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
 
 ACCEPT = {
@@ -170,10 +177,49 @@ def hostile_labels() -> Snapshot:
     return node.snapshot()
 
 
+def pods_and_resources() -> Snapshot:
+    """A pod that holds two GPUs, and two pods that both claim the third."""
+    node = Node()
+    devices = [gpu(at) for at in range(4)]
+    node.has(*devices)
+    labels = (
+        ("app.kubernetes.io/name", "train"),
+        ("team", "vision"),
+        ("team.x", "a"),
+        ("team/x", "b"),
+    )
+    info = PodInfo(
+        "6f1c8a52-7d0e-4f2b-9a40-b7a2f0f6a001",
+        "ml",
+        "train-0",
+        "Running",
+        "StatefulSet",
+        "train",
+        "Burstable",
+        labels,
+        (("example.com/cost-centre", "42"),),
+    )
+    pod = Pod(info, at(-60), containers=(PodContainer("main", "app", "c-1", at(-50)),))
+    node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
+    said = [
+        kubelet_claim("train-0", devices[0].uuid, devices[1].uuid),
+        kubelet_claim("old", devices[2].uuid),
+        kubelet_claim("new", devices[2].uuid),
+    ]
+    node.say(claims(*said), "kubelet", "podresources")
+    offer = AdvertisedResource(
+        "nvidia.com/gpu", tuple(RawDeviceId("plugin", device.uuid) for device in devices[:3])
+    )
+    node.say(ResourcesAdvertised((offer,), 300 * NS), "kubelet", "podresources")
+    _readings(devices, node)
+    return node.snapshot()
+
+
 SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "plain-gpus": plain_gpus,
     "mig-instances": mig_instances,
     "lost-gpu": lost_gpu,
     "hostile-labels": hostile_labels,
+    "pods-and-resources": pods_and_resources,
     "before-the-first-snapshot": lambda: None,
 }

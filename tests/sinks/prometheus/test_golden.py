@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sinks.prometheus.shape import INFO_FAMILIES
 from sinks.prometheus.text import Format
 from tests.sinks.prometheus.pages import SCENES, context, of, parsed, scraped, sink_showing
 
@@ -43,7 +44,8 @@ async def test_every_reading_is_on_the_page(scene: str) -> None:
     snapshot = SCENES[scene]()
     series = parsed(await scraped(sink_showing(snapshot)))
     expected = len(snapshot.readings) if snapshot else 0
-    own = ("podgpu_device_", "podgpu_build", "podgpu_source", "podgpu_sample")
+    own: tuple[str, ...] = ("podgpu_device_", "podgpu_build", "podgpu_source", "podgpu_sample")
+    own += tuple(name for name, _ in INFO_FAMILIES)
     assert sum(not name.startswith(own) for name, _ in series) == expected
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from pipeline.model import Attribution, Claim, Evidence, Origin, PartialRef, Raw
 from pipeline.telemetry import FAMILIES
 from sinks.prometheus import labels as labels_module
 from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, DCGM_ONLY, LabelCache
+from sinks.prometheus.options import Inline
 from sinks.prometheus.shape import INFO_FAMILIES
 from tests.sinks.prometheus.pages import (
     context,
@@ -144,9 +146,11 @@ def test_only_the_device_that_changed_hands_is_rendered_again(
     rendered: list[str] = []
     render = labels_module._render
 
-    def counted(attribution: Attribution, node: str) -> labels_module.Rendered:
+    def counted(
+        attribution: Attribution, node: str, inline: Collection[Inline]
+    ) -> labels_module.Rendered:
         rendered.append(attribution.device.uuid)
-        return render(attribution, node)
+        return render(attribution, node, inline)
 
     monkeypatch.setattr(labels_module, "_render", counted)
     cache = LabelCache("node-1")
