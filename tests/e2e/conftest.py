@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import peers
+from tests.e2e import debian, peers
+from tests.e2e.kube.cluster import Cluster
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
 from tests.fakes.nvml import Scenario
@@ -25,13 +26,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(180))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what takes minutes before any test's time runs."""
+    needed = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
+    if needed and not session.config.getoption("collectonly"):
+        peers.build()
+
+
 @pytest.fixture(scope="session")
-def programs() -> peers.Prometheus:
-    return peers.prometheus()
+def cluster() -> Iterator[Cluster]:
+    """The Kubernetes of all tests; see `kube`."""
+    with Cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def kube(cluster: Cluster) -> Iterator[Cluster]:
+    """A Kubernetes without pods and plugins, and so it is left."""
+    yield cluster
+    cluster.tidy()
+
+
+@pytest.fixture(scope="session")
+def programs() -> debian.Prometheus:
+    return debian.prometheus()
 
 
 @contextmanager
-def serving(programs: peers.Prometheus, folder: Path, seats: int) -> Iterator[Server]:
+def serving(programs: debian.Prometheus, folder: Path, seats: int) -> Iterator[Server]:
     server = Server(programs, folder, seats)
     try:
         server.wait_ready()
@@ -43,7 +65,7 @@ def serving(programs: peers.Prometheus, folder: Path, seats: int) -> Iterator[Se
 
 @pytest.fixture(scope="session")
 def prometheus(
-    programs: peers.Prometheus, tmp_path_factory: pytest.TempPathFactory
+    programs: debian.Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """The Prometheus of all tests; they know their series by `instance`."""
     with serving(programs, tmp_path_factory.mktemp("prometheus"), _SEATS) as server:

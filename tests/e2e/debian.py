@@ -1,7 +1,7 @@
 """The programs of others: taken from Debian's packages, unpacked beside the build, not installed.
 
-Installing the package would start a service and leave an account and a configuration on the
-machine; unpacking leaves two files below build/.
+Installing a package would start a service and leave an account and a configuration on the machine;
+unpacking leaves a few files below build/.
 """
 
 import shutil
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CACHE = Path(__file__).resolve().parents[2] / "build" / "e2e"
-_PACKAGE = "prometheus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +23,40 @@ class Prometheus:
 
 def prometheus() -> Prometheus:
     """Return the programs, fetched first when they aren't there yet."""
-    root = _CACHE / _PACKAGE
-    if not root.is_dir():
-        _unpack(_PACKAGE, root)
+    root = _unpacked("prometheus")
     found = Prometheus(root / "usr/bin/prometheus", root / "usr/bin/promtool")
     for program in (found.server, found.promtool):
         _check(program)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What containerd needs to run a container, and what runs in it."""
+
+    runc: Path
+    cni_plugins: Path
+    """The folder of them."""
+    busybox: Path
+    """Linked statically: a container has no other file."""
+
+
+def runtime() -> Runtime:
+    """Return the programs, fetched first when they aren't there yet."""
+    found = Runtime(
+        runc=_unpacked("runc") / "usr/sbin/runc",
+        cni_plugins=_unpacked("containernetworking-plugins") / "usr/lib/cni",
+        busybox=_unpacked("busybox-static") / "bin/busybox",
+    )
+    _check(found.runc)
+    return found
+
+
+def _unpacked(package: str) -> Path:
+    root = _CACHE / package
+    if not root.is_dir():
+        _unpack(package, root)
+    return root
 
 
 def _unpack(package: str, root: Path) -> None:

@@ -94,6 +94,10 @@ class Process:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 

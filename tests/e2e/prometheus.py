@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.peers import Prometheus
+from tests.e2e.debian import Prometheus
 from tests.e2e.processes import Process, free_ports, get
 
 INTERVAL = 1.0

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e import peers
+from tests.e2e import debian
 from tests.e2e.conftest import serving
 from tests.e2e.node import Node, running
 from tests.e2e.processes import wait_until
@@ -62,7 +62,7 @@ class Dashboard:
 
 @pytest.fixture(scope="module")
 def dashboard(
-    programs: peers.Prometheus, tmp_path_factory: pytest.TempPathFactory
+    programs: debian.Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Dashboard]:
     """A Prometheus that knows this one node: the variables list all that a Prometheus knows."""
     folder = tmp_path_factory.mktemp("dashboard")

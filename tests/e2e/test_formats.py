@@ -12,7 +12,7 @@ import prometheus_client.parser as text
 import pytest
 from prometheus_client import Metric
 
-from tests.e2e import peers
+from tests.e2e import debian
 from tests.e2e.conftest import Start
 from tests.e2e.node import Node
 from tests.e2e.processes import wait_until
@@ -106,7 +106,7 @@ def test_both_parsers_read_the_page(start: Start, scene: str) -> None:
 
 
 @pytest.mark.parametrize("scene", list(SCENES))
-def test_promtool_has_nothing_to_say(start: Start, programs: peers.Prometheus, scene: str) -> None:
+def test_promtool_has_nothing_to_say(start: Start, programs: debian.Prometheus, scene: str) -> None:
     """DCGM's names break the rules and are kept for those who query them; ours keep them."""
     node = start(SCENES[scene]())
     ready(node, scene)

@@ -1,0 +1,175 @@
+"""What a test asks the API server, with JSON over HTTPS and nothing between."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.e2e.processes import wait_until
+
+Object = dict[str, Any]
+"""As it is written in JSON."""
+
+_VERSIONS = {
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "DeviceClass": "resource.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+}
+"""Of the kinds that are not in the core group."""
+
+_MERGE = "application/merge-patch+json"
+
+
+class ApiError(Exception):
+    """The server said no."""
+
+    def __init__(self, status: int, said: Mapping[str, Any]) -> None:
+        self.status = status
+        self.reason = str(said.get("reason", ""))
+        super().__init__(f"{status} {self.reason}: {said.get('message', '')}")
+
+
+def version(kind: str) -> str:
+    return _VERSIONS.get(kind, "v1")
+
+
+def path(kind: str, namespace: str | None = None, name: str = "", sub: str = "") -> str:
+    """Return where objects of a kind are, or one of them, or a part of it."""
+    group = version(kind)
+    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+    parts = ["/apis" if "/" in group else "/api", group]
+    parts += ["namespaces", namespace] if namespace else []
+    return "/".join([*parts, plural, *filter(None, (name, sub))])
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The API server as one user sees it."""
+
+    port: int
+    authority: Path
+    """The certificate to trust."""
+    token: str
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def as_user(self, token: str) -> "Api":
+        """Return the same server as another user sees it."""
+        return Api(self.port, self.authority, token)
+
+    def request(
+        self,
+        method: str,
+        where: str,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """Return what the server answers; text where it isn't JSON.
+
+        Raises:
+            ApiError: the server refuses.
+            OSError: it isn't there, or went away.
+        """
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1",
+            self.port,
+            timeout=20,
+            context=ssl.create_default_context(cafile=str(self.authority)),
+        )
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        try:
+            connection.request(method, where, json.dumps(body) if body else None, headers)
+            answer = connection.getresponse()
+            said, kind = answer.read(), answer.getheader("Content-Type", "")
+        except http.client.HTTPException as error:
+            raise OSError(f"{method} {where}: {error!r}") from error
+        finally:
+            connection.close()
+        content = json.loads(said) if "json" in kind else said.decode(errors="replace")
+        if answer.status >= 400:
+            raise ApiError(
+                answer.status, content if isinstance(content, dict) else {"message": content}
+            )
+        return content
+
+    def create(self, new: Mapping[str, Any]) -> Object:
+        where = path(new["kind"], new["metadata"].get("namespace"))
+        made: Object = self.request("POST", where, {"apiVersion": version(new["kind"]), **new})
+        return made
+
+    def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
+        found: Object = self.request("GET", path(kind, namespace, name))
+        return found
+
+    def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object, or None where there is no such."""
+        try:
+            return self.get(kind, name, namespace)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def list(self, kind: str, namespace: str | None = None, **selectors: str) -> list[Object]:
+        """Return all of a kind; selectors are `labelSelector` and `fieldSelector`."""
+        query = f"?{urlencode(selectors)}" if selectors else ""
+        found: list[Object] = self.request("GET", path(kind, namespace) + query)["items"]
+        return found
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        changes: Mapping[str, Any],
+        namespace: str | None = None,
+        sub: str = "",
+    ) -> Object:
+        """Merge changes into an object, or into its `status`; None takes a key away."""
+        changed: Object = self.request("PATCH", path(kind, namespace, name, sub), changes, _MERGE)
+        return changed
+
+    def delete(
+        self, kind: str, name: str, namespace: str | None = None, grace: int | None = None
+    ) -> None:
+        """Delete an object, if it is there; `grace` seconds for a pod, 0 takes it away at once."""
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        try:
+            self.request("DELETE", path(kind, namespace, name), options)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    # Pods.
+
+    def pod(self, name: str, namespace: str = "default") -> Object:
+        return self.get("Pod", name, namespace)
+
+    def wait_phase(self, name: str, *phases: str, namespace: str = "default") -> Object:
+        """Wait until a pod is in one of these phases and return it."""
+        last: Object = {}
+
+        def reached() -> bool:
+            nonlocal last
+            last = self.find("Pod", name, namespace) or {}
+            return bool(last) and last["status"].get("phase") in phases
+
+        try:
+            wait_until(reached, f"{name} is {' or '.join(phases)}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(last.get('status'))}") from None
+        return last
+
+    def wait_gone(self, kind: str, name: str, namespace: str | None = None) -> None:
+        wait_until(lambda: self.find(kind, name, namespace) is None, f"{kind} {name} is gone")

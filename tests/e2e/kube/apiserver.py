@@ -1,0 +1,88 @@
+"""The API server, and the users it knows from its start."""
+
+import secrets
+import ssl
+from pathlib import Path
+
+from tests.e2e.kube import folders
+from tests.e2e.kube.access import kubeconfig
+from tests.e2e.kube.api import Api, ApiError
+from tests.e2e.kube.daemon import Daemon
+from tests.e2e.kube.etcd import Etcd
+from tests.e2e.peers import Peers
+from tests.e2e.processes import free_ports
+
+NODE = "node1"
+
+_USERS = {
+    "admin": ("admin", "system:masters"),
+    "kubelet": (f"system:node:{NODE}", "system:nodes"),
+    # Its rights come with the server, as the node's do.
+    "scheduler": ("system:kube-scheduler", ""),
+}
+"""Name and group, by the word that is also the token."""
+
+
+class ApiServer(Daemon):
+    """Keeps its port and its certificate from one start to the next."""
+
+    name = "kube-apiserver"
+
+    def __init__(self, peers: Peers, etcd: Etcd) -> None:
+        super().__init__()
+        self._program = peers.apiserver
+        self._etcd = etcd
+        (self.port,) = free_ports(1)
+
+    @property
+    def api(self) -> Api:
+        """As one who may do everything sees it."""
+        return self._as("admin")
+
+    def kubeconfig(self, user: str) -> Path:
+        """Write and return how one of the users of the start reaches it."""
+        return kubeconfig(folders.CERTS / f"{user}.yaml", self._as(user))
+
+    def _as(self, user: str) -> Api:
+        return Api(self.port, folders.CERTS / "apiserver.crt", user)
+
+    def command(self) -> list[str | Path]:
+        tokens = folders.CERTS / "tokens.csv"
+        tokens.write_text(
+            "".join(f'{word},{name},{name},"{group}"\n' for word, (name, group) in _USERS.items())
+        )
+        return [
+            self._program,
+            f"--etcd-servers={self._etcd.url}",
+            f"--cert-dir={folders.CERTS}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={_signing_key()}",
+            f"--service-account-signing-key-file={_signing_key()}",
+            # It wants what a controller makes, which does not run here.
+            "--disable-admission-plugins=ServiceAccount",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            "--allow-privileged",
+            # Without it a stop waits a minute for those who watch.
+            "--shutdown-watch-termination-grace-period=1s",
+        ]
+
+    def ready(self) -> bool:
+        try:
+            self.api.request("GET", "/readyz")
+        except (OSError, ApiError):
+            return False
+        return True
+
+
+def _signing_key() -> Path:
+    """Return a private key on the curve P-256, as RFC 5915 writes it."""
+    key = folders.CERTS / "sa.key"
+    if not key.exists():
+        curve = bytes.fromhex("a00a06082a8648ce3d030107")
+        der = bytes.fromhex("30310201010420") + secrets.token_bytes(32) + curve
+        key.write_text(ssl.DER_cert_to_PEM_cert(der).replace("CERTIFICATE", "EC PRIVATE KEY"))
+    return key

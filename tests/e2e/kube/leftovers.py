@@ -1,0 +1,147 @@
+"""What a node leaves behind when it is killed, and the way to be rid of it.
+
+Processes are found by the program they run and by the container they are: never by a name that
+might be another's.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tests.e2e import peers
+from tests.e2e.kube import folders, sysctls
+from tests.e2e.processes import wait_until
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_CONTAINER_LOGS = Path("/var/log/containers")
+"""The kubelet links each container's log there."""
+
+_SHIMS = Path("/run/containerd")
+"""Shims have their sockets there whatever containerd's own folder is."""
+
+
+def refuse_where_another_kubelet_is() -> None:
+    """Raise RuntimeError on a machine that is a node already: its device plugins are not ours."""
+    root = folders.DEVICE_PLUGINS.parent
+    if root.is_dir() and {each.name for each in root.iterdir()} - {folders.DEVICE_PLUGINS.name}:
+        raise RuntimeError(f"{root} is a kubelet's: these tests need a machine that is no node")
+    if _served(folders.DEVICE_PLUGINS / "kubelet.sock"):
+        raise RuntimeError("a kubelet runs here: these tests need a machine that is no node")
+
+
+def clear() -> None:
+    """Remove all that any earlier run left. Nothing happens where there is nothing."""
+    _kill(_daemons())
+    refuse_where_another_kubelet_is()
+    _kill(_containers())
+    _kill(_shims())
+    _unmount()
+    _remove_cgroups()
+    sysctls.restore()
+    shutil.rmtree(folders.STATE, ignore_errors=True)
+    for path in folders.DEVICE_PLUGINS.glob("*"):
+        path.unlink()
+    for path in _SHIMS.glob("s/*"):
+        if not _served(path):
+            path.unlink()
+    for link in _CONTAINER_LOGS.glob("*"):
+        if link.is_symlink() and link.readlink().is_relative_to(folders.STATE):
+            link.unlink()
+    mostly_empty = (folders.DEVICE_PLUGINS, *_SHIMS.glob("*"), _CONTAINER_LOGS)
+    for folder in (*mostly_empty, folders.DEVICE_PLUGINS.parent, _SHIMS):
+        with suppress(OSError):  # absent, or holds what is not ours
+            folder.rmdir()
+
+
+def _served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _processes() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _runs(pid: int) -> Path | None:
+    """Return a process's program; None for one that is gone or the kernel's."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink()
+    except OSError:
+        return None
+
+
+def _daemons() -> list[int]:
+    return [pid for pid in _of_peers() if not _is_shim(pid)]
+
+
+def _shims() -> list[int]:
+    return [pid for pid in _of_peers() if _is_shim(pid)]
+
+
+def _of_peers() -> list[int]:
+    found = ((pid, _runs(pid)) for pid in _processes())
+    return [pid for pid, program in found if program and program.is_relative_to(peers.BUILT)]
+
+
+def _is_shim(pid: int) -> bool:
+    # A program that has been built anew since is "... (deleted)".
+    program = _runs(pid)
+    return program is not None and program.name.startswith("containerd-shim")
+
+
+def _containers() -> list[int]:
+    """Return the first process of each container, as containerd's own records name it."""
+    found = []
+    for record in folders.RUN.glob("containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid"):
+        with suppress(OSError, ValueError):
+            pid = int(record.read_text())
+            # The number may be another's by now.
+            if record.parent.name in Path(f"/proc/{pid}/cgroup").read_text():
+                found.append(pid)
+    return found
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(_runs(pid) for pid in pids), f"{pids} are gone")
+
+
+def _mounts() -> list[str]:
+    """Return what is mounted in the node's folder, the innermost first."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    targets = [line.split()[1].encode().decode("unicode_escape") for line in lines]
+    return [each for each in reversed(targets) if Path(each).is_relative_to(folders.STATE)]
+
+
+def _unmount() -> None:
+    for target in _mounts():
+        subprocess.run(["umount", "--lazy", target], check=True, timeout=20)
+    # What is deleted next must not reach beyond.
+    assert not _mounts(), _mounts()
+
+
+def _remove_cgroups() -> None:
+    # Version 1 has a tree for each controller, version 2 one for all.
+    for root in (_CGROUPS, *_CGROUPS.glob("*/")):
+        top = root / "kubepods"
+        if top.is_dir():
+            # Processes that were killed may still be on their way out.
+            wait_until(lambda top=top: _removed(top), f"{top} is gone")  # type: ignore[misc]
+
+
+def _removed(top: Path) -> bool:
+    for folder, _, _ in os.walk(top, topdown=False):
+        with suppress(OSError):
+            Path(folder).rmdir()
+    return not top.exists()

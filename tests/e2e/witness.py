@@ -1,0 +1,284 @@
+"""A podgpu on a real Kubernetes, and a witness who writes down every owner that it ever shows."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.kube import access
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.node import PODGPU
+from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
+from tests.fakes.nvml import FakeNvml, Scenario
+
+ALL = ("podresources", "pods", "checkpoint")
+ACCOUNT = "podgpu"
+RULES = (
+    access.rule(["pods"], ["list", "watch"]),
+    access.rule(["resourceslices"], ["list", "watch"], "resource.k8s.io"),
+)
+OFTEN: Mapping[str, Mapping[str, str]] = {
+    "nvml": {"interval": "500ms", "slow_interval": "1s"},
+    "podresources": {"interval": "1s"},
+    "checkpoint": {"interval": "1s"},
+}
+"""Options by kind of source: intervals that a test does not have to wait for."""
+_LOOK = 0.02
+
+
+class Owner(NamedTuple):
+    """Who holds a device, as the page tells it; empty is unknown."""
+
+    pod: str
+    container: str = "main"
+    uid: str = ""
+    namespace: str = "default"
+
+
+class Seen(NamedTuple):
+    """An owner of a device, by whose word."""
+
+    device: str
+    owner: Owner
+    source: str
+    evidence: str
+
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@dataclass(slots=True)
+class Witness:
+    """Scrapes all the time; keeps each set of owners that it saw, when that was new."""
+
+    port: int
+    history: list[tuple[float, frozenset[Seen]]] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        while not self._stop.wait(_LOOK):
+            try:
+                now = holders(page(self.port))
+            except OSError:  # it isn't there
+                continue
+            if not self.history or self.history[-1][1] != now:
+                self.history.append((time.monotonic(), now))
+
+    def end(self) -> None:
+        self._stop.set()
+
+    def untrue(self, true: Iterable[tuple[str, Owner]]) -> set[tuple[str, Owner]]:
+        """Return all owners that were ever shown and never were.
+
+        An owner of whom a part is unknown for a moment is no untruth.
+
+        Args:
+            true: every device with every owner that it really had.
+        """
+        ever = {(seen.device, seen.owner) for _, shown in self.history for seen in shown}
+        known = list(true)
+        return {
+            (device, owner)
+            for device, owner in ever
+            if not any(device == other and fits(owner, real) for other, real in known)
+        }
+
+
+def fits(shown: Owner, real: Owner) -> bool:
+    """Whether everything that is shown is so."""
+    return all(part in {"", whole} for part, whole in zip(shown, real, strict=True))
+
+
+def page(port: int) -> Series:
+    answer = get(port, "/metrics")
+    assert answer.status == 200
+    return series(answer)
+
+
+def series(answer: Answer) -> Series:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def holders(found: Series) -> frozenset[Seen]:
+    """Return who holds what; a MIG instance goes by its parent's uuid and its GI."""
+    shown = set()
+    for name, pairs in found:
+        if name != "podgpu_device_holder_info":
+            continue
+        labels = dict(pairs)
+        device = labels["UUID"]
+        if "GPU_I_ID" in labels:
+            device += f"/{labels['GPU_I_ID']}"
+        owner = Owner(labels["pod"], labels["container"], labels["pod_uid"], labels["namespace"])
+        shown.add(Seen(device, owner, labels["source"], labels["evidence"]))
+    return frozenset(shown)
+
+
+class Subject:
+    """A podgpu process that follows a cluster's node.
+
+    Its token is that of an account that may do what the documentation asks for and no more.
+    """
+
+    def __init__(
+        self,
+        kube: Cluster,
+        folder: Path,
+        scenario: Scenario | None,
+        kinds: Collection[str] = ALL,
+        rules: Sequence[dict[str, Any]] = RULES,
+        *,
+        options: Mapping[str, Mapping[str, str]] = OFTEN,
+    ) -> None:
+        """Without a scenario its GPUs are the machine's own."""
+        self.kube = kube
+        self.folder = folder
+        self.env = FakeNvml(scenario, folder).env() if scenario else {}
+        (self.port,) = free_ports(1)
+        self.token = folder / "token"
+        self.kubeconfig = folder / "kubeconfig"
+        if "pods" in kinds:
+            access.service_account(kube.api, ACCOUNT, rules)
+            self.renew_token()
+            access.kubeconfig(self.kubeconfig, kube.api, self.token)
+        ways: dict[str, dict[str, object]] = {
+            "podresources": {"sockets": [str(kube.pod_resources_socket)]},
+            "pods": {"kubeconfig": str(self.kubeconfig), "labels": ["team", "app.*"]},
+            "checkpoint": {"path": str(kube.checkpoint)},
+        }
+        sources = {"gpus": "nvml", **{kind: kind for kind in kinds}}
+        self.config = folder / "podgpu.yaml"
+        self.config.write_text(
+            yaml.safe_dump(
+                {
+                    "node": kube.node,
+                    "sources": {
+                        name: {"kind": kind, **ways.get(kind, {}), **options.get(kind, {})}
+                        for name, kind in sources.items()
+                    },
+                    "sinks": {
+                        "metrics": {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"}
+                    },
+                },
+                sort_keys=False,
+            )
+        )
+        self.process: Process | None = None
+        self.witness = Witness(self.port)
+
+    def renew_token(self) -> None:
+        """Put a new token into the file, as the kubelet does with a projected one."""
+        new = self.token.with_suffix(".new")
+        new.write_text(access.token(self.kube.api, ACCOUNT, seconds=access.SHORTEST))
+        new.replace(self.token)
+
+    def renew_account(self) -> None:
+        """Make the account anew: tokens of the old one are no longer taken."""
+        access.remove_service_account(self.kube.api, ACCOUNT)
+        access.service_account(self.kube.api, ACCOUNT, RULES)
+        self.renew_token()
+
+    def start(self) -> None:
+        self.process = Process(
+            [PODGPU, "run", "-c", self.config], self.folder / "podgpu.log", self.env
+        )
+        self.process.wait_for_answer(self.port, "/healthz")
+        wait_until(lambda: get(self.port, "/readyz").status == 200, "podgpu is ready")
+
+    def stop(self) -> int:
+        assert self.process is not None
+        return self.process.stop()
+
+    def said(self) -> str:
+        return self.process.said() if self.process is not None else ""
+
+    def page(self) -> Series:
+        return page(self.port)
+
+    def holders(self) -> frozenset[Seen]:
+        return holders(self.page())
+
+    def owners(self) -> dict[str, set[Owner]]:
+        """Return owners by device, for devices that are held."""
+        found: dict[str, set[Owner]] = {}
+        for seen in self.holders():
+            found.setdefault(seen.device, set()).add(seen.owner)
+        return found
+
+    def wait_owners(self, expected: Mapping[str, Collection[Owner]], seconds: float = 30) -> float:
+        """Wait until exactly these hold exactly those devices; return after how long."""
+        wanted = {device: set(owners) for device, owners in expected.items()}
+        began = time.monotonic()
+        try:
+            wait_until(lambda: self.owners() == wanted, "owners", seconds, every=0.02)
+        except AssertionError:
+            raise AssertionError(
+                f"{wanted} wanted, {self.owners()} found; {self.said()[-2000:]}"
+            ) from None
+        return time.monotonic() - began
+
+    def stays(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Make sure that something goes on being so."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert condition()
+            time.sleep(0.1)
+
+    def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+        """Return the samples of a metric that carry these labels."""
+        wanted = labels.items()
+        return [
+            (dict(pairs), value)
+            for (found, pairs), value in self.page().items()
+            if found == name and wanted <= dict(pairs).items()
+        ]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the value of the only such sample; None while there is none."""
+        found = self.of(name, **labels)
+        assert len(found) < 2, found
+        return found[0][1] if found else None
+
+    def readings(self, device: str) -> dict[str, str]:
+        """Return the labels of a reading of a GPU."""
+        ((labels, _),) = self.of("DCGM_FI_DEV_GPU_TEMP", UUID=device)
+        return labels
+
+
+@contextmanager
+def watching(
+    kube: Cluster,
+    folder: Path,
+    scenario: Scenario | None,
+    kinds: Collection[str] = ALL,
+    rules: Sequence[dict[str, Any]] = RULES,
+    *,
+    options: Mapping[str, Mapping[str, str]] = OFTEN,
+) -> Iterator[Subject]:
+    """Run a podgpu and its witness, and end both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subject = Subject(kube, folder, scenario, kinds, rules, options=options)
+    thread = threading.Thread(target=subject.witness.watch, daemon=True)
+    try:
+        subject.start()
+        thread.start()
+        yield subject
+        assert subject.stop() == 0
+    finally:
+        subject.witness.end()
+        if thread.is_alive():
+            thread.join(10)
+        if subject.process is not None:
+            subject.process.stop()
+        # pytest shows it if the test has failed.
+        print(subject.said()[-5000:])
