@@ -77,7 +77,11 @@ class Attributor:
         before = self._claims.get(source)
         self._claims[source] = said
         # What was too early for a pod that has been taken on since isn't so any more.
-        if before is not None and before.claims == said.claims and source not in self._early:
+        same = before is not None and (before.claims, before.complete) == (
+            said.claims,
+            said.complete,
+        )
+        if same and source not in self._early:
             return Outcome(changed=False)
         return self.attribute(at, source)
 
@@ -107,7 +111,7 @@ class Attributor:
             if said is not None and said.good_for_ns < silent_ns:
                 del self._claims[source]
                 expired.add(source)
-            if self.pods.expire(source, silent_ns):
+            if self.pods.expire(source, silent_ns, now):
                 expired.add(source)
         outcome = Outcome(changed=self.resources.expire(now.mono_ns))
         if not expired:
@@ -145,10 +149,15 @@ class Attributor:
         """
         self._early.clear()
         ranking = self._sources.ranking()
-        self.pods.begin(ranking)
+        up = {source for source in ranking if self._sources.is_up(source)}
+        self.pods.begin(ranking, up)
         before = self._resolution
         resolution = resolve(
-            {s: self._said(s) for s in ranking}, self._devices, self._identify, before
+            {s: self._said(s) for s in ranking},
+            self._devices,
+            self._identify,
+            complete=any(s in up and said.complete for s, said in self._claims.items()),
+            before=before,
         )
         self._resolution = resolution
         self.pods.end(at)
@@ -176,7 +185,9 @@ class Attributor:
     def count_resources(self) -> Mapping[str, ResourceCount]:
         """Return how many devices stand behind each extended resource."""
         present = [known.device for known in self.attributions.values() if known.present]
-        return self.resources.count(present, self._devices, self._resolution.allocated)
+        return self.resources.count(
+            present, self._devices, self._resolution.allocated, heard=self._claims
+        )
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)

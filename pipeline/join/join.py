@@ -50,7 +50,12 @@ class Join:
         outcome = self._attributor.expire(now)
         if expired:
             outcome |= Outcome(changed=True)
-        return outcome | self._dispatch(envelope)
+        up = self._sources.is_up(envelope.source)
+        outcome |= self._dispatch(envelope)
+        if self._sources.is_up(envelope.source) != up:
+            # What a source doesn't name counts for something only while it does its work.
+            outcome |= self._attributor.attribute(now, envelope.source)
+        return outcome
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
         source, at, who = envelope.source, envelope.at, self._attributor

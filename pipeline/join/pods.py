@@ -1,6 +1,6 @@
 """The pods that sources tell of, and which pod a source means."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.join.told import Name, Told, name_of, names_of
@@ -43,19 +43,18 @@ class PodTable:
     def __init__(self) -> None:
         self._told: dict[str, Told] = {}
         self._ranked: list[Told] = []
+        self._knowing = False
         self._named: set[Name] = set()
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
 
     def replace(self, source: str, event: PodsReplaced, at: Instant) -> Change:
         """Take in all pods of a source."""
-        told = self._told.get(source)
-        new = told is None
-        if told is None:
-            told = self._told[source] = Told()
+        told = self._told.setdefault(source, Told())
         told.good_for_ns = event.good_for_ns
         coming = {pod.info.uid: pod for pod in event.pods}
-        if not new and told.pods == coming:
+        if told.listed and told.pods == coming:
             return _NOTHING
+        told.listed = True
         for uid in [uid for uid in told.pods if uid not in coming]:
             told.drop(uid, at)
         self._subjects.clear()
@@ -66,12 +65,15 @@ class PodTable:
     def upsert(self, source: str, pod: Pod, at: Instant) -> Change:
         """Take in a pod."""
         told = self._told.get(source)
-        before = None if told is None else told.pods.get(pod.info.uid)
-        if told is None or before == pod:
+        if told is None or not told.listed:
             return _NOTHING
+        before = told.pods.get(pod.info.uid)
+        if before == pod:
+            return _NOTHING
+        first = not told.pods
         told.put(pod, at)
         moved = before is None or _course(before) != _course(pod)
-        matters = self._matters(pod) or (before is not None and self._matters(before))
+        matters = first or self._matters(pod) or (before is not None and self._matters(before))
         return Change(matters, pod if moved else None)
 
     def delete(self, source: str, uid: str, at: Instant) -> Change:
@@ -82,19 +84,20 @@ class PodTable:
             return _NOTHING
         told.drop(uid, at)
         self._subjects.pop(uid, None)
-        return Change(self._matters(pod), pod)
+        return Change(not told.pods or self._matters(pod), pod)
 
     def remove(self, source: str) -> None:
         """Forget a source's pods."""
         self._told.pop(source, None)
         self._subjects.clear()
 
-    def expire(self, source: str, silent_ns: int) -> bool:
+    def expire(self, source: str, silent_ns: int, at: Instant) -> bool:
         """Let go of a source's pods if it has been silent for too long; return whether it has."""
         told = self._told.get(source)
-        if told is None or silent_ns <= told.good_for_ns:
+        if told is None or not told.listed or silent_ns <= told.good_for_ns:
             return False
-        self.remove(source)
+        told.fade(at)
+        self._subjects.clear()
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
@@ -104,9 +107,17 @@ class PodTable:
             for pod in told.pods.values():
                 yield from pod.claims
 
-    def begin(self, ranking: Iterable[str]) -> None:
-        """Begin to work out what all claims mean, with the sources in this order."""
-        self._ranked = [self._told[source] for source in ranking if source in self._told]
+    def begin(self, ranking: Iterable[str], up: Container[str]) -> None:
+        """Begin to work out what all claims mean.
+
+        Args:
+            ranking: the sources in their order.
+            up: those that do their work.
+        """
+        told = {source: self._told[source] for source in ranking if source in self._told}
+        self._ranked = list(told.values())
+        # One that follows the wrong node tells of no pod at all, and proves nothing.
+        self._knowing = any(source in up and known.pods for source, known in told.items())
         self._named.clear()
 
     def end(self, at: Instant) -> None:
@@ -126,14 +137,17 @@ class PodTable:
         name = name_of(ref)
         self._named.add(name)
         certain = evidence <= Evidence.RUNTIME_ENV
-        for told in self._ranked:
-            pod = told.find(name)
-            if pod is None:
-                continue
-            if certain or not (pod.ended or (not ref.uid and not told.took_on(pod, said))):
+        found = [(told, pod) for told in self._ranked if (pod := told.find(name)) is not None]
+        if not certain and any(pod.ended for _, pod in found):
+            return None
+        if found:
+            told, pod = found[0]
+            if certain or ref.uid or told.took_on(pod, said):
                 return Known(self._complete(ref, pod), pod)
             return None
-        if not certain and any(told.is_gone(name) for told in self._ranked):
+        # The checkpoint keeps pods that are gone, until it is written anew.
+        unheard_of = self._knowing and not ref.pod
+        if not certain and (unheard_of or any(told.is_gone(name) for told in self._ranked)):
             return None
         if ref.container_id:
             ref = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)

@@ -2,10 +2,13 @@
 
 1. A claim that is no longer good, that names no device of this node, or whose pod has ended or is
    gone, holds nothing; nor does one that knows its pod by name alone, if the kubelet hadn't taken
-   on the pod of that name when the claim was made. (What the runtime says of its own containers
-   needs no pod.)
+   on the pod of that name when the claim was made; nor one that knows its pod by uid alone, where a
+   source that tells of pods doesn't know the uid, or one that names all holders has no name for it.
+   (What the runtime says of its own containers needs no pod.)
 2. Of what is said of one container, the strongest evidence stands (`Evidence`) and all else is
-   overruled. What is said of a pod as a whole is weighed against what is said of its containers.
+   overruled; what a device plugin answered overrules what it was asked for, and nothing that was
+   asked for as another resource. What is said of a pod as a whole is weighed against what is said
+   of its containers.
 3. Placeholders yield to real ids of the same container or pod. Alone, they hold a device only where
    the node has just one GPU, so that there is no mistaking which.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
@@ -57,6 +60,8 @@ def resolve(
     claims: Mapping[str, Iterable[Claim]],
     devices: DeviceIndex,
     identify: Identify,
+    *,
+    complete: bool = False,
     before: Resolution | None = None,
 ) -> Resolution:
     """Apply the rule of this module.
@@ -65,9 +70,10 @@ def resolve(
         claims: good claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
         identify: tells which container a claim is about.
+        complete: all pods that hold something are named by some source.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
     """
-    heard = hear(claims, devices, identify)
+    heard = hear(claims, devices, identify, complete=complete)
     pods: dict[PodKey, list[Word]] = {}
     for word in heard.words:
         subject = word.subject

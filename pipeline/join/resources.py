@@ -1,7 +1,7 @@
 """How many devices stand behind each extended resource: present, advertised, allocated."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from pipeline.join.identity import DeviceIndex
@@ -54,6 +54,8 @@ class ResourceTable:
         devices: Iterable[Device],
         index: DeviceIndex,
         allocated: Mapping[str, set[str]],
+        *,
+        heard: Container[str],
     ) -> dict[str, ResourceCount]:
         """Return the counts by resource, sorted.
 
@@ -61,16 +63,18 @@ class ResourceTable:
             devices: those that are present.
             index: resolves ids to devices of the node.
             allocated: by resource, uuids and ids that fit no device.
+            heard: sources whose claims are good.
         """
         offered = self._resolved(index)
         present = list(devices)
         names = set(allocated).union(offered, *self._seen.values())
         told = bool(self._advertised)
+        held = any(source in heard for source in self._seen)
         return {
             name: ResourceCount(
                 present=_present(name, offered.get(name, set()) | given, present),
                 advertised=len(offered.get(name, ())) if told else None,
-                allocated=len(given),
+                allocated=len(given) if held or given else None,
             )
             for name in sorted(names)
             for given in [allocated.get(name, set())]

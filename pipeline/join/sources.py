@@ -86,6 +86,11 @@ class SourceTable:
         if self._states.pop(name, None) is not None:
             self._rank()
 
+    def is_up(self, name: str) -> bool:
+        """Whether the last thing heard of a source was not a loss."""
+        state = self._states.get(name)
+        return state is not None and state.up
+
     def confirmed(self, name: str, at: Instant) -> None:
         """Note that a source stood by its claims."""
         self._states[name] = replace(self._states[name], confirmed=at)

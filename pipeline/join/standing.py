@@ -66,10 +66,22 @@ def _not_overruled(words: list[Word]) -> list[Word]:
 
 def _strongest(words: list[Word]) -> list[Word]:
     """Return what rests on the strongest evidence for each container."""
+    answered = {
+        (word.subject.container, word.claim.resource)
+        for word in words
+        if word.evidence == Evidence.PLUGIN_ANSWER
+    }
+    if answered:
+        words = [
+            word
+            for word in words
+            if word.evidence != Evidence.KUBELET_IDS
+            or (word.subject.container, word.claim.resource) not in answered
+        ]
     best: dict[str, Evidence] = {}
     for word in words:
         name = word.subject.container
-        best[name] = min(word.evidence, best.get(name, word.evidence))
+        best[name] = min(_rank(word.evidence), best.get(name, _rank(word.evidence)))
     whole = best.pop("", None)
     if whole is not None:
         if any(evidence < whole for evidence in best.values()):
@@ -78,7 +90,12 @@ def _strongest(words: list[Word]) -> list[Word]:
         else:
             best = {name: whole for name, evidence in best.items() if evidence == whole}
             best[""] = whole
-    return [word for word in words if best.get(word.subject.container) == word.evidence]
+    return [word for word in words if best.get(word.subject.container) == _rank(word.evidence)]
+
+
+def _rank(evidence: Evidence) -> Evidence:
+    """Return the evidence, the two words of the kubelet as one."""
+    return min(evidence, Evidence.PLUGIN_ANSWER)
 
 
 def _by_device(words: list[Word], *, lone: bool) -> dict[str, "_OnDevice"]:

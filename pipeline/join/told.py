@@ -32,10 +32,12 @@ class Told:
     """What one source tells of.
 
     Attributes:
+        listed: the source told of all its pods, and has not been silent for too long since.
         good_for_ns: how long that stands when the source falls silent.
         pods: by uid.
     """
 
+    listed: bool = False
     good_for_ns: int = 0
     pods: dict[str, Pod] = field(default_factory=dict)
     _named: dict[Name, Pod] = field(default_factory=dict)
@@ -66,6 +68,21 @@ class Told:
             # It may be another's by now: a namesake's, or a new mirror's of the same static pod.
             if self._named.get(name) is pod:
                 del self._named[name]
+
+    def fade(self, at: Instant) -> None:
+        """Let go of what the source said, but for what can't change any more: a uid never returns.
+
+        So a pod that is gone stays gone, and one that has ended stays ended.
+        """
+        for uid in [uid for uid, pod in self.pods.items() if pod.ended]:
+            self.drop(uid, at)
+        for pod in self.pods.values():
+            self._unname(pod)
+        self.listed = False
+        self.pods.clear()
+        self._taken_on.clear()
+        for name in [name for name in self._gone if not isinstance(name, str)]:
+            del self._gone[name]
 
     def find(self, name: Name) -> Pod | None:
         """Return the pod that goes by a name."""

@@ -135,11 +135,14 @@ def _latest(stakes: list[Stake]) -> PodKey | None:
 
 
 def _start(stake: Stake) -> int | None:
-    """Return when the container, else its pod, started, by the wall clock in nanoseconds."""
+    """Return when its pod, else the container, started, by the wall clock in nanoseconds.
+
+    The kubelet gives devices to a pod when it takes it on; a container may start many times since.
+    """
     container, pod = stake.subject.container, stake.pod
     times = [stake.since]
     if pod is not None:
-        times = [c.started for c in pod.containers if c.name == container] + [pod.started]
+        times = [pod.started, *(c.started for c in pod.containers if c.name == container)]
     return next((time.wall_ns for time in times if time is not None), None)
 
 

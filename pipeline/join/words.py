@@ -66,8 +66,21 @@ class Heard:
     allocated: dict[str, set[str]]
 
 
-def hear(claims: Mapping[str, Iterable[Claim]], devices: DeviceIndex, identify: Identify) -> Heard:
-    """Find out what all claims are about."""
+def hear(
+    claims: Mapping[str, Iterable[Claim]],
+    devices: DeviceIndex,
+    identify: Identify,
+    *,
+    complete: bool = False,
+) -> Heard:
+    """Find out what all claims are about.
+
+    Args:
+        claims: good claims by source, the sources in the order of the configuration.
+        devices: the devices of the node.
+        identify: tells which container a claim is about.
+        complete: all pods that hold something are named by some source.
+    """
     heard = Heard([], {}, {})
     words = heard.words
     for source, said in claims.items():
@@ -92,6 +105,11 @@ def hear(claims: Mapping[str, Iterable[Claim]], devices: DeviceIndex, identify: 
         if strange:
             heard.unresolved[source] = strange
     heard.words = _named(words)
+    if complete:
+        # The checkpoint keeps pods that are gone, until it is written anew.
+        heard.words = [
+            w for w in heard.words if w.subject.pod or w.evidence <= Evidence.RUNTIME_ENV
+        ]
     return heard
 
 

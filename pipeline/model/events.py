@@ -41,10 +41,13 @@ class ClaimsReplaced:
     Attributes:
         claims: all of them; empty means that nobody holds anything.
         good_for_ns: how long the claims stand when the source falls silent.
+        complete: every pod to which the kubelet has given devices is named in it, but for those
+            whose init containers alone have any.
     """
 
     claims: tuple[Claim, ...]
     good_for_ns: int
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,12 +48,12 @@ class ResourceCount:
     Attributes:
         present: GPUs or MIG instances that the driver shows.
         advertised: those that the kubelet offers, held or free; None when nobody says.
-        allocated: those that the kubelet has given to containers.
+        allocated: those that the kubelet has given to containers; None when nobody says.
     """
 
     present: int
     advertised: int | None
-    allocated: int
+    allocated: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -121,7 +121,8 @@ class Report:
         # As long as the youngest: this speaks again before an older one has to go.
         youngest = max(socket.heard_ns or 0 for socket in sockets)
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
-        await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1)))
+        complete = not any(socket.fault for socket in self._sockets.values())
+        await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
 
 
 def _merged(said: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:

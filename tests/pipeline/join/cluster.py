@@ -141,8 +141,8 @@ def ran(
     return said(evidence, ref, ids, "visible")
 
 
-def whole(*claims: Claim) -> ClaimsReplaced:
-    return ClaimsReplaced(claims, GOOD_FOR * NS)
+def whole(*claims: Claim, complete: bool = False) -> ClaimsReplaced:
+    return ClaimsReplaced(claims, GOOD_FOR * NS, complete)
 
 
 def relist(*pods: Pod) -> PodsReplaced:
@@ -184,8 +184,8 @@ class Cluster(Node):
     def delete(self, name: str, uid: str = "") -> None:
         self.tell("pods", PodDeleted(uid or uid_of(name)))
 
-    def kubelet(self, *claims: Claim) -> None:
-        self.tell("kubelet", whole(*claims))
+    def kubelet(self, *claims: Claim, complete: bool = False) -> None:
+        self.tell("kubelet", whole(*claims, complete=complete))
 
     def checkpoint(self, *claims: Claim) -> None:
         self.tell("checkpoint", whole(*claims))

@@ -51,6 +51,8 @@ def expected(tables: Tables) -> Shown:
     missing = [device for uuid, device in tables.ever.items() if uuid not in present]
     index = DeviceIndex([*missing, *tables.devices], tables.aliases)
     words = named([said for said in sayings(tables, index) if said.found])
+    if "kubelet" in tables.claims and tables.claims["kubelet"].complete:
+        words = [said for said in words if said.name or said.evidence <= Evidence.RUNTIME_ENV]
     pods = {said.about for said in words}
     stands = [
         said
@@ -76,7 +78,8 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             runtime = claim.origin.evidence in {Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI}
             pod = meant(ref, tables.pods)
             if pod is None:
-                if meant(ref, tables.gone) is None or runtime:
+                unheard_of = not ref.pod and tables.listed and bool(tables.pods)
+                if runtime or not (meant(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
                     found.append(Said(source, claim, ids, *where, None))
                 continue
@@ -159,17 +162,33 @@ def standing(words: list[Said]) -> list[Said]:
 
 
 def strongest(words: list[Said]) -> list[Said]:
-    of_pod = [word.evidence for word in words if not word.container]
-    of_containers = [word.evidence for word in words if word.container]
+    words = [word for word in words if not answered_otherwise(word, words)]
+    of_pod = [worth(word) for word in words if not word.container]
+    of_containers = [worth(word) for word in words if word.container]
     best_of_pod = min(of_pod, default=None)
     if best_of_pod is not None and best_of_pod <= min(of_containers, default=best_of_pod):
-        return [word for word in words if word.evidence == best_of_pod]
+        return [word for word in words if worth(word) == best_of_pod]
     return [
         word
         for word in words
         if word.container
-        and word.evidence == min(w.evidence for w in words if w.container == word.container)
+        and worth(word) == min(worth(w) for w in words if w.container == word.container)
     ]
+
+
+def worth(word: Said) -> Evidence:
+    """What a device plugin answered and what it was asked for are the kubelet's words alike."""
+    kubelet_s = word.evidence in {Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS}
+    return Evidence.KUBELET_IDS if kubelet_s else word.evidence
+
+
+def answered_otherwise(word: Said, words: list[Said]) -> bool:
+    return word.evidence == Evidence.KUBELET_IDS and any(
+        other.evidence == Evidence.PLUGIN_ANSWER
+        and other.container == word.container
+        and other.claim.resource == word.claim.resource
+        for other in words
+    )
 
 
 def decide(
@@ -273,7 +292,7 @@ def latest(words: list[Said]) -> PodName | None:
         times = [said.claim.since]
         if said.pod is not None:
             own = [c.started for c in said.pod.containers if c.name == said.container]
-            times = [*own, said.pod.started]
+            times = [said.pod.started, *own]
         start = next((time for time in times if time is not None), None)
         if start is None:
             return None

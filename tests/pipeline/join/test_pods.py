@@ -16,6 +16,7 @@ from pipeline.model import (
     PodsReplaced,
     PodUpserted,
     SourceAdded,
+    SourceLost,
     SourceRemoved,
 )
 from tests.pipeline.join.cluster import (
@@ -62,10 +63,54 @@ class TestWhoeverNamesIt:
 
     def test_one_of_which_nobody_told_is_taken_at_its_word(self, source: str, claim: Claim) -> None:
         node = Cluster()
-        node.pods(pod("other"))
         node.tell(source, whole(claim))
         [holder] = node.on(A).holders
         assert holder.pod is None
+
+    def test_one_that_those_who_know_the_pods_do_not_know_needs_a_name(
+        self, source: str, claim: Claim
+    ) -> None:
+        """The checkpoint keeps pods that are gone: a podgpu that starts later never knew them."""
+        node = Cluster()
+        node.tell(source, whole(claim))
+        node.pods(pod("other"))
+        named = bool(claim.subject.pod)
+        assert len(node.held()) == named
+        node.upsert(pod("a"))
+        assert node.held() == {A: ["a/main"]}
+        node.delete("a")
+        assert node.held() == {}
+        node.tell("pods", SourceLost("the API server can't be reached"))
+        assert node.held() == {}
+
+    def test_who_tells_of_pods_is_asked_only_while_it_does_its_work(
+        self, source: str, claim: Claim
+    ) -> None:
+        node = Cluster()
+        node.pods(pod("other"))
+        node.tell("pods", SourceLost("the API server can't be reached"))
+        node.tell(source, whole(claim))
+        assert len(node.held()) == 1
+        node.pods(pod("other"))
+        assert len(node.held()) == bool(claim.subject.pod)
+
+    def test_one_who_tells_of_no_pod_at_all_proves_nothing(self, source: str, claim: Claim) -> None:
+        """It may follow the wrong node."""
+        node = Cluster()
+        node.pods()
+        node.tell(source, whole(claim))
+        assert len(node.held()) == 1
+
+    def test_what_is_gone_or_has_ended_stays_so_when_the_api_server_falls_silent(
+        self, source: str, claim: Claim
+    ) -> None:
+        node = Cluster()
+        node.pods(pod("a"), pod("b"))
+        node.upsert(pod("a", ended=True))
+        for _ in range(4):
+            node.seconds += 100
+            node.tell(source, whole(claim))
+        assert len(node.held()) == (not claim.subject.uid)  # a name may be another's by now
 
     def test_one_that_ends_holds_nothing_at_once(self, source: str, claim: Claim) -> None:
         node = Cluster()
@@ -118,7 +163,7 @@ class TestWhoeverNamesIt:
         node.seconds = TEN_MINUTES + 1
         node.pods(pod("b"), pod("c"))
         node.tell(source, whole(claim))
-        assert len(node.held()) == 1
+        assert len(node.held()) == bool(claim.subject.pod)
 
 
 class TestNamesakes:
@@ -262,8 +307,7 @@ class TestStaticPods:
         node.pods(self.STATIC)
         node.upsert(replace(self.STATIC, static_uid="config-hash-2"))
         node.checkpoint(kept("config-hash", A), kept("config-hash-2", B))
-        assert node.on(A).holders[0].pod is None
-        assert node.on(B).holders[0].pod == self.STATIC.info
+        assert node.held() == {B: ["etcd-node-1/main"]}
 
     def test_without_a_mirror_the_kubelet_s_uid_is_all_that_is_known(self) -> None:
         node = Cluster()

@@ -138,4 +138,4 @@ def test_an_earlier_resolution_spares_work_and_changes_nothing(  # type: ignore[
     for source in author.some(CLAIMING):
         said[source] = author.claims(source)
     index = DeviceIndex(others)
-    assert resolve(said, index, identify, before) == resolve(said, index, identify)
+    assert resolve(said, index, identify, before=before) == resolve(said, index, identify)

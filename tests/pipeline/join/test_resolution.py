@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.model import Claim, ClockTicked, Evidence, PartialRef, Pod, SourceAdded
+from pipeline.model import Claim, ClockTicked, Evidence, PartialRef, Pod, SourceAdded, SourceLost
 from tests.pipeline.join.cluster import (
     GOOD_FOR,
     GPUS,
@@ -190,6 +190,15 @@ class TestSubstitution:
         node.checkpoint(answered("u", ["nvidia3"], index))
         assert node.held() == {A: ["u/main"]}
 
+    @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", ""], ids=["another", "a claim"])
+    def test_it_overrules_nothing_that_was_asked_for_otherwise(self, resource: str) -> None:
+        """A container with two resources, of which one plugin substitutes, has both."""
+        node = Cluster()
+        beside = replace(listed("a", C), resource=resource)
+        node.kubelet(listed("a", A), beside)
+        node.checkpoint(answered(uid_of("a"), [A], B))
+        assert node.held() == {B: ["a/main"], C: ["a/main"]}
+
     def test_an_answer_that_names_nothing_leaves_what_was_asked(self) -> None:
         node = Cluster()
         node.kubelet(listed("a", A))
@@ -237,6 +246,26 @@ class TestNamesByCoincidence:
         node.kubelet(listed("a", A))
         node.checkpoint(kept("1", A), kept("2", A))
         assert node.held() == {A: ["1/main", "2/main", "a/main"]}
+
+    def test_a_uid_for_which_a_list_of_all_holders_has_no_name_holds_nothing(self) -> None:
+        """The checkpoint keeps pods that are gone, until somebody else gets a device."""
+        node = Cluster()
+        node.checkpoint(kept("uid-gone", B), kept("uid-a", A))
+        node.kubelet(listed("a", A), complete=False)
+        assert node.held() == {A: ["a/main"], B: ["uid-gone/main"]}
+        node.kubelet(listed("a", A), complete=True)
+        assert node.held() == {A: ["a/main"]}
+        # What it doesn't name counts for nothing while it can't be asked.
+        node.tell("kubelet", SourceLost("no such socket"))
+        assert node.held() == {A: ["a/main"], B: ["uid-gone/main"]}
+        node.kubelet(complete=True)
+        assert node.held() == {}
+
+    def test_an_init_container_s_pod_is_named_by_its_others(self) -> None:
+        node = Cluster()
+        node.checkpoint(kept("uid-a", A), kept("uid-a", B, container="prepare"))
+        node.kubelet(listed("a", A), complete=True)
+        assert node.held() == {A: ["a/main"], B: ["a/prepare"]}
 
     def test_names_from_a_source_of_pods_go_before(self) -> None:
         node = Cluster()
@@ -464,11 +493,11 @@ class TestTwoOnOneDevice:
         assert node.held() == {A: [f"{holder}/main"]}
         assert (node.conflicts(), node.shares(A)) == ({A: 1}, [1.0])
 
-    def test_a_container_s_start_is_more_exact_than_its_pod_s(self) -> None:
+    def test_a_container_that_starts_again_and_again_makes_its_pod_no_younger(self) -> None:
         node = self.both(
             pod("a", container(started=9), started=1), pod("b", container(started=5), started=2)
         )
-        assert node.held() == {A: ["a/main"]}
+        assert node.held() == {A: ["b/main"]}
 
     @pytest.mark.parametrize(
         "pods",

@@ -31,7 +31,7 @@ MEDIA = mig(GPUS[1], 9, profile="1g.10gb+me")
 S, T = (device.uuid for device in SMALL)
 
 
-def counts(node: Cluster) -> dict[str, tuple[int, int | None, int]]:
+def counts(node: Cluster) -> dict[str, tuple[int, int | None, int | None]]:
     """(present, advertised, allocated) by resource without `nvidia.com/`."""
     return {
         name.removeprefix("nvidia.com/"): (count.present, count.advertised, count.allocated)
@@ -167,6 +167,7 @@ def test_what_two_sources_say_is_counted_once() -> None:
 
 def test_what_the_kubelet_did_not_give_is_not_allocated() -> None:
     node = Cluster()
+    node.kubelet()
     node.tell("kubelet", offer(gpu=ALL))
     node.pods(pod("b", claims=[annotated("b", B)]))
     node.file(filed("a", A))
@@ -184,9 +185,17 @@ def test_a_pod_that_has_ended_gives_back_what_it_had() -> None:
     assert counts(node) == {"gpu": (4, 4, 0)}
 
 
+class Quiet(Cluster):
+    """A node whose kubelet has said that nobody holds anything."""
+
+    def __init__(self, devices: Iterable[Device] = GPUS) -> None:
+        super().__init__(devices)
+        self.kubelet()
+
+
 class TestTime:
     def test_a_resource_that_lost_its_last_device_stays_visible(self) -> None:
-        node = Cluster()
+        node = Quiet()
         node.tell("kubelet", offer(gpu=ALL))
         node.tell("kubelet", offer())
         assert counts(node) == {"gpu": (4, 0, 0)}
@@ -200,7 +209,12 @@ class TestTime:
         node.tick(GOOD_FOR)
         assert counts(node) == {"gpu": (4, 4, 1)}
         node.tick(GOOD_FOR + 1)
-        assert counts(node) == {"gpu": (4, None, 0)}
+        assert counts(node) == {"gpu": (4, None, None)}
+
+    def test_what_nobody_says_is_unknown_and_not_0(self) -> None:
+        node = Cluster()
+        node.tell("kubelet", offer(gpu=ALL))
+        assert counts(node) == {"gpu": (4, 4, None)}
 
     def test_it_leaves_with_its_source(self) -> None:
         node = Cluster()
@@ -209,24 +223,24 @@ class TestTime:
         assert counts(node) == {}
 
     def test_said_again_it_changes_nothing(self) -> None:
-        node = Cluster()
+        node = Quiet()
         node.tell("kubelet", offer(gpu=ALL))
         layout = node.snapshot().layout
         node.seconds = 200
         assert node.tell("kubelet", offer(gpu=ALL)) is False
         assert node.snapshot().layout is layout
         node.tick(GOOD_FOR + 150)
-        assert counts(node) == {"gpu": (4, 4, 0)}
+        assert counts(node) == {"gpu": (4, 4, None)}
 
     def test_it_follows_the_devices(self) -> None:
-        node = Cluster(GPUS[:2])
+        node = Quiet(GPUS[:2])
         node.tell("kubelet", offer(gpu=[A, B]))
         assert counts(node) == {"gpu": (2, 2, 0)}
         node.say(DevicesDiscovered((GPUS[1],)))
         assert counts(node) == {"gpu": (1, 2, 0)}
 
     def test_an_id_that_becomes_known_is_the_device_s(self) -> None:
-        node = Cluster(GPUS[:1])
+        node = Quiet(GPUS[:1])
         node.tell("kubelet", offer(gpu=[f"{B}::0", f"{B}::1"]))
         assert counts(node) == {"gpu": (1, 2, 0)}
         node.has(*GPUS[:2])
@@ -235,7 +249,7 @@ class TestTime:
 
 def test_a_long_offer_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plugin that hands out memory by the unit offers as many ids as there are units."""
-    node = Cluster()
+    node = Quiet()
     node.tell("kubelet", offer(gpu=[f"{A}::{n}" for n in range(50_000)]))
     assert counts(node) == {"gpu": (4, 1, 0)}
     asked = 0

@@ -186,7 +186,12 @@ class Author:
             "kubelet": [offer(gpu=self.some(PLUGIN, 3)) for _ in range(self.rng.randint(0, 2))],
         }
         for source in CLAIMING:
-            told = [whole(*self.claims(source)) for _ in range(self.rng.randint(0, 2))]
+            told = [
+                whole(
+                    *self.claims(source), complete=source == "kubelet" and self.rng.random() < 0.5
+                )
+                for _ in range(self.rng.randint(0, 2))
+            ]
             events.setdefault(source, []).extend(told)
         return World(
             {
