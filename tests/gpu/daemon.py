@@ -89,22 +89,30 @@ class Daemon:
         new.replace(self.podlist)
 
     def cpu_seconds(self) -> float:
-        """Processor time of all threads, from the scheduler's own accounts."""
-        total = 0
-        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
-            total += int((thread / "schedstat").read_text().split()[0])
-        return total / 1e9
+        return cpu_seconds(self._process.pid)
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory, and what it is made of."""
-        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text()
-        wanted = ("Rss", "Pss", "Private_Dirty", "Anonymous", "AnonHugePages")
-        found = {}
-        for line in rollup.splitlines()[1:]:
-            name, value = line.split(":")
-            if name in wanted:
-                found[name] = round(int(value.split()[0]) * 1024 / 1e6, 1)
-        return found
+        return memory_mb(self._process.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of all threads of a process, from the scheduler's own accounts."""
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+def memory_mb(pid: int) -> dict[str, float]:
+    """Resident memory of a process, and what it is made of."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    wanted = ("Rss", "Pss", "Private_Dirty", "Anonymous", "AnonHugePages")
+    found = {}
+    for line in rollup.splitlines()[1:]:
+        name, value = line.split(":")
+        if name in wanted:
+            found[name] = round(int(value.split()[0]) * 1024 / 1e6, 1)
+    return found
 
 
 def samples(page: str, metric: str) -> dict[str, float]:

@@ -1,7 +1,8 @@
-"""Work for GPUs: `nccl` on all of them, `share` for one, until the time is over.
+"""Work for GPUs: `nccl` on all of them, `share` and `hold` for one, until the time is over.
 
 python3 load.py nccl SECONDS            one process a GPU, all-reduce and matrix products
 python3 load.py share SECONDS GPU DUTY  matrix products for DUTY (0 to 1) of each 100 ms
+python3 load.py hold SECONDS MIB DUTY   the same, with so much memory beside; says which GPU it has
 """
 
 import os
@@ -45,9 +46,17 @@ def share(seconds: float, gpu: int, duty: float) -> None:
         time.sleep(max(0.0, 0.1 - (time.monotonic() - start)))
 
 
+def hold(seconds: float, mebibytes: int, duty: float) -> None:
+    kept = torch.full((mebibytes << 20,), 1, device="cuda", dtype=torch.uint8)
+    print(f"GPU-{torch.cuda.get_device_properties(kept.device).uuid}", flush=True)
+    share(seconds, 0, duty)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "nccl":
         count = torch.cuda.device_count()
         mp.spawn(nccl, args=(count, float(sys.argv[2])), nprocs=count)
+    elif sys.argv[1] == "hold":
+        hold(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
     else:
         share(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
