@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeAlias
 
+from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
 from pipeline.join.pods import Known, PodTable
@@ -51,6 +52,7 @@ class Attributor:
     Attributes:
         inventory: the devices.
         pods: the pods.
+        containers: the containers that run.
         resources: what the kubelet offers.
         attributions: by device uuid, in device order. An attribution that didn't change stays the
             same object.
@@ -62,6 +64,7 @@ class Attributor:
     def __init__(self, sources: SourceTable) -> None:
         self.inventory = Inventory()
         self.pods = PodTable()
+        self.containers = ContainerTable()
         self.resources = ResourceTable()
         self.attributions: dict[str, Attribution] = {}
         self._sources = sources
@@ -96,6 +99,7 @@ class Attributor:
         self._claims.pop(source, None)
         self._aliases.pop(source, None)
         self.pods.remove(source)
+        self.containers.remove(source)
         self.resources.remove(source)
         self.inventory.remove(source)
 
@@ -112,6 +116,8 @@ class Attributor:
                 del self._claims[source]
                 expired.add(source)
             if self.pods.expire(source, silent_ns, now):
+                expired.add(source)
+            if self.containers.expire(source, silent_ns):
                 expired.add(source)
         outcome = Outcome(changed=self.resources.expire(now.mono_ns))
         if not expired:
@@ -156,6 +162,7 @@ class Attributor:
             {s: self._said(s) for s in ranking},
             self._devices,
             self._identify,
+            pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
             before=before,
         )
@@ -194,6 +201,7 @@ class Attributor:
         if said is not None:
             yield from said.claims
         yield from self.pods.claims(source)
+        yield from self.containers.claims(source)
 
     def _identify(self, source: str, claim: Claim) -> Known | None:
         said = self._sources.confirmed_at(source)

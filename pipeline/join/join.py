@@ -8,6 +8,9 @@ from pipeline.join.sources import SourceTable
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
     DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
@@ -69,6 +72,8 @@ class Join:
                 return self._confirmed(envelope) | who.claim(source, said, at)
             case PodsReplaced() | PodUpserted() | PodDeleted():
                 return self._confirmed(envelope) | self._take_pods(envelope)
+            case ContainersReplaced() | ContainerStarted() | ContainerStopped():
+                return self._confirmed(envelope) | self._take_containers(envelope)
             case DeviceAliasesReplaced() as told:
                 return self._heard(envelope) | who.name(source, told, at)
             case ResourcesAdvertised() as offer:
@@ -116,6 +121,27 @@ class Join:
         if moved is None or not (moved.wants_devices or moved.claims):
             return outcome
         hint = Hint(pods=frozenset({moved.info.uid}), sources=frozenset({source}))
+        return outcome | Outcome(changed=False, hints=(hint,))
+
+    def _take_containers(self, envelope: Envelope) -> Outcome:
+        source, containers = envelope.source, self._attributor.containers
+        uid = ""
+        match envelope.event:
+            case ContainersReplaced() as told:
+                changed = containers.replace(source, told)
+            case ContainerStarted(container):
+                changed, uid = containers.start(source, container), container.subject.uid
+            case ContainerStopped(container_id):
+                stopped = containers.stop(source, container_id)
+                changed, uid = stopped is not None, stopped.subject.uid if stopped else ""
+            case _:
+                changed = False
+        if not changed:
+            return Outcome(changed=False)
+        outcome = self._attributor.attribute(envelope.at, source)
+        if not uid:
+            return outcome
+        hint = Hint(pods=frozenset({uid}), sources=frozenset({source}))
         return outcome | Outcome(changed=False, hints=(hint,))
 
     def _heard(self, envelope: Envelope) -> Outcome:

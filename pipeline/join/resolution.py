@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.standing import Standing, sift
 from pipeline.join.weighing import Stake, Verdict, weigh
-from pipeline.join.words import Identify, PodKey, RawIds, Word, hear
+from pipeline.join.words import Identify, Place, PodKey, RawIds, Word, hear
 from pipeline.model import Claim
 
 
@@ -61,6 +61,7 @@ def resolve(
     devices: DeviceIndex,
     identify: Identify,
     *,
+    pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     before: Resolution | None = None,
 ) -> Resolution:
@@ -70,18 +71,19 @@ def resolve(
         claims: good claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
         identify: tells which container a claim is about.
+        pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
     """
-    heard = hear(claims, devices, identify, complete=complete)
-    pods: dict[PodKey, list[Word]] = {}
+    heard = hear(claims, devices, identify, pods=pods, complete=complete)
+    said: dict[PodKey, list[Word]] = {}
     for word in heard.words:
         subject = word.subject
-        pods.setdefault((subject.namespace, subject.pod, subject.uid), []).append(word)
+        said.setdefault((subject.namespace, subject.pod, subject.uid), []).append(word)
     resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
     known = before if before is not None and before.lone == devices.lone else Resolution()
     stakes = resolution.stakes
-    for key, words in pods.items():
+    for key, words in said.items():
         standing = known.pods.get(key)
         if standing is None or standing.words != words:
             standing = sift(words, lone=devices.lone)

@@ -71,6 +71,7 @@ def hear(
     devices: DeviceIndex,
     identify: Identify,
     *,
+    pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
 ) -> Heard:
     """Find out what all claims are about.
@@ -79,6 +80,7 @@ def hear(
         claims: good claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
         identify: tells which container a claim is about.
+        pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
     """
     heard = Heard([], {}, {})
@@ -104,7 +106,7 @@ def hear(
                 words.append(Word(source, claim, found, known.subject, known.pod, evidence))
         if strange:
             heard.unresolved[source] = strange
-    heard.words = _named(words)
+    heard.words = _named(words, pods)
     if complete:
         # The checkpoint keeps pods that are gone, until it is written anew.
         heard.words = [
@@ -131,18 +133,21 @@ def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Foun
     return list(found), unknown
 
 
-def _named(words: list[Word]) -> list[Word]:
+def _named(words: list[Word], pods: Iterable[tuple[Place, str]]) -> list[Word]:
     """Let words that lack a pod's name or its uid take it from those that have it.
 
-    The kubelet's list has names and its checkpoint uids. Where no source tells of pods, the two are
-    brought together by what they have in common: the container's name, the resource and the very
-    ids that the kubelet asked for.
+    The kubelet's list has names and its checkpoint uids. Where no source tells of pods and none of
+    its containers, the two are brought together by what they have in common: the container's name,
+    the resource and the very ids that the kubelet asked for.
     """
     nameless = [word for word in words if not word.subject.pod]
     without_uid = [word for word in words if not word.subject.uid and word.pod is None]
-    if not (nameless or without_uid) or len(without_uid) == len(words):
+    if not (nameless or without_uid):
         return words
     pairs = {(_place(w), w.subject.uid) for w in words if w.subject.pod and w.subject.uid}
+    pairs.update(pods)
+    if not (nameless or pairs):
+        return words
     listed: dict[object, set[Place]] = {}
     for word in without_uid:
         listed.setdefault(_asked(word), set()).add(_place(word))

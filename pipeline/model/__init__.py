@@ -6,11 +6,15 @@ clock or knows a wire format.
 """
 
 from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
+from pipeline.model.containers import RunningContainer
 from pipeline.model.devices import Device, MigPlace
 from pipeline.model.events import (
     AdvertisedResource,
     ClaimsReplaced,
     ClockTicked,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
     DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
@@ -47,6 +51,9 @@ __all__ = [
     "Claim",
     "ClaimsReplaced",
     "ClockTicked",
+    "ContainerStarted",
+    "ContainerStopped",
+    "ContainersReplaced",
     "Device",
     "DeviceAliasesReplaced",
     "DevicesDiscovered",
@@ -73,6 +80,7 @@ __all__ = [
     "Reading",
     "ResourceCount",
     "ResourcesAdvertised",
+    "RunningContainer",
     "SamplesTaken",
     "Scheme",
     "Series",

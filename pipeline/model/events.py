@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipeline.model.claims import Claim, RawDeviceId
+from pipeline.model.containers import RunningContainer
 from pipeline.model.devices import Device
 from pipeline.model.pods import Pod
 from pipeline.model.readings import ProcessList, Reading
@@ -76,6 +77,38 @@ class PodDeleted:
     """The pod is gone from the API server. Only after a `PodsReplaced`."""
 
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersReplaced:
+    """Every container that runs on the node. Said again unchanged, it confirms that they do.
+
+    Attributes:
+        containers: all of them, each container id once.
+        good_for_ns: how long the source's word on containers stands when it falls silent, that of
+            later `ContainerStarted` and `ContainerStopped` too.
+    """
+
+    containers: tuple[RunningContainer, ...]
+    good_for_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarted:
+    """A container was made, has started, or is better known. Only after a `ContainersReplaced`."""
+
+    container: RunningContainer
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStopped:
+    """The container has ended. Only after a `ContainersReplaced`.
+
+    Attributes:
+        container_id: the runtime's.
+    """
+
+    container_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +188,9 @@ Event: TypeAlias = (
     | PodsReplaced
     | PodUpserted
     | PodDeleted
+    | ContainersReplaced
+    | ContainerStarted
+    | ContainerStopped
     | DeviceAliasesReplaced
     | ResourcesAdvertised
     | SourceAdded

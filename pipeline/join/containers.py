@@ -1,0 +1,72 @@
+"""The containers that sources tell of, and what those were given."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipeline.model import Claim, ContainersReplaced, RunningContainer
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one source tells of."""
+
+    good_for_ns: int = 0
+    containers: dict[str, RunningContainer] = field(default_factory=dict)
+
+
+class ContainerTable:
+    """Containers by source and container id."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+
+    def replace(self, source: str, event: ContainersReplaced) -> bool:
+        """Take in all containers of a source; return whether anything changed."""
+        told = self._told.get(source)
+        coming = {one.subject.container_id: one for one in event.containers}
+        if told is not None and told.containers == coming:
+            told.good_for_ns = event.good_for_ns
+            return False
+        self._told[source] = _Told(event.good_for_ns, coming)
+        return True
+
+    def start(self, source: str, container: RunningContainer) -> bool:
+        """Take in a container; return whether that changed anything."""
+        told = self._told.get(source)
+        key = container.subject.container_id
+        if told is None or told.containers.get(key) == container:
+            return False
+        told.containers[key] = container
+        return True
+
+    def stop(self, source: str, container_id: str) -> RunningContainer | None:
+        """Take out a container and return it."""
+        told = self._told.get(source)
+        return None if told is None else told.containers.pop(container_id, None)
+
+    def remove(self, source: str) -> None:
+        """Forget a source's containers."""
+        self._told.pop(source, None)
+
+    def expire(self, source: str, silent_ns: int) -> bool:
+        """Let go of a source's containers if it has been silent for too long; return whether."""
+        told = self._told.get(source)
+        if told is None or silent_ns <= told.good_for_ns:
+            return False
+        self.remove(source)
+        return True
+
+    def claims(self, source: str) -> Iterator[Claim]:
+        """Yield what a source's containers were given."""
+        told = self._told.get(source)
+        if told is not None:
+            for container in told.containers.values():
+                yield from container.claims
+
+    def pods(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield place and uid of each container's pod."""
+        for told in self._told.values():
+            for container in told.containers.values():
+                subject = container.subject
+                if subject.pod and subject.uid:
+                    yield (subject.namespace, subject.pod), subject.uid
