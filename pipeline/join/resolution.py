@@ -12,8 +12,9 @@
 3. Placeholders yield to real ids of the same container or pod. Alone, they hold a device only where
    the node has just one GPU, so that there is no mistaking which.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
-   says how much, a replica. Otherwise those with the strongest evidence hold it, and the others are
-   overruled.
+   says how much, a replica. Otherwise one that has nothing to show but its environment, which
+   anybody can set, yields to those that were given devices; then those with the strongest evidence
+   hold it, and the others are overruled.
 5. Of those, if the kubelet gave the device to one of them alone, or one has all of it, the pod that
    started last holds it; if any start is unknown, or two are the same, all are shown, as a
    conflict. Where all that hold it have a part, so do the others that have but a part.

@@ -32,6 +32,7 @@ def sift(words: list[Word], *, lone: bool) -> Standing:
         lone: the node has one GPU, so that a placeholder can't mean another.
     """
     standing = Standing(words, [], [])
+    backed = any(word.evidence != Evidence.RUNTIME_ENV for word in words)
     devices: dict[str, _OnDevice] | None = None
     for word in _not_overruled(words):
         real = word.real
@@ -46,7 +47,7 @@ def sift(words: list[Word], *, lone: bool) -> Standing:
             else:
                 devices = devices or _by_device(words, lone=lone)
                 on_it = devices[found.uuid]
-            standing.stakes.append((found.uuid, on_it.stake(word)))
+            standing.stakes.append((found.uuid, on_it.stake(word, backed=backed)))
     return standing
 
 
@@ -126,7 +127,7 @@ class _OnDevice:
         self._divisible = min(shares) < 1 if shares else replicated
         self._facts: dict[str, tuple[float | None, bool, str]] = {}
 
-    def stake(self, word: Word) -> Stake:
+    def stake(self, word: Word, *, backed: bool) -> Stake:
         """Return a word that stands, with what all others know of its container."""
         name, claim = word.subject.container, word.claim
         if name not in self._facts:
@@ -140,6 +141,7 @@ class _OnDevice:
             share if claim.share is None else claim.share,
             self._divisible,
             given,
+            backed,
             claim.since,
             claim.subject.container_id or container_id,
         )

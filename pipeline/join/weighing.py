@@ -27,6 +27,8 @@ class Stake(NamedTuple):
         divisible: the claim is on a part of the device or on a replica: others fit beside it.
         given: the kubelet gave the container the device under its own id, which it gives to one pod
             only.
+        backed: not the container's environment alone, which anybody can set, says that its pod
+            holds devices.
         since: when the holding began, if the source knows.
         container_id: the runtime's, if known.
     """
@@ -38,6 +40,7 @@ class Stake(NamedTuple):
     share: float | None
     divisible: bool
     given: bool
+    backed: bool
     since: Instant | None
     container_id: str
 
@@ -109,8 +112,9 @@ def _settle(stakes: list[Stake]) -> tuple[list[Stake], int]:
     if len(parts) == len(stakes):
         return stakes, 0
     pods = {stake.pod_key for stake in stakes}
-    strongest = min(stake.evidence for stake in stakes)
-    standing = [stake for stake in stakes if stake.evidence == strongest]
+    backed = [stake for stake in stakes if stake.backed] or stakes
+    strongest = min(stake.evidence for stake in backed)
+    standing = [stake for stake in backed if stake.evidence == strongest]
     if any(stake.exclusive for stake in standing) and len({s.pod_key for s in standing}) > 1:
         latest = _latest(standing)
         if latest is None:

@@ -204,8 +204,10 @@ def decide(
     pods = set(all_pods)
     conflicts = 0
     if len(all_pods) > 1 and parts != all_pods:
-        best = min(said.evidence for said in on_it)
-        strong = [said for said in on_it if said.evidence == best]
+        given_some = {w.about for w in words if w.evidence is not Evidence.RUNTIME_ENV}
+        believed = [said for said in on_it if said.about in given_some] or on_it
+        best = min(said.evidence for said in believed)
+        strong = [said for said in believed if said.evidence == best]
         pods = {said.about for said in strong}
         alone = any(said.about not in parts and wholly(said, everything, uuid) for said in strong)
         last = latest(strong) if len(pods) > 1 and alone else None

@@ -53,7 +53,7 @@ def holders(node: Node) -> dict[str, list[str]]:
             id="one container, named twice",
         ),
         pytest.param(
-            [claim("a", uuid_of(0)), claim("b", uuid_of(0), evidence=Evidence.RUNTIME_ENV)],
+            [claim("a", uuid_of(0)), claim("b", uuid_of(0), evidence=Evidence.RUNTIME_CDI)],
             {0: ["b"]},
             id="stronger evidence overrules",
         ),

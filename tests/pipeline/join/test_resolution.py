@@ -121,7 +121,9 @@ class TestEvidence:
         node.say(SourceAdded(9), "other", "other")
         tell(node, strong[0], strong[1](A))
         tell(node, "other", other)
-        assert node.held() == {A: ["a/main"]}
+        # But what a container's environment says alone, anybody may have written.
+        winner = "b/main" if strong[1](A).origin.evidence == Evidence.RUNTIME_ENV else "a/main"
+        assert node.held() == {A: [winner]}
         assert node.conflicts() == {A: 1}
 
     def test_containers_are_weighed_each_by_itself(self) -> None:
@@ -685,6 +687,37 @@ class TestKoordinator:
         ref = PartialRef("ml", "a", "second", uid_of("a"))
         node.runtime(said(Evidence.RUNTIME_ENV, ref, ["3"], "minor"))
         assert (node.held(), node.shares(A)) == ({A: ["a/second"]}, [0.5])
+
+
+class TestEnvironment:
+    """`NVIDIA_VISIBLE_DEVICES` is written by those who give out devices, and by anybody else."""
+
+    def test_alone_it_holds_what_nobody_was_given(self) -> None:
+        node = Cluster()
+        node.runtime(ran("monitor", A))
+        assert node.held() == {A: ["monitor/main"]}
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            pytest.param(listed("train", A), id="by the kubelet"),
+            pytest.param(filed("train", A), id="in podlist.json"),
+            pytest.param(annotated("train", A), id="by a scheduler"),
+        ],
+    )
+    def test_it_takes_no_device_from_a_pod_that_was_given_it(self, given: Claim) -> None:
+        node = Cluster()
+        node.runtime(ran("monitor", A, B), ran("train", A))
+        node.kubelet(given)
+        assert node.held() == {A: ["train/main"], B: ["monitor/main"]}
+        assert node.conflicts() == {A: 1}
+
+    def test_it_is_the_best_word_on_a_pod_that_was_given_some(self) -> None:
+        """The plugin handed out another one than the kubelet asked for."""
+        node = Cluster()
+        node.kubelet(listed("train", A))
+        node.runtime(ran("train", B))
+        assert node.held() == {B: ["train/main"]}
 
 
 class TestPodListFile:
