@@ -1,12 +1,19 @@
 """Strategies for all that a recording can hold."""
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from pipeline.model import (
     NS,
+    AdvertisedResource,
     Claim,
     ClaimsReplaced,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
     Device,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
     Event,
@@ -16,10 +23,19 @@ from pipeline.model import (
     MigPlace,
     Origin,
     PartialRef,
+    Pod,
+    PodContainer,
+    PodDeleted,
+    PodInfo,
+    PodsReplaced,
+    PodUpserted,
     ProcessList,
     RawDeviceId,
     Reading,
+    ResourcesAdvertised,
+    RunningContainer,
     SamplesTaken,
+    Scheme,
     SourceAdded,
     SourceLost,
     SourceRemoved,
@@ -64,17 +80,58 @@ devices = st.builds(
     texts,
     texts,
     texts,
-    st.none() | st.builds(MigPlace, texts, st.integers(0, 99), st.integers(0, 99), texts),
+    st.none()
+    | st.builds(
+        MigPlace,
+        texts,
+        st.integers(0, 99),
+        st.integers(0, 99),
+        texts,
+        st.none() | st.integers(0, 6),
+    ),
 )
+refs = st.builds(PartialRef, texts, texts, texts, texts, texts)
+raw_ids = st.builds(RawDeviceId, st.sampled_from(get_args(Scheme)), texts)
+ids = st.lists(raw_ids, max_size=3).map(tuple)
 all_claims = st.builds(
     Claim,
-    st.builds(PartialRef, texts, texts, texts, texts, texts),
-    st.lists(
-        st.builds(RawDeviceId, st.sampled_from(["uuid", "minor", "index"]), texts), max_size=3
-    ).map(tuple),
+    refs,
+    ids,
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
     st.none() | instants,
     st.builds(Origin, st.sampled_from(Evidence), texts),
+    texts,
+    ids,
+)
+some_claims = st.lists(all_claims, max_size=2).map(tuple)
+pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
+pods = st.builds(
+    Pod,
+    st.builds(PodInfo, texts, texts, texts, texts, texts, texts, texts, pairs, pairs),
+    st.none() | instants,
+    st.booleans(),
+    texts,
+    st.lists(
+        st.builds(
+            PodContainer,
+            texts,
+            st.sampled_from(["init", "sidecar", "app", "ephemeral"]),
+            texts,
+            st.none() | instants,
+            st.booleans(),
+        ),
+        max_size=2,
+    ).map(tuple),
+    some_claims,
+    st.booleans(),
+)
+containers = st.builds(
+    RunningContainer,
+    refs,
+    st.none() | st.integers(0, 1 << 22),
+    texts,
+    st.none() | instants,
+    some_claims,
 )
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
@@ -83,7 +140,19 @@ events: st.SearchStrategy[Event] = st.one_of(
         st.lists(readings, max_size=12).map(tuple),
         st.lists(process_lists, max_size=3).map(tuple),
     ),
-    st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns),
+    st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns, st.booleans()),
+    st.builds(PodsReplaced, st.lists(pods, max_size=2).map(tuple), ns),
+    st.builds(PodUpserted, pods),
+    st.builds(PodDeleted, texts),
+    st.builds(ContainersReplaced, st.lists(containers, max_size=2).map(tuple), ns),
+    st.builds(ContainerStarted, containers),
+    st.builds(ContainerStopped, texts),
+    st.builds(DeviceAliasesReplaced, st.lists(st.tuples(raw_ids, texts), max_size=2).map(tuple)),
+    st.builds(
+        ResourcesAdvertised,
+        st.lists(st.builds(AdvertisedResource, texts, ids), max_size=2).map(tuple),
+        ns,
+    ),
     st.builds(SourceAdded, st.integers(0, 99)),
     st.builds(SourceLost, texts),
     st.just(SourceRemoved()),

@@ -1,0 +1,151 @@
+"""Holds podgpu's attribution against the truth: pods of a real kubelet run CUDA programs.
+
+    python3 -m tests.gpu.node --out DIR
+
+Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands out this
+machine's GPUs, and a podgpu that follows it. Prints and writes one JSON report, keeps pages and
+podgpu's log; its status is 1 if anything that podgpu said was wrong. Needs torch.
+"""
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.processes import get
+from tests.e2e.witness import Owner, watching
+from tests.gpu import scenes, truth
+from tests.gpu.churn import churn
+from tests.gpu.daemon import cpu_seconds, memory_mb
+from tests.gpu.stage import Figures, Stage
+
+MEMORY = 100
+"""MB that podgpu may occupy with all its sources."""
+SETTLED = 120
+"""Seconds after its start at which its memory counts."""
+SCRAPE = 15
+SCENES: tuple[Callable[[Stage, Path], Figures], ...] = (
+    scenes.computing,
+    scenes.ended,
+    scenes.substituted,
+    scenes.halves,
+    churn,
+)
+
+
+class Report:
+    """Figures by name, written whenever one is added."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.figures: Figures = {}
+        self.wrong: list[str] = []
+
+    def add(self, name: str, work: Callable[[], Figures]) -> None:
+        """Do something; what goes wrong is written down, and the rest goes on."""
+        began = time.monotonic()
+        try:
+            found = work()
+        except Exception:  # noqa: BLE001 - it is reported
+            self.wrong.append(name)
+            found = {"wrong": traceback.format_exc()}
+        self.figures[name] = {**found, "took_seconds": round(time.monotonic() - began, 1)}
+        self._file.write_text(json.dumps(self.figures, indent=1))
+        shown = "WRONG\n" + found["wrong"] if "wrong" in found else json.dumps(found)
+        print(f"{name}: {shown}", flush=True)
+
+
+def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:
+    """What podgpu takes while a pod holds all GPUs and nothing happens; a scrape each 15 s."""
+    made = stage.kube.run(gpu_pod("rest", len(stage.minors)))["metadata"]
+    owner = Owner("rest", "main", made["uid"])
+    stage.expect({gpu: [owner] for gpu in stage.minors})
+    stage.podgpu.witness.end()
+    time.sleep(3)
+    before, cpu, start = stage.requests(), cpu_seconds(pid), time.monotonic()
+    for _ in range(round(seconds / SCRAPE)):
+        time.sleep(SCRAPE)
+        get(stage.podgpu.port, "/metrics")
+    passed = time.monotonic() - start
+    used = cpu_seconds(pid) - cpu
+    asked = stage.requests() - before
+    time.sleep(max(0.0, began + SETTLED - time.monotonic()))
+    memory = memory_mb(pid)
+    figures = {
+        "seconds": round(passed, 1),
+        "cpu_percent": round(100 * used / passed, 3),
+        "requests": dict(asked),
+        "memory_mb": memory,
+        "memory_after_seconds": round(time.monotonic() - began),
+        "open_files": stage.podgpu.value("process_open_fds"),
+    }
+    assert memory["Rss"] <= MEMORY, figures
+    return figures
+
+
+def overall(stage: Stage) -> Figures:
+    """What holds for the whole time: no untruth on any page, no complaint in the log."""
+    untrue = stage.podgpu.witness.untrue(stage.true)
+    lines = stage.podgpu.said().splitlines()
+    levels = Counter(
+        level for level in ("WARNING", "ERROR", "Traceback") for line in lines if level in line
+    )
+    figures: Figures = {
+        "pages_that_differ": len(stage.podgpu.witness.history),
+        "requests": dict(stage.requests()),
+        "log_lines": len(lines),
+        "log_levels": dict(levels),
+        "conflicts": sum(value for _, value in stage.podgpu.of("podgpu_attribution_conflicts")),
+        "unresolved": sum(
+            value for _, value in stage.podgpu.of("podgpu_unresolved_device_ids_total")
+        ),
+    }
+    assert not untrue, untrue
+    assert not levels, figures
+    assert figures["conflicts"] == figures["unresolved"] == 0, figures
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=45, help="of measuring what it costs")
+    arguments = parser.parse_args()
+    out: Path = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    report = Report(out / "report.json")
+    minors = truth.gpus()
+    report.add("gpus", lambda: dict(minors))
+    with Cluster() as kube:
+        plugin = kube.plugin(minors)
+        with watching(kube, out / "podgpu", None, options={"nvml": {"interval": "1s"}}) as podgpu:
+            assert podgpu.process is not None
+            pid, began = podgpu.process.pid, time.monotonic()
+            stage = Stage(kube, podgpu, plugin, minors)
+            stage.expect({})
+            report.add(
+                "at_start",
+                lambda: {
+                    "memory_mb": memory_mb(pid),
+                    "open_files": podgpu.value("process_open_fds"),
+                },
+            )
+            for scene in SCENES:
+                report.add(scene.__name__, partial(scene, stage, out))
+                kube.remove_pods()
+            report.add("cost", lambda: cost(stage, pid, began, arguments.seconds))
+            report.add("overall", lambda: overall(stage))
+            (out / "page-end.txt").write_bytes(get(podgpu.port, "/metrics").body)
+    print("wrong:", ", ".join(report.wrong) or "nothing")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

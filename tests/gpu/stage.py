@@ -1,0 +1,130 @@
+"""A node with GPUs, podgpu beside it, and what the one has to say of the other."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.plugin import DevicePlugin
+from tests.e2e.processes import wait_until
+from tests.e2e.witness import Owner, Subject
+from tests.gpu import truth
+
+SOON = 2.0
+"""Seconds within which labels have to follow the kubelet and the API server."""
+
+KUBELET = ("podresources", "kubelet_ids")
+LITTLE = 256
+"""MiB: no program leaves so much behind on a GPU, and none has so little."""
+
+_KEYS = ("namespace", "pod", "container")
+
+Figures = dict[str, Any]
+
+
+@dataclass
+class Stage:
+    kube: Cluster
+    podgpu: Subject
+    plugin: DevicePlugin
+    minors: Mapping[str, int]
+    """Of the machine's GPUs, by uuid."""
+    true: set[tuple[str, Owner]] = field(default_factory=set)
+    """Every GPU with every owner that it really had."""
+
+    def started(self, manifest: Object) -> tuple[Owner, str]:
+        """Run a program and return its pod, and the GPU that it says it is on."""
+        meta = self.kube.run(manifest)["metadata"]
+        name, namespace = meta["name"], meta["namespace"]
+
+        def said() -> list[str]:
+            log = self.kube.pod_log(name, namespace=namespace)
+            phase = self.kube.api.pod(name, namespace)["status"]["phase"]
+            assert phase != "Failed", log[-2000:]
+            return [word for word in log.split() if word in self.minors]
+
+        (gpu,) = wait_until(said, f"{name} computes", 90)
+        return Owner(name, "main", meta["uid"], namespace), gpu
+
+    def expect(
+        self, owners: Mapping[str, Collection[Owner]], by: tuple[str, str] = KUBELET
+    ) -> None:
+        """Make sure that these GPUs have these owners, by whose word, and no other GPU any."""
+        self.true |= {(gpu, owner) for gpu, found in owners.items() for owner in found}
+        self.podgpu.wait_owners(owners, SOON)
+        told = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
+        assert told <= {by}, told
+
+    def processes(self) -> dict[str, dict[int, float]]:
+        """Return what podgpu shows of processes: bytes by pid, by GPU."""
+        found: dict[str, dict[int, float]] = {gpu: {} for gpu in self.minors}
+        for labels, value in self.podgpu.of("podgpu_process_memory_used_bytes"):
+            found[labels["UUID"]][int(labels["pid"])] = value
+        return found
+
+    def agree(self, owners: Mapping[str, Collection[Owner]]) -> Figures:
+        """Make sure that the processes on each GPU are those of these pods, one of each.
+
+        By podgpu's list, by the driver's, and by the cgroups that the kernel has them in.
+        """
+        pids: dict[str, set[int]] = {}
+
+        def listed() -> bool:
+            nonlocal pids
+            pids = {gpu: set(found) for gpu, found in self.processes().items()}
+            return sum(map(len, pids.values())) == sum(map(len, owners.values()))
+
+        wait_until(listed, f"podgpu lists the processes of {owners}", 10)
+        assert pids == truth.processes()
+        pods = {gpu: sorted(map(truth.pod_of, found)) for gpu, found in pids.items() if found}
+        shown: dict[str, list[str]] = {}
+        for seen in self.podgpu.holders():
+            shown.setdefault(seen.device, []).append(seen.owner.uid)
+        assert pods == {gpu: sorted(shown.get(gpu, [])) for gpu in pods}
+        assert pods == {gpu: sorted(one.uid for one in found) for gpu, found in owners.items()}
+        return {gpu: sorted(found) for gpu, found in pids.items() if found}
+
+    def reading(self, metric: str, gpu: str, owner: Owner) -> float:
+        """Return a reading of a GPU and make sure that it is labelled with this owner."""
+        # A reading from before the GPU changed hands is left out until there is another one.
+        ((labels, value),) = wait_until(lambda: self.podgpu.of(metric, UUID=gpu), metric, SOON)
+        expected = (owner.namespace, owner.pod, owner.container)
+        assert tuple(labels[key] for key in _KEYS) == expected, labels
+        return value
+
+    def busy(self, gpu: str, owner: Owner, mebibytes: int, above: float = 50) -> Figures:
+        """Make sure that a GPU is shown to do what the program of this owner does on it."""
+
+        def load() -> float:
+            return self.reading("DCGM_FI_DEV_GPU_UTIL", gpu, owner)
+
+        wait_until(lambda: load() > above, f"{gpu} computes", 15)
+        used = self.reading("DCGM_FI_DEV_FB_USED", gpu, owner)
+        (own,) = (value / 2**20 for value in self.processes()[gpu].values())
+        assert mebibytes <= own <= used + 1, (mebibytes, own, used)
+        return {"utilisation": load(), "used_mib": used, "process_mib": own}
+
+    def idle(self, gpu: str, owner: Owner) -> Figures:
+        """Make sure that a GPU is shown to do nothing."""
+
+        def readings() -> tuple[float, float]:
+            load = self.reading("DCGM_FI_DEV_GPU_UTIL", gpu, owner)
+            return load, self.reading("DCGM_FI_DEV_FB_USED", gpu, owner)
+
+        wait_until(lambda: readings()[0] == 0 and readings()[1] < LITTLE, f"{gpu} rests", 15)
+        load, used = readings()
+        return {"utilisation": load, "used_mib": used}
+
+    def requests(self) -> "Counter[str]":
+        """Return how many requests each source has sent, by method and result."""
+        return Counter(
+            {
+                " ".join(labels[key] for key in ("source", "method", "result")): round(value)
+                for labels, value in self.podgpu.of("podgpu_source_requests_total")
+            }
+        )
+
+    def gone(self, owner: Owner) -> None:
+        self.kube.remove(owner.pod, owner.namespace)

@@ -1,0 +1,41 @@
+"""What podgpu is held against: the driver's lists, and the kernel's word on whose a process is."""
+
+import re
+from pathlib import Path
+
+import pynvml
+
+_POD = re.compile(r"/pod([0-9a-f]{8}-[0-9a-f-]{27})(?:/|$)", re.MULTILINE)
+
+
+def gpus() -> dict[str, int]:
+    """Return the minor numbers of the machine's GPUs by uuid."""
+    pynvml.nvmlInit()
+    try:
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return {
+            pynvml.nvmlDeviceGetUUID(handle): pynvml.nvmlDeviceGetMinorNumber(handle)
+            for handle in handles
+        }
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def processes() -> dict[str, set[int]]:
+    """Return the processes that compute on each GPU, by uuid; none is left out."""
+    pynvml.nvmlInit()
+    try:
+        found = {}
+        for at in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(at)
+            running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            found[pynvml.nvmlDeviceGetUUID(handle)] = {process.pid for process in running}
+        return found
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def pod_of(pid: int) -> str:
+    """Return the uid of the pod whose cgroup a process is in; empty if it is in none."""
+    found = _POD.search(Path(f"/proc/{pid}/cgroup").read_text())
+    return found[1] if found else ""
