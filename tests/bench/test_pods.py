@@ -1,0 +1,279 @@
+"""250 pods on a node of 56 MIG instances; each second ten of them end and ten others start.
+
+A real podgpu process on simulated GPUs, with a kubelet and an API server beside it. Times depend on
+the machine and are not asserted. What is: no owner is ever shown that isn't true, and pods cost no
+calls of the driver's and no more of the kubelet's than they give hints.
+"""
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+import yaml
+
+from tests.bench.crowd import Crowd
+from tests.bench.onlooker import PLACES, SCENE, Onlooker
+from tests.fakes.nvml import FakeNvml
+
+PODS: Final = 250
+EACH: Final = 0.1
+"""Seconds from the end of one pod to that of the next."""
+
+CHURN: Final = {"churn, 56 of 250 with a device": 56 / PODS, "churn, all with a device": 1.0}
+"""Share of the exchanges in which a device changes hands, by what that is called."""
+
+SECONDS: Final = 10.0
+SCRAPE: Final = 1.0
+"""Seconds between two scrapes where processor time is measured."""
+
+LIST: Final = 10.0
+"""Seconds between two Lists that nothing hints at: the source's default."""
+
+GAP: Final = 0.1
+"""Seconds between any two."""
+
+ROUND: Final = "nvmlDeviceGetCount_v2"
+"""The first call of each round of readings."""
+
+WAIT: Final = "nvmlEventSetWait_v2"
+FORCED: Final = "nvmlDeviceGetTotalEnergyConsumption"
+WITH_FORCED: Final = {FORCED, "nvmlDeviceGetUtilizationRates"}
+"""What is read of a GPU at once when a device of it changes hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some time took.
+
+    Attributes:
+        processor: of one core, a share.
+        resident: megabytes, at the end.
+        seconds: how long it was.
+        lists: asked of the kubelet.
+        hints: at most so many could be had from what was told of pods.
+        changed: devices that changed hands.
+        rounds: calls of the driver by name, for each round.
+    """
+
+    processor: float
+    resident: float
+    seconds: float
+    lists: int
+    hints: int
+    changed: int
+    rounds: list[Counter[str]]
+
+
+class Podgpu:
+    """A podgpu process.
+
+    Args:
+        folder: for its files.
+        port: where it listens.
+        crowd: the pods of its node.
+    """
+
+    def __init__(self, folder: Path, port: int, crowd: Crowd) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._folder = folder
+        self._port = port
+        self._crowd = crowd
+        self._fake = FakeNvml(SCENE, folder)
+
+    @asynccontextmanager
+    async def running(self, ways: Mapping[str, Mapping[str, object]]) -> AsyncIterator[None]:
+        config = self._folder / "etc" / "podgpu.yaml"
+        config.parent.mkdir()
+        sources = {kind: {"kind": kind, **options} for kind, options in ways.items()}
+        gpus = {"kind": "nvml", "interval": "1s", "slow_interval": "8s"}
+        metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{self._port}"}
+        told = {"sources": {"gpus": gpus, **sources}, "sinks": {"metrics": metrics}}
+        config.write_text(yaml.safe_dump(told))
+        log = self._folder / "podgpu.log"
+        with log.open("wb") as stderr:
+            self._process = await asyncio.create_subprocess_exec(
+                Path(sys.executable).with_name("podgpu"),
+                "run",
+                "-c",
+                config,
+                env=os.environ | self._fake.env(),
+                stderr=stderr,
+            )
+        try:
+            async with asyncio.timeout(20):
+                while not await self._ready():
+                    await asyncio.sleep(0.05)
+            yield
+        finally:
+            self._process.terminate()
+            assert await self._process.wait() == 0, log.read_text()
+
+    async def _ready(self) -> bool:
+        try:
+            async with aiohttp.request("GET", f"{self.url}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def spends(self, doing: Coroutine[object, object, None]) -> Spent:
+        """Return what it takes while something goes on."""
+        crowd = self._crowd
+        calls = self._calls()
+        lists, words, changed = crowd.kubelet.calls["v1/List"], crowd.words, crowd.changed
+        begun, processor = time.monotonic(), self._processor()
+        await doing
+        processor, seconds = self._processor() - processor, time.monotonic() - begun
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        made = calls()
+        starts = [at for at, name in enumerate(made) if name == ROUND]
+        return Spent(
+            processor / seconds,
+            int(status.partition("VmRSS:")[2].split()[0]) / 1000,
+            seconds,
+            crowd.kubelet.calls["v1/List"] - lists,
+            crowd.words - words,
+            crowd.changed - changed,
+            [Counter(made[start:end]) for start, end in pairwise(starts)],
+        )
+
+    def _processor(self) -> float:
+        # linux/posix-timers.h: the clock of the processor time of a process.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+    def _calls(self) -> Callable[[], list[str]]:
+        """Return what returns the calls of the driver that are made from now on, in order."""
+        log = Path(self._fake.env()["FAKENVML_CALL_LOG"])
+        before = log.stat().st_size
+
+        def made() -> list[str]:
+            return [name for name in log.read_text()[before:].split() if name != WAIT]
+
+        return made
+
+
+@dataclass(slots=True)
+class Bench:
+    """A node and who looks at it."""
+
+    crowd: Crowd
+    podgpu: Podgpu
+
+    async def spends(self, share: float | None) -> Spent:
+        """Return what podgpu takes, scraped seldom; with churn, unless `share` is None."""
+        doing = asyncio.sleep(SECONDS) if share is None else self.crowd.churn(SECONDS, EACH, share)
+        async with self._watched(SCRAPE):
+            return await self.podgpu.spends(doing)
+
+    async def latencies(self, share: float) -> Onlooker:
+        """Return who has scraped all the time, with churn."""
+        async with self._watched(0.003) as onlooker:
+            await self.crowd.churn(SECONDS, EACH, share)
+        return onlooker
+
+    async def lists(self) -> int:
+        """Return how many Lists podgpu says that it has asked for."""
+        async with aiohttp.request("GET", f"{self.podgpu.url}/metrics") as answer:
+            page = await answer.text()
+        found = re.search(r'^podgpu_source_requests_total\{.*"v1/List".*"ok".*\} (\d+)', page, re.M)
+        return int(found[1]) if found else 0
+
+    @asynccontextmanager
+    async def _watched(self, every: float) -> AsyncIterator[Onlooker]:
+        onlooker = Onlooker(f"{self.podgpu.url}/metrics", self.crowd.reigns)
+        self.crowd.told = onlooker.expect
+        scraping = asyncio.create_task(onlooker.scrape(every))
+        try:
+            yield onlooker
+            async with asyncio.timeout(5):
+                while onlooker.waiting:
+                    await asyncio.sleep(0.01)
+        finally:
+            scraping.cancel()
+            await asyncio.wait([scraping])
+        assert not onlooker.wrong
+
+
+@asynccontextmanager
+async def node(folder: Path, port: int, pods: int) -> AsyncIterator[Bench]:
+    folder.mkdir()
+    crowd = Crowd(folder, list(PLACES.values()), pods)
+    podgpu = Podgpu(folder, port, crowd)
+    async with crowd.serving() as ways, podgpu.running(ways):
+        await asyncio.sleep(1)
+        yield Bench(crowd, podgpu)
+
+
+def forced(spent: Spent, kinds: list[Counter[str]]) -> int:
+    """Return how many GPUs were read because of a change of hands.
+
+    Args:
+        spent: some time.
+        kinds: the rounds of a node without pods; each other round makes the same calls.
+    """
+    extra = Counter[str]()
+    for made in spent.rounds:
+        more = [made - kind for kind in kinds if kind <= made]
+        assert more, made
+        least = min(more, key=Counter.total)
+        assert least.keys() <= WITH_FORCED, least
+        extra += least
+    return extra[FORCED]
+
+
+def report(rows: Mapping[str, Spent], kinds: list[Counter[str]]) -> None:
+    empty, calm = list(rows.values())[:2]
+    print(f"\n{'':32}processor  ratio   resident  ratio   Lists/s  forced reads  changes of hands")
+    for title, spent in rows.items():
+        print(
+            f"{title:32}{spent.processor:9.1%}{spent.processor / calm.processor:7.1f}"
+            f"{spent.resident:8.1f} MB{spent.resident / empty.resident:7.2f}"
+            f"{spent.lists / spent.seconds:10.1f}{forced(spent, kinds):14}{spent.changed:18}"
+        )
+
+
+def report_latencies(title: str, onlooker: Onlooker) -> None:
+    scrapes = sorted(onlooker.scrapes)
+    print(f"\n{title:32}    number    p50 ms    p99 ms   p50 as a ratio")
+    for name, times in (("one scrape", scrapes), *onlooker.seen.items()):
+        times.sort()
+        p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+        print(
+            f"{name:32}{len(times):10}{1e3 * p50:10.1f}{1e3 * p99:10.1f}"
+            f"{p50 / scrapes[len(scrapes) // 2]:10.1f}"
+        )
+
+
+@pytest.mark.timeout(180)
+async def test_pods(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> None:
+    async with node(tmp_path / "empty", unused_tcp_port_factory(), 0) as bench:
+        rows = {"no pods": await bench.spends(None)}
+    async with node(tmp_path / "full", unused_tcp_port_factory(), PODS) as bench:
+        rows[f"{PODS} pods"] = await bench.spends(None)
+        seen: dict[str, Onlooker] = {}
+        for title, share in CHURN.items():
+            rows[title] = await bench.spends(share)
+            seen[title] = await bench.latencies(share)
+        told = await bench.lists()
+        assert told == bench.crowd.kubelet.calls["v1/List"]
+    empty = rows["no pods"]
+    kinds = [made for at, made in enumerate(empty.rounds) if made not in empty.rounds[:at]]
+    assert len(kinds) == 2, "a fast and a slow round"
+    report(rows, kinds)
+    for title, onlooker in seen.items():
+        report_latencies(title, onlooker)
+    for spent in rows.values():
+        assert spent.lists <= spent.seconds / LIST + 1 + spent.hints
+        assert spent.lists <= spent.seconds / GAP + 1
+        assert spent.changed or not forced(spent, kinds)
+        assert spent.resident / empty.resident < 1.2
