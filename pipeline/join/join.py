@@ -116,9 +116,12 @@ class Join:
                 return Outcome(changed=False)
         outcome = Outcome(changed=False)
         if change.matters:
-            outcome = self._attributor.attribute(at, source)
+            outcome = self._attributor.attribute(at)
         moved = change.moved
-        if moved is None or not (moved.wants_devices or moved.claims):
+        if moved is None or moved.ended or moved.started is None:
+            # Of what holds nothing, or nothing any more, the kubelet need not be asked.
+            return outcome
+        if not (moved.wants_devices or moved.claims):
             return outcome
         hint = Hint(pods=frozenset({moved.info.uid}), sources=frozenset({source}))
         return outcome | Outcome(changed=False, hints=(hint,))

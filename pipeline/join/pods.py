@@ -24,7 +24,7 @@ class Change(NamedTuple):
 
     Attributes:
         matters: who holds what may have changed.
-        moved: the pod, if a container of it started, ended or was made anew.
+        moved: the pod, if it was taken on, or a container of it started, ended or was made anew.
     """
 
     matters: bool
@@ -84,7 +84,7 @@ class PodTable:
             return _NOTHING
         told.drop(uid, at)
         self._subjects.pop(uid, None)
-        return Change(not told.pods or self._matters(pod), pod)
+        return Change(not told.pods or self._matters(pod))
 
     def remove(self, source: str) -> None:
         """Forget a source's pods."""

@@ -227,8 +227,9 @@ class Hint:
 
     Attributes:
         devices: uuids of devices that changed hands; for a MIG instance its own, not the parent's.
-        pods: uids of pods that hold or want devices, and in which a container started or ended.
-        sources: names of the sources whose words led to this.
+        pods: uids of pods in which something happened that the kubelet may have given devices for.
+        sources: names of the sources whose claims led to this; none if it was no claim that changed
+            but a pod that ended.
     """
 
     devices: frozenset[str] = frozenset()

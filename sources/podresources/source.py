@@ -36,7 +36,7 @@ class PodResourcesSource:
 
 async def _follow_hints(ctx: SourceContext, lanes: Iterable[Lane]) -> None:
     async for hint in ctx.hints():
-        # What follows from this source's words alone is no news to it.
-        if hint.sources != {ctx.name}:
+        # What follows from its own claims is no news to it, nor is the end of a pod.
+        if hint.pods or hint.sources - {ctx.name}:
             for lane in lanes:
                 lane.hint()

@@ -437,7 +437,7 @@ def test_empty_names_are_names_that_nobody_knows() -> None:
     assert node.held()[B] == ["b/main"]
 
 
-def test_hints_name_pods_that_matter_to_sources_in_which_a_container_came_or_went() -> None:
+def test_hints_name_pods_for_which_the_kubelet_may_have_given_devices() -> None:
     node = Cluster()
     node.pods()
 
@@ -445,12 +445,12 @@ def test_hints_name_pods_that_matter_to_sources_in_which_a_container_came_or_wen
         outcome = node.join.apply(Envelope("pods", "pods", 1, moment(0), event))
         return [uid for hint in outcome.hints for uid in hint.pods]
 
-    assert hinted(PodUpserted(pod("a", started=None))) == [uid_of("a")]
+    assert hinted(PodUpserted(pod("a", started=None))) == []
     assert hinted(PodUpserted(pod("a"))) == [uid_of("a")]
     assert hinted(PodUpserted(replace(pod("a"), info=replace(pod("a").info, qos="x")))) == []
     assert hinted(PodUpserted(pod("a", container(container_id="c1")))) == [uid_of("a")]
     assert hinted(PodUpserted(pod("b", wants=False))) == []
-    assert hinted(PodDeleted(uid_of("a"))) == [uid_of("a")]
+    assert hinted(PodUpserted(pod("a", ended=True))) == []
     assert hinted(PodDeleted(uid_of("a"))) == []
 
 
