@@ -18,6 +18,7 @@ from sources.checkpoint.options import Options
 from sources.checkpoint.source import CheckpointSource
 from tests.sources.checkpoint.files import GPU, OTHER, checkpoint, entry, replace
 from tests.support.contexts import FakeSourceContext
+from tests.support.running import running
 
 SELDOM = Duration.parse("1h")
 
@@ -33,14 +34,8 @@ async def following(
 ) -> AsyncIterator[FakeSourceContext]:
     ctx = FakeSourceContext("checkpoint")
     source = CheckpointSource(Options(path=path, interval=interval, **options))
-    task = asyncio.create_task(source.run(ctx))
-    try:
+    async with running(source, ctx):
         yield ctx
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    assert task.cancelled()
 
 
 def write(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ from pipeline.model import ClaimsReplaced, SourceLost
 from sources.podlist.options import Options
 from sources.podlist.source import PodListSource
 from tests.support.contexts import FakeSourceContext
+from tests.support.running import running
 
 # Long enough that nothing in a test is owed to the poll unless the test asks for it.
 SELDOM = Duration.parse("1h")
@@ -55,11 +56,5 @@ async def following(
 ) -> AsyncIterator[Following]:
     ctx = Following("pods")
     source = PodListSource(Options(path=path, interval=interval, **options))
-    task = asyncio.create_task(source.run(ctx))
-    try:
+    async with running(source, ctx):
         yield ctx
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    assert task.cancelled()

@@ -11,6 +11,7 @@ from pipeline.model import Claim, ClaimsReplaced, ResourcesAdvertised, SourceLos
 from sources.podresources.options import Options
 from sources.podresources.source import PodResourcesSource
 from tests.support.contexts import FakeSourceContext
+from tests.support.running import running
 
 SELDOM = Duration.parse("1h")
 
@@ -61,14 +62,8 @@ async def asking(
 ) -> AsyncIterator[Asking]:
     ctx = Asking("kubelet")
     source = PodResourcesSource(Options(sockets=sockets, interval=interval, **options))
-    task = asyncio.create_task(source.run(ctx))
-    try:
+    async with running(source, ctx):
         yield ctx
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    assert task.cancelled()
 
 
 async def eventually(happened: Callable[[], bool], timeout: float = 5) -> None:
