@@ -1,15 +1,19 @@
 """The task around the join: from the inbox to every sink's outlet."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
-from pipeline.join import Join
+from pipeline.join import Join, Outcome
 from pipeline.model import Envelope, Instant, RawDeviceId, SamplesTaken, Snapshot, SourceState
 
 Tap = Callable[[Envelope], None]
+
+_BATCH: Final = 128
+"""How many events that wait together are worked out at once, and shown as one snapshot."""
 
 _TOLD: Final = 10
 """How many ids that fit no device are told one by one when a source's claims change."""
@@ -44,21 +48,33 @@ class Publisher:
 
     async def run(self) -> None:
         """Work until the inbox is closed and drained."""
-        pending = False
+        pending, taken = False, 0
         async for envelope in self._inbox:
             barrier = isinstance(envelope.event, SamplesTaken)
-            if barrier and pending:
-                self._publish(envelope.at)
+            if barrier and (pending or self.join.unsettled):
+                settled = self._noted(self.join.settle(envelope.at))
+                if pending or settled:
+                    self._publish(envelope.at)
+                pending = False
             for tap in self.taps:
                 tap(envelope)
-            outcome = self.join.apply(envelope)
-            for hint in outcome.hints:
-                self._hints.post(hint)
-            pending = (pending and not barrier) or outcome.changed
-            if pending and (barrier or not len(self._inbox)):
+            taken += 1
+            more = bool(len(self._inbox)) and not barrier and taken < _BATCH
+            changed = self._noted(self.join.apply(envelope, more=more))
+            pending = pending or changed
+            if pending and not more:
                 self._publish(envelope.at)
                 pending = False
             self.heartbeat = envelope.at
+            if not more:
+                taken = 0
+                # What waits in the inbox is taken without a pause: others want the loop too.
+                await asyncio.sleep(0)
+
+    def _noted(self, outcome: Outcome) -> bool:
+        for hint in outcome.hints:
+            self._hints.post(hint)
+        return outcome.changed
 
     def _publish(self, at: Instant) -> None:
         snapshot = self.join.snapshot(at)

@@ -47,7 +47,10 @@ class Outcome:
 
 
 class Attributor:
-    """Keeps what each source said of devices, pods and claims, and resolves it anew on a change.
+    """Keeps what each source said of devices, pods and claims, and what that comes to.
+
+    Whatever changes is noted (`attribute`), and worked out when somebody needs it (`settle`): a
+    burst of events costs one resolution.
 
     Attributes:
         inventory: the devices.
@@ -74,8 +77,10 @@ class Attributor:
         self._resolution = Resolution()
         self._since: dict[str, Since] = {}
         self._early: set[str] = set()
+        self._due = False
+        self._due_to: set[str] = set()
 
-    def claim(self, source: str, said: ClaimsReplaced, at: Instant) -> Outcome:
+    def claim(self, source: str, said: ClaimsReplaced) -> None:
         """Take in all claims of a source."""
         before = self._claims.get(source)
         self._claims[source] = said
@@ -84,15 +89,14 @@ class Attributor:
             said.claims,
             said.complete,
         )
-        if same and source not in self._early:
-            return Outcome(changed=False)
-        return self.attribute(at, source)
+        if not same or source in self._early:
+            self.attribute(source)
 
-    def name(self, source: str, told: DeviceAliasesReplaced, at: Instant) -> Outcome:
-        """Take in all further names of devices that a source knows."""
+    def name(self, source: str, told: DeviceAliasesReplaced) -> bool:
+        """Take in all further names of devices; return whether `enumerate` has to follow."""
         before = self._aliases.get(source)
         self._aliases[source] = told
-        return Outcome(changed=False) if before == told else self.enumerate(at, source)
+        return before != told
 
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
@@ -119,13 +123,12 @@ class Attributor:
                 expired.add(source)
             if self.containers.expire(source, silent_ns):
                 expired.add(source)
-        outcome = Outcome(changed=self.resources.expire(now.mono_ns))
-        if not expired:
-            return outcome
-        return Outcome(changed=True) | outcome | self.attribute(now, *expired)
+        if expired:
+            self.attribute(*expired)
+        return Outcome(changed=self.resources.expire(now.mono_ns) or bool(expired))
 
-    def enumerate(self, at: Instant, *sources: str) -> Outcome:
-        """Work out the devices anew, then who holds them."""
+    def enumerate(self, *sources: str) -> None:
+        """Work out the devices anew; who holds them is noted as changed."""
         ranking = self._sources.ranking()
         known = self.inventory.devices(ranking)
         aliases = {
@@ -144,15 +147,27 @@ class Attributor:
             )
             self.attributions[device.uuid] = old if old is not None and old == new else new
         self._since = {uuid: s for uuid, s in self._since.items() if uuid in self.attributions}
-        return Outcome(changed=True) | self.attribute(at, *sources)
+        self.attribute(*sources)
 
-    def attribute(self, at: Instant, *sources: str) -> Outcome:
-        """Resolve all claims anew.
+    def attribute(self, *sources: str) -> None:
+        """Note that who holds what may have changed.
 
         Args:
-            at: the moment.
-            sources: those whose words led to this.
+            sources: those whose claims led to this.
         """
+        self._due = True
+        self._due_to.update(sources)
+
+    @property
+    def due(self) -> bool:
+        """Whether something was noted and not worked out yet."""
+        return self._due
+
+    def settle(self, at: Instant) -> Outcome:
+        """Resolve all claims anew, if anything was noted."""
+        if not self._due:
+            return Outcome(changed=False)
+        self._due = False
         self._early.clear()
         ranking = self._sources.ranking()
         up = {source for source in ranking if self._sources.is_up(source)}
@@ -186,7 +201,8 @@ class Attributor:
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
                 moved.add(uuid)
             self.attributions[uuid] = replace(known, holders=holders, conflicts=verdict.conflicts)
-        hint = Hint(frozenset(moved), sources=frozenset(sources))
+        hint = Hint(frozenset(moved), sources=frozenset(self._due_to))
+        self._due_to.clear()
         return Outcome(changed, (hint,) if moved else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:

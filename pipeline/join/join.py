@@ -46,8 +46,14 @@ class Join:
         self._series: dict[Key, Series] = {}
         self._layout = Layout((), {})
 
-    def apply(self, envelope: Envelope) -> Outcome:
-        """Take in one event, and let time go on to its moment."""
+    def apply(self, envelope: Envelope, *, more: bool = False) -> Outcome:
+        """Take in one event, and let time go on to its moment.
+
+        Args:
+            envelope: the event.
+            more: others wait, so that what this one changes need not be worked out yet; `settle`
+                does, or the next `apply` without it.
+        """
         now = envelope.at
         expired = self._readings.expire(now.mono_ns)
         outcome = self._attributor.expire(now)
@@ -57,8 +63,17 @@ class Join:
         outcome |= self._dispatch(envelope)
         if self._sources.is_up(envelope.source) != up:
             # What a source doesn't name counts for something only while it does its work.
-            outcome |= self._attributor.attribute(now, envelope.source)
-        return outcome
+            self._attributor.attribute(envelope.source)
+        return outcome if more else outcome | self.settle(now)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something has changed that isn't worked out yet."""
+        return self._attributor.due
+
+    def settle(self, at: Instant) -> Outcome:
+        """Work out who holds what, if that may have changed; has to come before `snapshot`."""
+        return self._attributor.settle(at)
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
         source, at, who = envelope.source, envelope.at, self._attributor
@@ -69,13 +84,15 @@ class Join:
                 self._readings.take_processes(source, processes)
                 return Outcome(changed=True)
             case ClaimsReplaced() as said:
-                return self._confirmed(envelope) | who.claim(source, said, at)
+                who.claim(source, said)
+                return self._confirmed(envelope)
             case PodsReplaced() | PodUpserted() | PodDeleted():
                 return self._confirmed(envelope) | self._take_pods(envelope)
             case ContainersReplaced() | ContainerStarted() | ContainerStopped():
                 return self._confirmed(envelope) | self._take_containers(envelope)
             case DeviceAliasesReplaced() as told:
-                return self._heard(envelope) | who.name(source, told, at)
+                woke = self._heard(envelope)
+                return self._enumerate(envelope) if who.name(source, told) else woke
             case ResourcesAdvertised() as offer:
                 woke = self._heard(envelope)
                 return woke | Outcome(changed=who.resources.replace(source, offer, at))
@@ -114,17 +131,15 @@ class Join:
                 change = pods.delete(source, uid, at)
             case _:
                 return Outcome(changed=False)
-        outcome = Outcome(changed=False)
         if change.matters:
-            outcome = self._attributor.attribute(at)
+            self._attributor.attribute()
         moved = change.moved
         if moved is None or moved.ended or moved.started is None:
             # Of what holds nothing, or nothing any more, the kubelet need not be asked.
-            return outcome
+            return Outcome(changed=False)
         if not (moved.wants_devices or moved.claims):
-            return outcome
-        hint = Hint(pods=frozenset({moved.info.uid}), sources=frozenset({source}))
-        return outcome | Outcome(changed=False, hints=(hint,))
+            return Outcome(changed=False)
+        return Outcome(changed=False, hints=(_in_pod(moved.info.uid, source),))
 
     def _take_containers(self, envelope: Envelope) -> Outcome:
         source, containers = envelope.source, self._attributor.containers
@@ -139,13 +154,9 @@ class Join:
                 changed, uid = stopped is not None, stopped.subject.uid if stopped else ""
             case _:
                 changed = False
-        if not changed:
-            return Outcome(changed=False)
-        outcome = self._attributor.attribute(envelope.at, source)
-        if not uid:
-            return outcome
-        hint = Hint(pods=frozenset({uid}), sources=frozenset({source}))
-        return outcome | Outcome(changed=False, hints=(hint,))
+        if changed:
+            self._attributor.attribute(source)
+        return Outcome(changed=False, hints=(_in_pod(uid, source),) if changed and uid else ())
 
     def _heard(self, envelope: Envelope) -> Outcome:
         """Note an event of a source: it may have brought the source up."""
@@ -159,7 +170,8 @@ class Join:
 
     def _enumerate(self, envelope: Envelope) -> Outcome:
         self._readings.reshaped = True
-        return self._attributor.enumerate(envelope.at, envelope.source)
+        self._attributor.enumerate(envelope.source)
+        return Outcome(changed=True)
 
     def sources(self) -> Mapping[str, SourceState]:
         """Return what is known of each source at this moment, snapshot or not."""
@@ -203,3 +215,7 @@ class Join:
             series[key] = known
         self._series = series
         self._layout = Layout(tuple(series.values()), dict(attributions), resources)
+
+
+def _in_pod(uid: str, source: str) -> Hint:
+    return Hint(pods=frozenset({uid}), sources=frozenset({source}))

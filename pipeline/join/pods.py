@@ -43,6 +43,7 @@ class PodTable:
     def __init__(self) -> None:
         self._told: dict[str, Told] = {}
         self._ranked: list[Told] = []
+        self._lagging: list[Told] = []
         self._knowing = False
         self._named: set[Name] = set()
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
@@ -55,6 +56,7 @@ class PodTable:
         if told.listed and told.pods == coming:
             return _NOTHING
         told.listed = True
+        told.forget(at.mono_ns, self._named)
         for uid in [uid for uid in told.pods if uid not in coming]:
             told.drop(uid, at)
         self._subjects.clear()
@@ -83,8 +85,10 @@ class PodTable:
         if told is None or pod is None:
             return _NOTHING
         told.drop(uid, at)
+        told.forget(at.mono_ns, self._named)
         self._subjects.pop(uid, None)
-        return Change(not told.pods or self._matters(pod))
+        # A static pod may go on without its mirror: that is for the kubelet to say.
+        return Change(not told.pods or self._matters(pod), pod if pod.static_uid else None)
 
     def remove(self, source: str) -> None:
         """Forget a source's pods."""
@@ -114,10 +118,10 @@ class PodTable:
             ranking: the sources in their order.
             up: those that do their work.
         """
-        told = {source: self._told[source] for source in ranking if source in self._told}
-        self._ranked = list(told.values())
+        self._ranked = [self._told[source] for source in ranking if source in self._told]
+        self._lagging = [told for s, told in self._told.items() if s not in up]
         # One that follows the wrong node tells of no pod at all, and proves nothing.
-        self._knowing = any(source in up and known.pods for source, known in told.items())
+        self._knowing = any(told.pods and told not in self._lagging for told in self._ranked)
         self._named.clear()
 
     def end(self, at: Instant) -> None:
@@ -142,7 +146,7 @@ class PodTable:
             return None
         if found:
             told, pod = found[0]
-            if certain or ref.uid or told.took_on(pod, said):
+            if certain or self._took_on(told, pod, ref, said, evidence):
                 return Known(self._complete(ref, pod), pod)
             return None
         # The checkpoint keeps pods that are gone, until it is written anew.
@@ -152,6 +156,17 @@ class PodTable:
         if ref.container_id:
             ref = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)
         return Known(ref, None)
+
+    def _took_on(
+        self, told: Told, pod: Pod, ref: PartialRef, said: Instant, evidence: Evidence
+    ) -> bool:
+        """Whether the kubelet had taken on the pod that is meant, so that it can hold something."""
+        if evidence == Evidence.SCHEDULER_ANNOTATION:
+            return pod.started is not None
+        if ref.uid or told.took_on(pod, said):
+            return True
+        # A start that can't be heard of is no reason to doubt a name that had no other owner.
+        return pod.started is None and told in self._lagging and not told.is_gone(name_of(ref))
 
     def _matters(self, pod: Pod) -> bool:
         """Whether any claim can mean a pod."""

@@ -4,7 +4,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from pipeline.model import Instant, PartialRef, Pod
+from pipeline.model import NS, Instant, PartialRef, Pod
 
 Name: TypeAlias = str | tuple[str, str]
 """A pod's uid, or its namespace and name."""
@@ -60,7 +60,8 @@ class Told:
         pod = self.pods.pop(uid)
         self._taken_on.pop(uid, None)
         self._unname(pod)
-        for name in names_of(pod):
+        # A static pod's mirror is gone: whether the pod is, the kubelet alone knows.
+        for name in [uid] if pod.static_uid else names_of(pod):
             _note(self._gone, name, at.mono_ns)
 
     def _unname(self, pod: Pod) -> None:
@@ -112,7 +113,8 @@ class Told:
         heard = self._taken_on.get(pod.info.uid)
         if heard is not None and heard <= said.mono_ns:
             return True
-        return pod.started.wall_ns <= said.wall_ns
+        # The start is told in whole seconds, rounded down.
+        return pod.started.wall_ns + NS <= said.wall_ns
 
 
 def _note(table: dict[Name, int], name: Name, now_ns: int) -> None:

@@ -22,7 +22,7 @@ class Attribution:
         device: the device.
         present: False for a physical GPU that was there before and can't be enumerated now.
         holders: sorted by subject; empty when nobody is known to hold the device.
-        conflicts: how many containers' claims on the device contradict another's: those that are
+        conflicts: how many pods' claims on the device contradict another's: those that are
             overruled, and those that are shown although only one of them can be true.
     """
 

@@ -6,7 +6,7 @@ wrong. `podgpu_device_holder_info` names the holders, for joins.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from pipeline.model import NS, Attribution, Device, Holder
@@ -114,7 +114,7 @@ def _render(attribution: Attribution, node: str, inline: Collection[Inline]) -> 
 
 
 def _only(holders: Iterable[Holder]) -> Holder | None:
-    """Return the only container that holds the device.
+    """Return the only container that holds the device; of several in one pod, none in particular.
 
     One that came back under another id is still the same container here.
     """
@@ -122,7 +122,12 @@ def _only(holders: Iterable[Holder]) -> Holder | None:
         (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
         for h in holders
     }
-    return next(iter(named.values())) if len(named) == 1 else None
+    if len({(namespace, pod) for namespace, pod, _ in named}) != 1:
+        return None
+    only = next(iter(named.values()))
+    if len(named) == 1:
+        return only
+    return replace(only, subject=replace(only.subject, container="", container_id=""))
 
 
 def _back(only: Holder | None, inline: Collection[Inline]) -> Iterable[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from pipeline.join.identity import DeviceIndex, Found
-from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod
+from pipeline.model import NS, Claim, Evidence, Instant, PartialRef, Pod
 from tests.pipeline.join.cluster import SOURCES
 from tests.pipeline.join.worlds import Tables
 from tests.support.nodes import at
@@ -79,11 +79,13 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             pod = meant(ref, tables.pods)
             if pod is None:
                 unheard_of = not ref.pod and tables.listed and bool(tables.pods)
-                if runtime or not (meant(ref, tables.gone) or unheard_of):
+                if runtime or not (gone(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
                     found.append(Said(source, claim, ids, *where, None))
                 continue
-            if not runtime and (pod.ended or not (ref.uid or took_on(tables, pod, source))):
+            by_name = not ref.uid and not took_on(tables, pod, source)
+            early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
+            if not runtime and (pod.ended or by_name or early):
                 continue
             lasting = [c.name for c in pod.containers if c.kind not in {"init", "ephemeral"}]
             container = ref.container or (lasting[0] if len(lasting) == 1 else "")
@@ -101,12 +103,21 @@ def meant(ref: PartialRef, pods: dict[str, Pod]) -> Pod | None:
     return None
 
 
+def gone(ref: PartialRef, pods: dict[str, Pod]) -> bool:
+    """Of a static pod its mirror alone, which goes by the uid."""
+    return any(
+        ref.uid == uid if pod.static_uid else meant(ref, {uid: pod}) is not None
+        for uid, pod in pods.items()
+    )
+
+
 def took_on(tables: Tables, pod: Pod, source: str) -> bool:
     """Whether the kubelet had taken the pod on when the source stood by its word."""
     said: Instant = at(tables.confirmed[source])
     if pod.started is None:
         return False
-    return pod.started <= said or at(tables.taken_on[pod.info.uid]) <= said
+    second_after = pod.started.wall_ns + NS
+    return second_after <= said.wall_ns or at(tables.taken_on[pod.info.uid]) <= said
 
 
 def named(words: list[Said]) -> list[Said]:

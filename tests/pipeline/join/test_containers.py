@@ -47,7 +47,7 @@ def test_a_container_holds_from_its_start_to_its_end() -> None:
 def test_both_say_in_which_pod_something_happened() -> None:
     node = Cluster()
     node.tell("runtime", whole())
-    (moved, started) = hints(node, ContainerStarted(running("a", A)))
+    (started, moved) = hints(node, ContainerStarted(running("a", A)))
     assert (moved.devices, started.pods) == (frozenset({A}), frozenset({uid_of("a")}))
     assert started.sources == {"runtime"}
     # Of one that was given nothing as well: what the kubelet gave it may not be seen from there.

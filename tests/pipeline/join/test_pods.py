@@ -298,9 +298,25 @@ class TestStaticPods:
         node.pods(self.STATIC)
         node.checkpoint(kept("config-hash", A))
         node.delete("", uid="mirror")
-        assert node.held() == {}
+        assert node.held() == {A: ["config-hash/main"]}
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
         assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
+
+    def test_without_its_mirror_it_goes_on_for_as_long_as_the_kubelet_lists_it(self) -> None:
+        """A quota may keep the mirror from being made anew."""
+        node = Cluster()
+        node.pods(self.STATIC, pod("other"))
+        node.kubelet(listed("etcd-node-1", A))
+        envelope = Envelope("pods", "pods", 1, moment(5), PodDeleted("mirror"))
+        outcome = node.join.apply(envelope)
+        assert [hint.pods for hint in outcome.hints if hint.pods] == [{"mirror"}]
+        for _ in range(20):
+            node.seconds += 100
+            node.pods(pod("other"))
+            node.kubelet(listed("etcd-node-1", A))
+        assert node.held() == {A: ["etcd-node-1/main"]}
+        node.kubelet()
+        assert node.held() == {}
 
     def test_a_manifest_that_changed_leaves_its_old_uid_behind(self) -> None:
         node = Cluster()
@@ -314,6 +330,61 @@ class TestStaticPods:
         node.pods()
         node.checkpoint(kept("config-hash", A))
         assert node.held() == {A: ["config-hash/main"]}
+
+
+class TestStarts:
+    def test_a_list_of_the_second_in_which_the_pod_started_may_be_about_its_namesake(self) -> None:
+        """Starts are told in whole seconds, rounded down."""
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.seconds = 7.5
+        node.kubelet(listed("a", A))
+        node.seconds = 7.8
+        node.delete("a", uid="1")
+        node.upsert(pod("a", uid="2", started=7))
+        assert node.held() == {}
+        node.kubelet(listed("a", B))  # said after the start was told
+        assert node.held() == {B: ["a/main"]}
+
+    def test_a_start_that_cannot_be_told_is_no_reason_to_doubt_the_kubelet(self) -> None:
+        """The API server goes away between the pod's binding and its start."""
+        node = Cluster()
+        node.pods(pod("a", started=None), pod("b"))
+        node.kubelet(listed("a", A))
+        assert node.held() == {}
+        node.tell("pods", SourceLost("the API server can't be reached"))
+        assert node.held() == {A: ["a/main"]}
+
+    def test_but_it_is_where_the_name_had_another_owner(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", uid="1"), pod("b"))
+        node.kubelet(listed("a", A))
+        node.delete("a", uid="1")
+        node.upsert(pod("a", uid="2", started=None))
+        node.tell("pods", SourceLost("the API server can't be reached"))
+        assert node.held() == {}
+
+    def test_a_scheduler_s_word_counts_once_the_kubelet_has_taken_the_pod_on(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", started=None, claims=[annotated("a", A)]))
+        assert node.held() == {}
+        node.upsert(pod("a", started=3, claims=[annotated("a", A)]))
+        assert node.held() == {A: ["a/main"]}
+
+
+def test_pods_that_nobody_names_leave_nothing_behind() -> None:
+    """A cluster makes and deletes pods for months beside one that holds a GPU."""
+    node = Cluster()
+    node.pods(pod("a"))
+    node.kubelet(listed("a", A))
+    told = node.join._attributor.pods._told["pods"]
+    sizes = []
+    for number in range(4000):
+        node.seconds += 5
+        node.upsert(pod(f"job-{number}", wants=False))
+        node.delete(f"job-{number}")
+        sizes.append(len(told._gone))
+    assert max(sizes[2000:]) == max(sizes[1000:2000])
 
 
 class TestContainers:

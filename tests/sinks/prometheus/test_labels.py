@@ -174,3 +174,16 @@ def test_labels_are_forgotten_with_their_attribution() -> None:
     gc.collect()
     assert gone() is None
     assert not cache._rendered
+
+
+async def test_of_several_containers_of_one_pod_the_pod_is_named() -> None:
+    """An init container, and the one that goes on with its device."""
+    node = Node()
+    node.has(gpu(0))
+    node.podlist(*(claim("train-0", gpu(0).uuid, container=name) for name in ("prepare", "main")))
+    node.reads(reading(gpu(0), "gpu_up", 1))
+    series = parsed(await scraped(sink_showing(node.snapshot())))
+    ((labels, _),) = of(series, "podgpu_gpu_up")
+    assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "train-0", ""]
+    holders = [labels["container"] for labels, _ in of(series, "podgpu_device_holder_info")]
+    assert holders == ["main", "prepare"]

@@ -1,0 +1,168 @@
+"""The sink `podlist`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from pipeline.contracts import SinkContext, SinkInbox
+from pipeline.errors import TransientError
+from pipeline.model import NS, Instant, Layout, Snapshot
+from pipeline.threads import DaemonExecutor
+from sinks.podlist.entries import Entry, entries_of
+from sinks.podlist.keeping import Keeper
+from sinks.podlist.options import Options
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 15.0
+"""Seconds after which a source that says nothing keeps nobody's entries in the file any more."""
+
+_LOOK: Final = 5.0
+"""Seconds between two looks at the file: others write it too."""
+
+_SOON: Final = 0.1
+_TORN: Final = 1.0
+"""Seconds after which nobody is believed to be at work on a list that has no end."""
+
+_SLOW: Final = 5.0
+"""Seconds that a file system has to answer."""
+
+_FLUSH: Final = 0.5
+"""Seconds that a stopping sink waits for the write it is in."""
+
+
+class PodListSink:
+    """Keeps podgpu's entries in a pod list.
+
+    Args:
+        options: see `docs/sinks/podlist.md`.
+        ctx: what the runtime lends.
+    """
+
+    def __init__(self, options: Options, ctx: SinkContext) -> None:
+        self._options = options
+        self._ctx = ctx
+        self._keeper = Keeper(options.path, in_place=options.write == "inplace", log=ctx.log)
+        self._thread: DaemonExecutor | None = None
+        self._call: Future[Any] | None = None
+        self._began: Instant | None = None
+        self._complete = False
+        self._layout: Layout | None = None
+        self._entries: tuple[Entry, ...] | None = None
+        self._due_ns = 0
+        self._torn: Instant | None = None
+
+    async def __aenter__(self) -> Self:
+        """Look whether the file can be kept."""
+        self._began = self._began or self._ctx.clock.now()
+        self._thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
+        try:
+            await self._ask(self._keeper.enter)
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Leave the file as it is, after the write that has begun, unless that takes too long."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
+        thread.shutdown()
+        done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
+        if not done:
+            idle.cancel()
+            self._ctx.log.warning("gave up on %s: the last call doesn't end", self._options.path)
+
+    async def run(self, inbox: SinkInbox) -> None:
+        """Keep the file until the inbox ends."""
+        snapshots = aiter(inbox)
+        coming = asyncio.ensure_future(_next(snapshots))
+        latest = self._ctx.latest()
+        self._due_ns = 0
+        try:
+            while True:
+                if latest is not None:
+                    self._take(latest)
+                await self._keep()
+                await asyncio.wait({coming}, timeout=self._rest(latest))
+                if coming.done():
+                    latest = coming.result()
+                    if latest is None:
+                        return
+                    coming = asyncio.ensure_future(_next(snapshots))
+        finally:
+            coming.cancel()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Work out our entries, once those who could name a holder have spoken."""
+        if not self._complete:
+            self._complete = _all_up(snapshot) or self._left() <= 0
+        if not self._complete or snapshot.layout is self._layout:
+            return
+        self._layout = snapshot.layout
+        entries = entries_of(snapshot.layout.attributions.values(), self._options.ids)
+        if entries != self._entries:
+            self._entries, self._due_ns = entries, 0
+
+    async def _keep(self) -> None:
+        """Bring the file up to date, if it is time for that."""
+        now = self._ctx.clock.now()
+        if self._entries is None or now.mono_ns < self._due_ns:
+            return
+        mend = self._torn is not None and self._torn.seconds_until(now) >= _TORN
+        if await self._ask(partial(self._keeper.keep, self._entries, mend=mend)):
+            self._torn, rest = None, _LOOK
+        else:
+            self._torn, rest = self._torn or now, _SOON
+        self._due_ns = self._ctx.clock.now().mono_ns + round(rest * NS)
+
+    def _rest(self, latest: Snapshot | None) -> float | None:
+        """Return how long there is nothing to do but wait for a snapshot."""
+        if self._entries is not None:
+            return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
+        return max(self._left(), 0) if latest is not None else None
+
+    def _left(self) -> float:
+        now = self._ctx.clock.now()
+        return _PATIENCE - (self._began or now).seconds_until(now)
+
+    async def _ask(self, what: Callable[[], T]) -> T:
+        """Call what blocks.
+
+        Raises:
+            TransientError: the call says so, or doesn't end in time.
+        """
+        if self._thread is None:
+            raise RuntimeError("run() outside of the sink's context")
+        if self._call is None or self._call.done():
+            self._call = call = self._thread.submit(what)
+            answer = asyncio.wrap_future(call)
+            try:
+                done, _ = await asyncio.wait({answer}, timeout=_SLOW)
+                if done:
+                    return answer.result()
+            finally:
+                answer.cancel()  # the thread goes on with it, but nobody waits any more
+        raise TransientError(
+            f"{self._options.path}: the file system has not answered for {_SLOW:g} s"
+        )
+
+
+async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
+    return await anext(snapshots, None)
+
+
+def _all_up(snapshot: Snapshot) -> bool:
+    """Whether all sources work whose word may be written; not those that read pod lists."""
+    return all(state.up for state in snapshot.sources.values() if state.kind != "podlist")

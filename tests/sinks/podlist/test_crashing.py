@@ -1,0 +1,50 @@
+"""A podgpu that is killed in the middle of a write, at each of its steps."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+
+
+def deaths(folder: Path, way: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sinks.podlist.crashing", folder, way],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=25,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def pods(text: str) -> list[str]:
+    first, *rest = json.loads(text)
+    assert first == {"theirs": 1}
+    return [entry["name"] for entry in rest]
+
+
+def test_replaced_the_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+    found = deaths(tmp_path, "rename")
+    assert len(found) > 4 * 10
+    assert {death["dead"] for death in found} == {0, 77}
+    for death in found:
+        assert pods(death["found"]) in (death["old"], death["new"]), death
+        assert pods(death["mended"]) == death["new"]
+        assert death["files"] == ["podlist.json"]
+
+
+def test_written_into_only_a_write_cut_in_two_is_seen_and_the_next_start_mends_it(
+    tmp_path: Path,
+) -> None:
+    found = deaths(tmp_path, "inplace")
+    halves = 0
+    for death in found:
+        try:
+            halves += pods(death["found"]) not in (death["old"], death["new"])
+        except json.JSONDecodeError:
+            halves += 1
+        assert pods(death["mended"]) == death["new"]
+    assert 0 < halves <= 4  # the write itself, once in each change

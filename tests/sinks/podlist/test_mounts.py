@@ -1,0 +1,144 @@
+"""The file mounted alone, as koordinator's exporter has it; in a mount namespace of its own."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.sinks.podlist.support import FOREIGN, Bench, held, listing, ours, short
+
+ROOT = Path(__file__).parents[3]
+# Without root, one who is root in a user namespace may mount too.
+UNSHARE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+
+pytestmark = pytest.mark.skipif(
+    subprocess.run([*UNSHARE, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0,
+    reason="this kernel lets only root mount",
+)
+
+READ = """
+import pathlib, sys
+path = pathlib.Path(sys.argv[1])
+for line in sys.stdin:
+    print(path.read_text().replace("\\n", " "), flush=True)
+"""
+WRITE = """
+import asyncio, logging, pathlib, sys
+from tests.sinks.podlist.support import Bench, held
+
+async def main():
+    path = pathlib.Path(sys.argv[1])
+    async with Bench(path).keeping() as bench:
+        for pod in "ab":
+            bench.holds(held(pod, 0))
+            await bench.reads(f"{pod}={held(pod, 0).devices[0].text}")
+    print(*(file.name for file in path.parent.iterdir()), flush=True)
+
+logging.basicConfig(format="%(message)s")
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def beside(mounts: str, program: str, *args: Path) -> AsyncIterator[Process]:
+    """A program that sees these mounts, which nobody else does."""
+    command = f'{mounts} && exec "$0" -c "$1" "$3"'
+    process = await asyncio.create_subprocess_exec(
+        *UNSHARE, "sh", "-c", command, sys.executable, program, *args,
+        cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    outside, inside = tmp_path / "host" / "podlist.json", tmp_path / "pod" / "podlist.json"
+    for place in (outside, inside):
+        place.parent.mkdir()
+        place.write_text(listing(FOREIGN) if place == outside else "")
+    return outside, inside
+
+
+async def read(process: Process) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"\n")
+    async with asyncio.timeout(5):
+        return (await process.stdout.readline()).decode()
+
+
+@pytest.mark.parametrize("write", ["inplace", "rename"])
+async def test_one_who_has_only_the_file_sees_what_is_written_in_place(
+    places: tuple[Path, Path], write: str
+) -> None:
+    outside, inside = places
+    async with beside('mount --bind "$2" "$3"', READ, outside, inside) as process:
+        assert "theirs" in await read(process)
+        async with Bench(outside, write=write).keeping() as bench:
+            for holders in ([held("a", 0), held("b", 1)], [held("a", 0)]):
+                bench.holds(*holders)
+                await bench.reads(*(f"{c.subject.pod}={c.devices[0].text}" for c in holders))
+                seen = await read(process)
+                if write == "inplace":
+                    assert seen == outside.read_text().replace("\n", " ") + "\n"
+                else:
+                    assert "podgpu" not in seen  # it keeps the file that was replaced
+
+
+MOUNTS = {
+    "a file in a folder that can be written": 'mount --bind "$2" "$3"',
+    "a file on a read-only root": 'mount --bind "$2" "$3" && d=$(dirname "$3") && '
+    'mount --bind "$d" "$d" && mount --bind "$2" "$3" && mount -o remount,ro,bind "$d"',
+}
+
+
+@pytest.mark.parametrize("mounts", MOUNTS.values(), ids=MOUNTS)
+async def test_a_file_that_cannot_be_replaced_is_written_into(
+    places: tuple[Path, Path], mounts: str
+) -> None:
+    outside, inside = places
+    before = outside.stat()
+    async with beside(mounts, WRITE, outside, inside) as process:
+        async with asyncio.timeout(10):
+            said, complaints = await process.communicate()
+        assert process.returncode == 0, complaints.decode()
+    assert said.decode() == "podlist.json\n"
+    assert complaints.decode() == (
+        f"{inside}: is mounted by itself and can't be replaced; writing into it instead\n"
+    )
+    assert ours(outside) == [f"b={short(0)}"]
+    assert FOREIGN in outside.read_text()
+    assert outside.stat().st_ino == before.st_ino
+    assert inside.read_text() == ""
+
+
+async def test_a_mount_of_a_file_that_was_replaced_outside_is_found_out(
+    places: tuple[Path, Path],
+) -> None:
+    """What is written there, nobody would read."""
+    outside, inside = places
+    program = WRITE.replace("asyncio.run", 'input("?")\nasyncio.run')
+    async with beside('mount --bind "$2" "$3"', program, outside, inside) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        await process.stdout.readexactly(1)
+        outside.with_suffix(".new").write_text("[]")
+        outside.with_suffix(".new").replace(outside)
+        process.stdin.write(b"\n")
+        async with asyncio.timeout(10):
+            _, complaints = await process.communicate()
+    assert process.returncode == 1
+    assert f"{inside}: was replaced outside, and this mount of the file" in complaints.decode()
+    assert outside.read_text() == "[]"
+    assert inside.read_text() == ""

@@ -1,0 +1,36 @@
+"""What the check of a configuration says of this sink's options."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from pipeline.registry import RegisteredKinds
+from sinks.podlist.options import Options
+
+
+@pytest.mark.parametrize("path", ["/", "/data/..", ""])
+def test_a_path_names_a_file(path: str) -> None:
+    [(key, text)] = Options(path=Path(path)).problems()
+    assert (key, text) == ("path", f"{Path(path)} is a folder: give the path of a file")
+
+
+def test_a_file_is_kept_by_one() -> None:
+    text = (
+        "sources: {g: {kind: nvml}}\n"
+        "sinks:\n"
+        "  a: {kind: podlist}\n"
+        "  b: {kind: podlist, path: /var/lib/kubelet/../kubelet/pod-resources/podlist.json}\n"
+        "  c: {kind: podlist, path: /tmp/others, write: inplace, ids: minor}\n"
+        "  d: {kind: jsonl, path: /tmp/others}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b", "sinks.d"]
+    assert "a has the file /var/lib/kubelet/pod-resources/podlist.json already" in str(caught.value)
+
+
+def test_source_and_sink_may_have_the_same_file() -> None:
+    text = "sources: {g: {kind: nvml}, p: {kind: podlist}}\nsinks: {p: {kind: podlist}}\n"
+    parse(text, RegisteredKinds(), env={}, origin="f")
