@@ -8,14 +8,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pipeline.model import RawDeviceId
 
 Word: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
 """By what devices are named: CDI names, paths of mounts, the environment, nodes under /dev."""
 
-_ENV = "NVIDIA_VISIBLE_DEVICES"
+ENV: Final = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that names a container's GPUs."""
+
 _MOUNTS = "/var/run/nvidia-container-devices/"
 _ANNOTATIONS = ("cdi.k8s.io/", "nvidia.cdi.k8s.io/")
 _CDI = re.compile(
@@ -69,7 +71,7 @@ def injected(
     words: tuple[tuple[Word, Iterable[RawDeviceId]], ...] = (
         ("cdi", _by_names(chain(cdi, _annotated(annotations or {})))),
         ("mounts", _by_elements(_mounted(mounts))),
-        ("env", _by_elements(env.get(_ENV, "").split(","))),
+        ("env", _by_elements(env.get(ENV, "").split(","))),
         ("nodes", _by_nodes(nodes)),
     )
     for word, devices in words:

@@ -60,6 +60,11 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
     ),
+    ("source", "nri"): Entry(
+        "hears from the container runtime of each container, as a plugin of its NRI",
+        "sources.nri.options:Options",
+        "sources.nri.source:NriSource",
+    ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
@@ -76,6 +81,12 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.jsonl.options:Options",
         "sinks.jsonl.sink:JsonLinesSink",
         Delivery.QUEUE,
+    ),
+    ("sink", "podlist"): Entry(
+        "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
+        "sinks.podlist.options:Options",
+        "sinks.podlist.sink:PodListSink",
+        Delivery.LATEST,
     ),
 }
 

@@ -1,15 +1,15 @@
 """Following a file that others write: watching, finding its way, reading it with bounds.
 
-Belongs here: what more than one source needs to follow a file. What a file says is its source's
-business.
+Belongs here: what more than one component needs for that. What a file says is its own business.
 """
 
 from pipeline.files.following import FileOptions, follow
 from pipeline.files.looking import Listed
-from pipeline.files.reading import Content, Stamp, UnreadableError, read_file
+from pipeline.files.reading import AbsentError, Content, Stamp, UnreadableError, read_file
 from pipeline.files.watching import Watcher
 
 __all__ = [
+    "AbsentError",
     "Content",
     "FileOptions",
     "Listed",

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from pipeline.texts import line
+
+__all__ = ["items", "line", "number", "table", "text"]
+
 
 def table(value: object) -> dict[str, Any]:
     """Return an object's members; none if it is no object."""
@@ -21,9 +25,3 @@ def text(value: object) -> str:
 def number(value: object) -> int | None:
     """Return a whole number; None if it is none. A boolean is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def line(value: str, longest: int = 300) -> str:
-    """Return a foreign text for a message: on one line, cut to a readable length."""
-    cut = value if len(value) <= longest else value[:longest] + "..."
-    return "".join(c if c.isprintable() else " " for c in cut)

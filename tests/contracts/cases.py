@@ -12,8 +12,10 @@ from config.types import Duration, ListenAddress
 from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter
 from sinks.jsonl.options import Options as JsonLinesOptions
+from sinks.podlist.options import Options as PodListSinkOptions
 from sinks.prometheus.options import Options as PrometheusOptions
 from sources.checkpoint.options import Options as CheckpointOptions
+from sources.nri.options import Options as NriOptions
 from sources.nvml.options import Options as NvmlOptions
 from sources.podlist.options import Options as PodListOptions
 from sources.podresources.options import Options as PodResourcesOptions
@@ -26,6 +28,8 @@ from tests.support.nodes import gpu
 
 KUBELET = "kubelet.sock"
 """Where a kubelet listens in the folder that options are made for."""
+RUNTIME = "nri.sock"
+"""Where a container runtime listens there."""
 
 MakeOptions = Callable[[Path], msgspec.Struct]
 
@@ -79,9 +83,11 @@ SOURCES: dict[str, MakeOptions] = {
     "podresources": _podresources,
     "checkpoint": _checkpoint,
     "pods": _pods,
+    "nri": lambda folder: NriOptions(socket=folder / RUNTIME),
     "replay": _replay,
 }
 SINKS: dict[str, MakeOptions] = {
     "prometheus": lambda _: PrometheusOptions(listen=ListenAddress.parse("127.0.0.1:0")),
     "jsonl": lambda folder: JsonLinesOptions(path=str(folder / "lines.jsonl")),
+    "podlist": lambda folder: PodListSinkOptions(path=folder / "podlist.json"),
 }

@@ -2,21 +2,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.cases import KUBELET
+from tests.contracts.cases import KUBELET, RUNTIME
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
-def kubelet_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubelet in a process of its own: its tasks and threads are none of the source's."""
-    path = tmp_path_factory.mktemp("kubelet") / KUBELET
-    with subprocess.Popen([sys.executable, "-m", "tests.fakes.kubelet", path], cwd=ROOT) as process:
+@contextmanager
+def elsewhere(module: str, path: Path) -> Iterator[Path]:
+    """Serve a socket in a process of its own: its tasks and threads are none of the source's."""
+    with subprocess.Popen([sys.executable, "-m", module, path], cwd=ROOT) as process:
         deadline = time.monotonic() + 10
         while not path.exists():
             assert process.poll() is None
@@ -26,6 +26,23 @@ def kubelet_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
         process.kill()
 
 
+@pytest.fixture(scope="session")
+def kubelet_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with elsewhere("tests.fakes.kubelet", tmp_path_factory.mktemp("kubelet") / KUBELET) as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def runtime_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with elsewhere("tests.fakes.nri", tmp_path_factory.mktemp("runtime") / RUNTIME) as path:
+        yield path
+
+
 @pytest.fixture
 def fake_kubelet(tmp_path: Path, kubelet_elsewhere: Path) -> None:
     (tmp_path / KUBELET).symlink_to(kubelet_elsewhere)
+
+
+@pytest.fixture
+def fake_runtime(tmp_path: Path, runtime_elsewhere: Path) -> None:
+    (tmp_path / RUNTIME).symlink_to(runtime_elsewhere)

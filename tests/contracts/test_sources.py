@@ -28,7 +28,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def source(kind: str, tmp_path: Path, fake_nvml: FakeNvml, fake_kubelet: None) -> Source:
+def source(
+    kind: str, tmp_path: Path, fake_nvml: FakeNvml, fake_kubelet: None, fake_runtime: None
+) -> Source:
     return build_source(kind, SOURCES[kind](tmp_path))
 
 

@@ -155,6 +155,7 @@ class Subject:
             "podresources": {"sockets": [str(kube.pod_resources_socket)]},
             "pods": {"kubeconfig": str(self.kubeconfig), "labels": ["team", "app.*"]},
             "checkpoint": {"path": str(kube.checkpoint)},
+            "nri": {"socket": str(kube.nri_socket)},
         }
         sources = {"gpus": "nvml", **{kind: kind for kind in kinds}}
         self.config = folder / "podgpu.yaml"

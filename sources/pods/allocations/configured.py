@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from sources.pods.allocations.reading import Facts, Held, gathered, parsed, uuid, wrong
+from pipeline.allocations.reading import Held, gathered, parsed, uuid, wrong
+from sources.pods.allocations.facts import Facts
 
 
 def read(facts: Facts, annotation: str) -> list[Held]:

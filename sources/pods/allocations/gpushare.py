@@ -2,16 +2,9 @@
 
 from typing import Final
 
+from pipeline.allocations.reading import Held, MalformedError, gathered, parsed, whole, wrong
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.reading import (
-    Facts,
-    Held,
-    MalformedError,
-    gathered,
-    parsed,
-    whole,
-    wrong,
-)
+from sources.pods.allocations.facts import Facts
 
 INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
 _OF_POD: Final = "ALIYUN_COM_GPU_MEM_POD"

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from pipeline.allocations.reading import Held, MalformedError, parsed, uuid, whole, wrong
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.reading import Facts, Held, MalformedError, parsed, uuid, whole, wrong
+from sources.pods.allocations.facts import Facts
 from sources.pods.allocations.segments import Place, held, split
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"

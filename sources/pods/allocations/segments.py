@@ -6,8 +6,8 @@ between or after them, and one without devices leaves its place empty.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from pipeline.allocations.reading import Held, MalformedError, gathered, percent, uuid, whole
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.reading import Held, MalformedError, gathered, percent, uuid, whole
 
 Place = tuple[int, int]
 """Number of a container in the text, and of a device of it."""

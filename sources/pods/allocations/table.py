@@ -1,39 +1,55 @@
 """Which annotation is read by whom, and the claims that come of it."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
+from pipeline.allocations import koordinator
+from pipeline.allocations.reading import Held, MalformedError
 from pipeline.model import Claim, Evidence, Origin, PartialRef
-from sources.pods.allocations import configured, gpushare, hami, koordinator, volcano
-from sources.pods.allocations.reading import Complaint, Facts, Held, MalformedError
+from sources.pods.allocations import configured, gpushare, hami, volcano
+from sources.pods.allocations.facts import Complaint, Facts
+from sources.pods.options import Scheduler
 
-_READERS: Final[dict[str, Callable[[Facts], list[Held]]]] = {
-    koordinator.ANNOTATION: koordinator.read,
-    hami.ANNOTATION: hami.read,
-    volcano.VGPU: volcano.read_vgpu,
-    volcano.INDEX: volcano.read_index,
-    gpushare.ALLOCATION: gpushare.read_allocation,
-    gpushare.INDEX: gpushare.read_index,
+_Readers = dict[str, Callable[[Facts], list[Held]]]
+_READERS: Final[dict[Scheduler, _Readers]] = {
+    "koordinator": {
+        koordinator.ANNOTATION: lambda facts: koordinator.read(
+            facts.annotations[koordinator.ANNOTATION]
+        ),
+    },
+    "hami": {hami.ANNOTATION: hami.read},
+    "volcano": {volcano.VGPU: volcano.read_vgpu, volcano.INDEX: volcano.read_index},
+    "gpushare": {
+        gpushare.ALLOCATION: gpushare.read_allocation,
+        gpushare.INDEX: gpushare.read_index,
+    },
 }
 
 
 def allocations(
-    facts: Facts, annotations: Iterable[str] = ()
+    facts: Facts,
+    annotations: Iterable[str] = (),
+    schedulers: Collection[Scheduler] = tuple(_READERS),
 ) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
     """Return what a pod's annotations say that it holds, and what is wrong with them.
 
     Args:
         facts: what is known of the pod.
         annotations: further ones to read, by the configuration.
+        schedulers: those whose annotations are read.
     """
+    readers: _Readers = {}
+    for scheduler, its_own in _READERS.items():
+        if scheduler in schedulers:
+            readers |= its_own
     claims: list[Claim] = []
     complaints: list[Complaint] = []
-    for annotation in dict.fromkeys((*_READERS, *annotations)):
+    for annotation in dict.fromkeys((*readers, *annotations)):
         if annotation not in facts.annotations:
             continue
         try:
-            held = _read(facts, annotation)
+            held = _read(facts, annotation, readers)
         except MalformedError as error:
             complaints.append(Complaint(annotation, str(error)))
         else:
@@ -41,10 +57,10 @@ def allocations(
     return tuple(claims), tuple(complaints)
 
 
-def _read(facts: Facts, annotation: str) -> list[Held]:
+def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
     if not isinstance(facts.annotations[annotation], str):
         raise MalformedError("is no text")
-    reader = _READERS.get(annotation)
+    reader = readers.get(annotation)
     return configured.read(facts, annotation) if reader is None else reader(facts)
 
 

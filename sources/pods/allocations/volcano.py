@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from pipeline.allocations.reading import Held, gathered, whole
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.reading import Facts, Held, gathered, whole
+from sources.pods.allocations.facts import Facts
 from sources.pods.allocations.segments import held, split
 
 VGPU: Final = "volcano.sh/vgpu-ids-new"

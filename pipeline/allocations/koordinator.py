@@ -1,12 +1,21 @@
 """koordinator: `{"gpu": [{"minor": 1, "id": "GPU-...", "resources": {...}}]}`, for a whole pod."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
+from pipeline.allocations.reading import (
+    MOST,
+    Held,
+    MalformedError,
+    gathered,
+    parsed,
+    uuid,
+    whole,
+    wrong,
+)
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.reading import Facts, Held, gathered, parsed, uuid, whole, wrong
 
 ANNOTATION: Final = "scheduling.koordinator.sh/device-allocated"
 
@@ -15,13 +24,28 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
 
-def read(facts: Facts) -> list[Held]:
+def read(annotation: str) -> list[Held]:
     """Return what a pod was given. Written as the pod is bound, and final.
 
     Raises:
         MalformedError: the annotation can't be read.
     """
-    allocated = parsed(facts.annotations[ANNOTATION])
+    return gathered(_devices(_gpus(annotation)))
+
+
+def minors(annotation: str) -> list[int]:
+    """Return N of the `/dev/nvidiaN` that a pod was given, in the order in which they are named.
+
+    Raises:
+        MalformedError: the annotation can't be read, or a GPU has no minor number.
+    """
+    found = [whole(gpu.get("minor"), f"{place}.minor: ") for place, gpu in _gpus(annotation)]
+    return list(dict.fromkeys(found))
+
+
+def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the GPUs, each with its place in the text."""
+    allocated = parsed(annotation)
     if not isinstance(allocated, dict):
         wrong("", "an object", allocated)
     gpus = allocated.get("gpu")
@@ -29,14 +53,21 @@ def read(facts: Facts) -> list[Held]:
         return []
     if not isinstance(gpus, list):
         wrong(".gpu: ", "a list", gpus)
-    return gathered(_devices(gpus))
-
-
-def _devices(gpus: list[Any]) -> Iterator[tuple[RawDeviceId, float | None]]:
+    if len(gpus) > MOST:
+        raise MalformedError(f"more than {MOST} devices")
+    found: list[tuple[str, dict[str, Any]]] = []
     for number, gpu in enumerate(gpus):
         place = f".gpu[{number}]"
         if not isinstance(gpu, dict):
             wrong(f"{place}: ", "an object", gpu)
+        found.append((place, gpu))
+    return found
+
+
+def _devices(
+    gpus: Iterable[tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[RawDeviceId, float | None]]:
+    for place, gpu in gpus:
         resources = gpu.get("resources")
         if resources is not None and not isinstance(resources, dict):
             wrong(f"{place}.resources: ", "an object", resources)

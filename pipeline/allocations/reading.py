@@ -1,48 +1,23 @@
 """What readers of annotations have in common."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import orjson
 
-from pipeline.kube.shape import line
-from pipeline.model import PodContainer, RawDeviceId
+from pipeline.model import RawDeviceId
+from pipeline.texts import line
 
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}")
 _NUMBER = re.compile(r"[0-9]{1,7}")
-_MOST = 1024
+MOST = 1024
 """Devices of one annotation; no node has that many."""
 
 
 class MalformedError(Exception):
     """An annotation's text is not what its scheduler writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a reader may know of a pod.
-
-    Attributes:
-        annotations: as they were sent, values of any type.
-        containers: init containers first.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    annotations: Mapping[str, Any]
-    containers: tuple[PodContainer, ...]
-
-    def names(self, *, init: bool = False) -> list[str]:
-        """Return the containers' names in the order in which schedulers number them.
-
-        Args:
-            init: init containers too, before the others.
-        """
-        kinds = {"init", "sidecar", "app"} if init else {"app"}
-        return [container.name for container in self.containers if container.kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +35,6 @@ class Held:
     container: str = ""
     share: float | None = None
     resource: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """An annotation that can't be read, and what is wrong with it."""
-
-    annotation: str
-    text: str
 
 
 def wrong(place: str, expected: str, found: object) -> NoReturn:
@@ -126,8 +93,8 @@ def gathered(
     """
     shares: dict[float | None, dict[RawDeviceId, None]] = {}
     for count, (device, share) in enumerate(devices):
-        if count >= _MOST:
-            raise MalformedError(f"more than {_MOST} devices")
+        if count >= MOST:
+            raise MalformedError(f"more than {MOST} devices")
         shares.setdefault(share, {})[device] = None
     return [Held(tuple(found), container, share) for share, found in shares.items()]
 

@@ -1,0 +1,43 @@
+"""What a container that is being made gets: koordinator's choice, as its own agent would write it.
+
+Nothing here may keep a container from being made. Two plugins that set the same variable do, so one
+that is there already stays as it is, whoever set it.
+"""
+
+from typing import Final
+
+from pipeline.allocations import MalformedError, koordinator
+from pipeline.injection import ENV
+from sources.nri import messages
+from sources.nri.containers import named, visible
+from sources.nri.pods import allocated, complaint
+from sources.nri.roster import Roster
+
+NOTHING: Final = b""
+"""An empty answer: the container stays as it is."""
+
+
+def from_koordinator(payload: bytes, roster: Roster) -> bytes:
+    """Return the answer to CreateContainer.
+
+    Args:
+        payload: its argument.
+        roster: told of an annotation that can't be read.
+
+    Raises:
+        ProtocolError: the argument can't be read.
+    """
+    subject = messages.read_subject(payload)
+    pod = messages.read_pod(subject.pod)
+    if koordinator.ANNOTATION not in pod.annotations:
+        return NOTHING
+    container = messages.read_container(subject.container)
+    if visible(container) is not None or named(container) is not None:
+        return NOTHING
+    try:
+        minors = koordinator.minors(allocated(pod))
+    except MalformedError as error:
+        place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
+        roster.complain(pod.uid[:64], f"{place}: {complaint(error)}; nothing is injected")
+        return NOTHING
+    return messages.adjusted({ENV: ",".join(map(str, minors))}) if minors else NOTHING

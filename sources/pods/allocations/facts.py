@@ -1,0 +1,40 @@
+"""What readers of annotations are told, and what is said of annotations that can't be read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.model import PodContainer
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a reader may know of a pod.
+
+    Attributes:
+        annotations: as they were sent, values of any type.
+        containers: init containers first.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: Mapping[str, Any]
+    containers: tuple[PodContainer, ...]
+
+    def names(self, *, init: bool = False) -> list[str]:
+        """Return the containers' names in the order in which schedulers number them.
+
+        Args:
+            init: init containers too, before the others.
+        """
+        kinds = {"init", "sidecar", "app"} if init else {"app"}
+        return [container.name for container in self.containers if container.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """An annotation that can't be read, and what is wrong with it."""
+
+    annotation: str
+    text: str

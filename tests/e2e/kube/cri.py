@@ -1,0 +1,112 @@
+"""Pods and containers asked of containerd itself: in milliseconds, and as many as a test wants.
+
+The kubelet ends what it has not asked for: it must be down meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from tests.e2e.kube.images import IMAGE
+from tests.e2e.kube.messages import Message, message, method
+from tests.e2e.kube.pods import HOLD
+
+_SERVICE = "runtime.v1.RuntimeService"
+_SECONDS = 60.0
+
+
+class Cri:
+    """A connection to containerd; what was made through it is gone at its end."""
+
+    def __init__(self, socket: Path, logs: Path) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{socket}")
+        self._logs = logs
+        self._pods: dict[str, Message] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            for pod in list(self._pods):
+                self.remove_pod(pod)
+        finally:
+            self._channel.close()
+
+    def run_pod(
+        self, name: str, *, namespace: str = "ml", annotations: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the runtime's id of a pod that runs; its uid is `uid-NAME`."""
+        config = message("runtime.v1.PodSandboxConfig")(
+            metadata={"name": name, "uid": f"uid-{name}", "namespace": namespace},
+            log_directory=str(self._logs / f"{namespace}_{name}"),
+            annotations=dict(annotations or {}),
+            linux={"security_context": {"namespace_options": {"network": "NODE"}}},
+        )
+        pod = str(self._call("RunPodSandbox", config=config).pod_sandbox_id)
+        self._pods[pod] = config
+        return pod
+
+    def create(
+        self,
+        pod: str,
+        name: str = "main",
+        *,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = HOLD,
+    ) -> str:
+        """Return the id of a container that is made and not yet started."""
+        config = message("runtime.v1.ContainerConfig")(
+            metadata={"name": name},
+            image={"image": IMAGE},
+            command=command,
+            envs=[{"key": key, "value": value} for key, value in (env or {}).items()],
+            log_path=f"{name}.log",
+        )
+        made = self._call(
+            "CreateContainer",
+            pod_sandbox_id=pod,
+            config=config,
+            sandbox_config=self._pods[pod],
+        )
+        return str(made.container_id)
+
+    def start(self, container: str) -> None:
+        self._call("StartContainer", container_id=container)
+
+    def run(self, pod: str, name: str = "main", **of: Any) -> str:
+        """Return the id of a container that has started."""
+        made = self.create(pod, name, **of)
+        self.start(made)
+        return made
+
+    def stop(self, container: str) -> None:
+        self._call("StopContainer", container_id=container, timeout=1)
+
+    def remove(self, container: str) -> None:
+        self._call("RemoveContainer", container_id=container)
+
+    def remove_pod(self, pod: str) -> None:
+        """End a pod and all its containers."""
+        self._call("StopPodSandbox", pod_sandbox_id=pod)
+        self._call("RemovePodSandbox", pod_sandbox_id=pod)
+        del self._pods[pod]
+
+    def _call(self, name: str, **fields: Any) -> Message:
+        call = method(self._channel, _SERVICE, name)
+        requests = {
+            "StopPodSandbox": "PodSandboxRequest",
+            "RemovePodSandbox": "PodSandboxRequest",
+            "StartContainer": "ContainerRequest",
+            "RemoveContainer": "ContainerRequest",
+        }
+        request = message(f"runtime.v1.{requests.get(name, f'{name}Request')}")(**fields)
+        return call(request, timeout=_SECONDS)

@@ -1,0 +1,307 @@
+"""What the container runtime tells as it happens: containerd is real, the GPUs are simulated."""
+
+import json
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kube import cdi
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.cri import Cri
+from tests.e2e.kube.plugin import by_cdi
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.processes import get, wait_until
+from tests.e2e.scenes import distinct
+from tests.e2e.witness import OFTEN, Owner, Subject, holders, series, watching
+
+SCENE = distinct()
+IDS = [gpu.uuid for gpu in SCENE.gpus]
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
+INJECTING: Mapping[str, Mapping[str, str]] = {**OFTEN, "nri": {"inject": "koordinator"}}
+
+Watch = Callable[..., Subject]
+
+
+@pytest.fixture
+def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
+    """Start a podgpu that ends with the test."""
+    with ExitStack() as stack:
+
+        def start(
+            *kinds: str, options: Mapping[str, Mapping[str, str]] = OFTEN, wait: bool = True
+        ) -> Subject:
+            podgpu = stack.enter_context(
+                watching(kube, tmp_path / "podgpu", SCENE, kinds or ("nri",), options=options)
+            )
+            if wait:
+                connected(podgpu)
+            return podgpu
+
+        yield start
+
+
+@pytest.fixture
+def cri(kube: Cluster, tmp_path: Path) -> Iterator[Cri]:
+    """containerd to oneself: there is no kubelet to put things in order."""
+    kube.kubelet.stop()
+    with Cri(kube.cri_socket, tmp_path) as made:
+        yield made
+
+
+def connected(podgpu: Subject, times: int = 1) -> None:
+    wait_until(lambda: podgpu.said().count("connected to containerd") >= times, "connected")
+
+
+def owner(pod: str, container: str = "main") -> Owner:
+    return Owner(pod, container, f"uid-{pod}", "ml")
+
+
+def evidence(podgpu: Subject) -> set[str]:
+    return {seen.evidence for seen in podgpu.holders()}
+
+
+def test_a_pod_is_seen_from_its_first_moment_to_its_last(kube: Cluster, watch: Watch) -> None:
+    podgpu = watch()
+    plugin = kube.plugin(IDS)
+    made = kube.run(gpu_pod("train-0", 2, namespace="ml"))
+    mine = Owner("train-0", "main", str(made["metadata"]["uid"]), "ml")
+    given = plugin.asked[-1]
+    assert podgpu.wait_owners({device: [mine] for device in given}) < 1
+    assert evidence(podgpu) == {"runtime_env"}
+    kube.remove("train-0", "ml")
+    assert podgpu.wait_owners({}) < 1
+    assert podgpu.witness.untrue((device, mine) for device in given) == set()
+
+
+def test_what_was_injected_by_name_is_the_best_evidence(kube: Cluster, watch: Watch) -> None:
+    podgpu = watch()
+    kind = "nvidia.com/gpu"
+    cdi.write(kind, IDS)
+    plugin = kube.plugin(IDS, form=by_cdi(kind))
+    made = kube.run(gpu_pod("train-0", 1, namespace="ml"))
+    mine = Owner("train-0", "main", str(made["metadata"]["uid"]), "ml")
+    assert podgpu.wait_owners({plugin.asked[-1][0]: [mine]}) < 1
+    assert evidence(podgpu) == {"runtime_cdi"}
+
+
+class Eye:
+    """Looks at the page as often as it can, and notes when it first sees what."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.appeared: dict[str, float] = {}
+        self.vanished: dict[str, float] = {}
+
+    def __enter__(self) -> "Eye":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        shown: set[str] = set()
+        while not self._over.is_set():
+            body = get(self._port, "/metrics").body.decode()
+            now = time.monotonic()
+            lines = [line for line in body.splitlines() if line.startswith("podgpu_device_holder")]
+            seen = {line.split('container="', 1)[1].split('"', 1)[0] for line in lines}
+            self.appeared.update(dict.fromkeys(seen - shown, now))
+            self.vanished.update(dict.fromkeys(shown - seen, now))
+            shown = seen
+            time.sleep(0.002)
+
+
+def figures(values: list[float]) -> str:
+    ordered = sorted(1000 * value for value in values)
+    p99 = ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)]
+    return f"median {statistics.median(ordered):.1f}, p99 {p99:.1f}, max {ordered[-1]:.1f} ms"
+
+
+def test_two_hundred_containers(cri: Cri, watch: Watch) -> None:
+    podgpu = watch()
+    pod = cri.run_pod("train-0")
+    created, started, ended = {}, {}, {}
+    with Eye(podgpu.port) as eye:
+        for number in range(200):
+            name = f"c{number}"
+            container = cri.create(pod, name, env={VISIBLE: IDS[number % 4]})
+            created[name] = time.monotonic()
+            cri.start(container)
+            started[name] = time.monotonic()
+            wait_until(lambda: name in eye.appeared, name, every=0.001)  # noqa: B023
+            cri.stop(container)
+            ended[name] = time.monotonic()
+            wait_until(lambda: name in eye.vanished, name, every=0.001)  # noqa: B023
+            cri.remove(container)
+    after_create = [eye.appeared[name] - at for name, at in created.items()]
+    after_start = [eye.appeared[name] - at for name, at in started.items()]
+    after_end = [eye.vanished[name] - at for name, at in ended.items()]
+    print(f"\ncreated -> page: {figures(after_create)}")
+    print(f"started -> page: {figures(after_start)}")
+    print(f"ended -> page:   {figures(after_end)}")
+    # Bounds for a machine that has other things to do as well.
+    assert statistics.median(after_create) < 0.1
+    assert statistics.median(after_start) < 0.05
+    assert statistics.median(after_end) < 0.1
+
+
+@pytest.mark.parametrize("count", [int(os.environ.get("PODGPU_NRI_PODS", "20"))])
+def test_what_runs_already_is_told_at_the_start(cri: Cri, watch: Watch, count: int) -> None:
+    big = {f"FILLER_{n}": "x" * 100_000 for n in range(2)}
+    for number in range(count):
+        device = IDS[number % 4]
+        cri.run(cri.run_pod(f"p{number}"), env={VISIBLE: device, **big})
+    began = time.monotonic()
+    podgpu = watch()
+    seconds = time.monotonic() - began
+    expected: dict[str, list[Owner]] = {device: [] for device in IDS}
+    for number in range(count):
+        expected[IDS[number % 4]].append(owner(f"p{number}"))
+    podgpu.wait_owners(expected)
+    assert f"; {count} containers run" in podgpu.said()
+    print(f"\n{count} pods with 200 kB of environment each: told {seconds:.2f} s after the start")
+
+
+def test_the_runtime_is_killed_and_comes_back(kube: Cluster, cri: Cri, watch: Watch) -> None:
+    podgpu = watch()
+    kept, gone = cri.run_pod("kept"), cri.run_pod("gone")
+    cri.run(kept, env={VISIBLE: IDS[0]})
+    container = cri.run(gone, env={VISIBLE: IDS[1]})
+    podgpu.wait_owners({IDS[0]: [owner("kept")], IDS[1]: [owner("gone")]})
+    kube.containerd.stop(signal.SIGKILL)
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="nri") == 0, "the loss is said")
+    assert podgpu.owners() == {IDS[0]: {owner("kept")}, IDS[1]: {owner("gone")}}
+    os.kill(_first_pid(container), signal.SIGKILL)  # while nobody hears of it
+    began = time.monotonic()
+    kube.containerd.start()
+    connected(podgpu, 2)
+    print(f"\ntold of everything {time.monotonic() - began:.2f} s after the runtime's start")
+    podgpu.wait_owners({IDS[0]: [owner("kept")]})
+    assert podgpu.value("podgpu_source_up", source="nri") == 1
+
+
+def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch) -> None:
+    podgpu = watch()
+    pod = cri.run_pod("train-0")
+    first = cri.run(pod, "first", env={VISIBLE: IDS[0]})
+    podgpu.wait_owners({IDS[0]: [owner("train-0", "first")]})
+    assert podgpu.process is not None
+    podgpu.process.stop(signal.SIGKILL)
+    began = time.monotonic()
+    cri.run(pod, "second", env={VISIBLE: IDS[1]})
+    assert time.monotonic() - began < 2
+    cri.stop(first)
+    podgpu.start()
+    podgpu.wait_owners({IDS[1]: [owner("train-0", "second")]})
+
+
+@pytest.mark.parametrize("size", [100, 600_000], ids=["small", "larger than a socket's buffer"])
+def test_podgpu_is_frozen_while_a_container_is_made(cri: Cri, watch: Watch, size: int) -> None:
+    """The runtime goes on after its timeout, or as soon as podgpu does."""
+    podgpu = watch()
+    pod = cri.run_pod("train-0")
+    assert podgpu.process is not None
+    chunks = {f"FILLER_{n}": "x" * 100_000 for n in range(size // 100_000)}
+    os.kill(podgpu.process.pid, signal.SIGSTOP)
+    frozen = time.monotonic()
+    thaw = threading.Timer(5, lambda: os.kill(podgpu.process.pid, signal.SIGCONT))  # type: ignore[union-attr]
+    thaw.start()
+    try:
+        cri.run(pod, env={VISIBLE: IDS[0], **chunks})
+        took = time.monotonic() - frozen
+    finally:
+        thaw.join()
+    print(f"\nthe container started {took:.2f} s after podgpu was frozen for 5 s")
+    assert took < (3 if size < 200_000 else 8)
+    podgpu.wait_owners({IDS[0]: [owner("train-0")]})
+    assert podgpu.process.running
+
+
+def _first_pid(container: str) -> int:
+    """Return the pid of a container's first process, by the kernel's word."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if container in (process / "cgroup").read_text():
+                return int(process.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no process of {container}")
+
+
+def environment(container: str) -> dict[str, str]:
+    raw = (Path("/proc") / str(_first_pid(container)) / "environ").read_bytes().decode()
+    return dict(pair.split("=", 1) for pair in raw.rstrip("\0").split("\0"))
+
+
+def allocated(*minors: int) -> dict[str, str]:
+    return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
+
+
+def test_koordinators_choice_is_injected(cri: Cri, watch: Watch) -> None:
+    podgpu = watch(options=INJECTING)
+    pod = cri.run_pod("train-0", annotations=allocated(1, 3))
+    container = cri.run(pod)
+    assert environment(container)[VISIBLE] == "1,3"
+    minors = {gpu.minor: gpu.uuid for gpu in SCENE.gpus}
+    podgpu.wait_owners({minors[1]: [owner("train-0")], minors[3]: [owner("train-0")]})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "env", "found"),
+    [
+        pytest.param({}, {}, None, id="none"),
+        pytest.param({KOORDINATOR: '{"gpu": 7}'}, {}, None, id="wrong"),
+        pytest.param({KOORDINATOR: "{" * 100_000}, {}, None, id="long and wrong"),
+        pytest.param(allocated(1), {VISIBLE: "2"}, "2", id="somebody else's is there"),
+    ],
+)
+def test_nothing_is_injected_by_an_annotation_that_is(
+    cri: Cri,
+    watch: Watch,
+    annotations: Mapping[str, str],
+    env: Mapping[str, str],
+    found: str | None,
+) -> None:
+    watch(options=INJECTING)
+    container = cri.run(cri.run_pod("train-0", annotations=annotations), env=env)
+    assert environment(container).get(VISIBLE) == found
+
+
+def test_an_observer_injects_nothing(cri: Cri, watch: Watch) -> None:
+    podgpu = watch()
+    container = cri.run(cri.run_pod("train-0", annotations=allocated(1)))
+    assert VISIBLE not in environment(container)
+    minors = {gpu.minor: gpu.uuid for gpu in SCENE.gpus}
+    # The annotation is the pod's: whose of its containers the GPU is, it doesn't say.
+    podgpu.wait_owners({minors[1]: [owner("train-0", "")]})
+    assert evidence(podgpu) == {"scheduler_annotation"}
+
+
+def test_a_page_from_the_middle_of_things_is_whole(cri: Cri, watch: Watch) -> None:
+    """Containers that are made while podgpu registers are neither missed nor told twice."""
+    pod = cri.run_pod("train-0")
+    names = [f"c{n}" for n in range(20)]
+    made: list[str] = []
+    maker = threading.Thread(
+        target=lambda: made.extend(cri.run(pod, name, env={VISIBLE: IDS[0]}) for name in names)
+    )
+    maker.start()
+    podgpu = watch()
+    maker.join()
+    wait_until(
+        lambda: podgpu.owners() == {IDS[0]: {owner("train-0", name) for name in names}},
+        "all of them",
+    )
+    assert len(holders(series(get(podgpu.port, "/metrics")))) == len(names)

@@ -1,0 +1,59 @@
+"""What a plugin must not send: each of these stalls or crashes a containerd."""
+
+import struct
+from collections.abc import Iterator
+
+HEADER = struct.Struct(">IIBB")
+_BUFFER = 4096
+_LONGEST_FRAME = 4194314
+_LONGEST_MESSAGE = 4 << 20
+
+
+class BrokenRuleError(AssertionError):
+    """A plugin sent what it must not."""
+
+
+def keep(rule: bool, text: str) -> None:
+    if not rule:
+        raise BrokenRuleError(text)
+
+
+class Stream:
+    """What arrives on one id, as the buffered reader of containerd takes it."""
+
+    def __init__(self, channel: int) -> None:
+        self._id = channel
+        self._bytes = bytearray()
+        self._stream = -1
+
+    def frame(self, payload: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and the data of each message that is complete now."""
+        keep(0 < len(payload) <= _LONGEST_FRAME, f"a frame of {len(payload)} bytes")
+        missing = self._missing()
+        if missing is None or missing < _BUFFER:
+            # It waits with a buffer of 4096 bytes.
+            keep(len(payload) <= _BUFFER or missing == len(payload), "a header in a large frame")
+        else:
+            keep(len(payload) <= missing, "a frame with the end of one message and more")
+        self._bytes += payload
+        complete = 0
+        while (missing := self._missing()) == 0:
+            length, stream, kind, flags = HEADER.unpack_from(self._bytes)
+            data = bytes(self._bytes[HEADER.size : HEADER.size + length])
+            del self._bytes[: HEADER.size + length]
+            complete += 1
+            keep(complete == 1, "two messages in one frame")
+            keep((kind, flags) == (2 if self._id == 1 else 1, 0), f"type {kind}, flags {flags}")
+            if self._id == 2:
+                keep(stream % 2 == 1 and stream > self._stream, f"call number {stream}")
+                self._stream = stream
+            yield stream, data
+        keep(not (complete and self._bytes), "two messages in one frame")
+
+    def _missing(self) -> int | None:
+        """How many bytes of the body are missing; None while the header is not there."""
+        if len(self._bytes) < HEADER.size:
+            return None
+        length = HEADER.unpack_from(self._bytes)[0]
+        keep(length <= _LONGEST_MESSAGE, f"a message of {length} bytes")
+        return max(HEADER.size + int(length) - len(self._bytes), 0)

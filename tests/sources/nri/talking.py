@@ -1,0 +1,72 @@
+"""A plugin without a socket: what goes in, and what comes out."""
+
+from dataclasses import dataclass, field
+
+from pipeline.model import Instant, RunningContainer
+from sources.nri import mux, ttrpc
+from sources.nri.plugin import Identity, Inject, Plugin
+from sources.nri.roster import News, Roster
+from tests.fakes.nri import wire
+from tests.fakes.nri.connection import PLUGIN
+from tests.fakes.nri.rules import HEADER
+
+
+def moment(wall_ns: int) -> Instant:
+    return Instant(wall_ns, wall_ns)
+
+
+@dataclass
+class Talk:
+    """One connection."""
+
+    inject: Inject | None = None
+    sent: list[tuple[int, ttrpc.Encoded]] = field(default_factory=list)
+    number: int = -1
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(moment)
+        self.plugin = Plugin(Identity("podgpu", "90"), self.roster, self.send, self.inject)
+
+    def send(self, channel: int, message: ttrpc.Encoded) -> None:
+        self.sent.append((channel, message))
+
+    def feed(self, channel: int, message: bytes) -> None:
+        self.plugin.feed(b"".join(mux.frames(channel, message[:10], message[10:])))
+
+    def call(self, method: str, payload: bytes = b"", service: str = PLUGIN) -> tuple[int, bytes]:
+        """Return the code of the answer, and what it holds."""
+        self.number += 2
+        data = wire.message({1: service, 2: method, 3: payload, 4: 1_999_000_000})
+        self.feed(mux.PLUGIN, HEADER.pack(len(data), self.number, 1, 0) + data)
+        channel, (header, body) = self.sent.pop()
+        assert self.sent == []
+        assert channel == mux.PLUGIN
+        assert HEADER.unpack(header) == (len(body), self.number, 2, 0)
+        return wire.number(wire.one(body, 1), 1), wire.one(body, 2)
+
+    def synchronize(
+        self,
+        pods: list[bytes] | None = None,
+        containers: list[bytes] | None = None,
+        *,
+        more: bool = False,
+    ) -> tuple[int, bytes]:
+        payload = wire.message({1: pods or [], 2: containers or [], 3: more})
+        return self.call("Synchronize", payload)
+
+    def tell(self, event: str, pod: bytes, container: bytes = b"") -> None:
+        assert self.call(event, wire.subject(pod, container)) == (0, b"")
+
+    def news(self) -> News:
+        return self.roster.take()
+
+    def running(self) -> dict[str, RunningContainer]:
+        """All that run, where nothing was taken before."""
+        news = self.news()
+        assert news.whole is not None
+        found = {one.subject.container_id: one for one in news.whole}
+        for key, one in news.changes.items():
+            found.pop(key, None)
+            if one is not None:
+                found[key] = one
+        return found

@@ -1,0 +1,79 @@
+"""A runtime that is broken, or made to do harm, costs little memory and little time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MOST_MB = 200
+"""A message of 4 MiB, what its parts take once they are told apart, and some to spare."""
+
+CODE = """
+import resource, sys, time
+from sources.nri.errors import LostError
+from tests.fakes.nri import wire
+from tests.sources.nri.talking import Talk
+
+def field(number, data):
+    return wire.varint(number << 3 | 2) + wire.varint(len(data)) + data
+
+def many(number, data=b""):
+    one = field(number, data)
+    return one * ((4_190_000 - 400) // len(one))
+
+def annotations():
+    pairs = (wire.message({1: f"cdi.k8s.io/{n}", 2: "a.io/gpu=1"}) for n in range(125_000))
+    return b"".join(field(6, pair) for pair in pairs)
+
+synchronize, parts = {
+    "pods with an id": (True, many(1, b"\\x0a\\x01x")),
+    "containers with an id": (True, many(2, b"\\x0a\\x01x")),
+    "variables": (False, many(8)),
+    "mounts": (False, many(9)),
+    "annotations": (False, annotations()),
+    "devices": (False, field(11, many(2))),
+    "CDI devices": (False, many(20)),
+    "one name": (False, field(3, b"x" * 4_000_000)),
+}[sys.argv[1]]
+talk = Talk()
+talk.synchronize([wire.pod()], [wire.container(pid=1)])
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before, began = peak(), time.monotonic()
+try:
+    if synchronize:
+        talk.call("Synchronize", parts)
+    else:
+        talk.tell("PostStartContainer", wire.pod(), wire.container(pid=2) + parts)
+except LostError:
+    pass
+print(peak() - before, time.monotonic() - began)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pods with an id",
+        "containers with an id",
+        "variables",
+        "mounts",
+        "annotations",
+        "devices",
+        "CDI devices",
+        "one name",
+    ],
+)
+def test_four_megabytes_of(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, kind], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    megabytes, seconds = map(float, done.stdout.split())
+    assert megabytes < MOST_MB
+    assert seconds < 5

@@ -1,0 +1,106 @@
+"""What a container that is being made gets, and how nothing keeps it from being made."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sources.nri.injection import from_koordinator
+from sources.nri.roster import Roster
+from tests.fakes.nri import wire
+from tests.sources.nri.talking import Talk
+
+KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
+ENV = "NVIDIA_VISIBLE_DEVICES"
+RDMA = '{"rdma": [{"minor": 0}]}'
+
+
+def gpus(*minors: object) -> dict[str, str]:
+    return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
+
+
+def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str, str]:
+    """Return the variables that a new container gets."""
+    code, answer = talk.call(
+        "CreateContainer", wire.subject(wire.pod(annotations=annotations), wire.container(**of))
+    )
+    assert code == 0
+    assert wire.fields(answer).keys() <= {1}, "neither updates nor evictions"
+    adjustment = wire.one(answer, 1)
+    assert wire.fields(adjustment).keys() <= {4}, "nothing but variables"
+    pairs = [pair for pair in wire.fields(adjustment).get(4, []) if isinstance(pair, bytes)]
+    return {wire.one(pair, 1).decode(): wire.one(pair, 2).decode() for pair in pairs}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "of", "expected"),
+    [
+        pytest.param(gpus(1), {}, "1", id="one"),
+        pytest.param(gpus(3, "1"), {}, "3,1", id="several, as they are named"),
+        pytest.param(gpus(1, 1), {}, "1", id="the same twice"),
+        pytest.param(
+            {KOORDINATOR: '{"gpu": [{"minor": 2, "id": "GPU-8c25ea37"}]}'}, {}, "2", id="minors"
+        ),
+        pytest.param(gpus(1), {"env": ["CUDA_VERSION=12"]}, "1", id="other variables are fine"),
+        pytest.param(gpus(1), {"env": [f"{ENV}=0"]}, None, id="another's value"),
+        pytest.param(gpus(1), {"env": [f"{ENV}=1"]}, None, id="the same value by another"),
+        pytest.param(gpus(1), {"env": [f"{ENV}=all"]}, None, id="an image's, or another's"),
+        pytest.param(gpus(1), {"env": [f"{ENV}="]}, None, id="empty, and there"),
+        pytest.param(gpus(1), {"cdi": ["nvidia.com/gpu=0"]}, None, id="given by CDI already"),
+        pytest.param(
+            gpus(1), {"mounts": ["/var/run/nvidia-container-devices/GPU-x"]}, None, id="by mounts"
+        ),
+        pytest.param({}, {}, None, id="no annotation"),
+        pytest.param(gpus(), {}, None, id="no GPUs"),
+        pytest.param({KOORDINATOR: RDMA}, {}, None, id="a network card"),
+    ],
+)
+def test_koordinators_choice(
+    annotations: Mapping[str, str], of: dict[str, Any], expected: str | None
+) -> None:
+    talk = Talk(from_koordinator)
+    assert adjusted(talk, annotations, **of) == ({} if expected is None else {ENV: expected})
+    assert talk.news().complaints == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("", 'expected JSON, found ""'),
+        ("{", 'expected JSON, found "{"'),
+        ("[" * 50_000, "expected JSON"),
+        ('{"gpu": [{"id": "GPU-1"}]}', '.gpu[0].minor: expected a number, found "null"'),
+        ('{"gpu": [{"minor": "0,1"}]}', '.gpu[0].minor: expected a number, found "0,1"'),
+        ('{"gpu": [{"minor": -1}]}', '.gpu[0].minor: expected a number, found "-1"'),
+        (" " * 70_000, "is longer than 65536 characters"),
+        (json.dumps({"gpu": [{"minor": n} for n in range(2000)]}), "more than 1024 devices"),
+    ],
+)
+def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text: str) -> None:
+    talk = Talk(from_koordinator)
+    for _ in range(3):
+        assert adjusted(talk, {KOORDINATOR: value}) == {}
+    (complaint,) = talk.news().complaints
+    assert complaint.startswith(f"pod ml/train-0: annotation {KOORDINATOR}: ")
+    assert text in complaint
+    assert complaint.endswith("; nothing is injected")
+
+
+@pytest.mark.parametrize("payload", [b"\xff", wire.subject(b"\xff"), wire.subject(b"", b"\xff")])
+def test_what_cannot_be_read_is_answered_with_nothing(payload: bytes) -> None:
+    assert Talk(from_koordinator).call("CreateContainer", payload) == (0, b"")
+
+
+def test_a_fault_of_ours_costs_no_container() -> None:
+    def broken(payload: bytes, roster: Roster) -> bytes:
+        raise ZeroDivisionError("by zero")
+
+    talk = Talk(broken)
+    for _ in range(3):
+        assert talk.call("CreateContainer") == (0, b"")
+    assert talk.news().complaints == ["nothing is injected: ZeroDivisionError: by zero"]
+
+
+def test_an_observer_injects_nothing() -> None:
+    assert adjusted(Talk(), gpus(1)) == {}

@@ -1,0 +1,169 @@
+"""Frames and calls: byte for byte, in pieces of every size, and within bounds."""
+
+import random
+import struct
+
+import pytest
+
+from sources.nri import messages, mux, ttrpc
+from sources.nri.errors import ProtocolError
+from sources.nri.plugin import mask
+
+REGISTER = bytes.fromhex(
+    "000000020000004a 00000040000000010100"
+    "0a1c6e72692e706b672e6170692e7631616c706861312e52756e74696d65"
+    "120e5265676973746572506c7567696e 1a0a0a0467707564120239302080e497d012"
+)
+CONFIGURED = bytes.fromhex("000000010000000f 00000005000000010200 120310d70c")
+REFUSED = bytes.fromhex(
+    "0000000100000024 0000001a000000030200 0a18080c12146d6574686f642052756e506f6453616e64626f78"
+)
+DONE = bytes.fromhex("000000010000000a 00000000000000050200")
+
+
+def stream(vector: bytes) -> tuple[int, bytes]:
+    """Return the channel of the one frame, and what it carries."""
+    ((channel, piece),) = mux.Demultiplexer().feed(vector)
+    return channel, bytes(piece)
+
+
+@pytest.mark.parametrize(
+    ("vector", "channel", "encoded"),
+    [
+        pytest.param(
+            REGISTER,
+            mux.RUNTIME,
+            ttrpc.request(
+                1,
+                ttrpc.Request(
+                    messages.RUNTIME_SERVICE, "RegisterPlugin", messages.register("gpud", "90")
+                ),
+                5,
+            ),
+            id="RegisterPlugin",
+        ),
+        pytest.param(
+            CONFIGURED,
+            mux.PLUGIN,
+            ttrpc.success(1, messages.configured(0x657)),
+            id="the answer to Configure",
+        ),
+        pytest.param(
+            REFUSED,
+            mux.PLUGIN,
+            ttrpc.failure(3, ttrpc.Code.UNIMPLEMENTED, "method RunPodSandbox"),
+            id="an error",
+        ),
+        pytest.param(DONE, mux.PLUGIN, ttrpc.success(5), id="an empty answer"),
+    ],
+)
+def test_what_is_sent_is_what_runtimes_take(
+    vector: bytes, channel: int, encoded: ttrpc.Encoded
+) -> None:
+    assert stream(vector) == (channel, b"".join(encoded))
+
+
+def test_header_and_body_have_a_frame_each() -> None:
+    header, body = ttrpc.success(1, b"x" * 100)
+    assert b"".join(mux.frames(1, header, body)) == (
+        b"\0\0\0\1\0\0\0\x0a" + header + b"\0\0\0\1" + len(body).to_bytes(4, "big") + body
+    )
+    assert b"".join(mux.frames(1, *ttrpc.success(5))) == DONE
+
+
+def assembled(data: bytes, cut: int) -> list[tuple[int, ttrpc.Frame]]:
+    frames, assemblers = mux.Demultiplexer(), {1: ttrpc.Assembler(), 2: ttrpc.Assembler()}
+    return [
+        (channel, frame)
+        for at in range(0, len(data), cut)
+        for channel, piece in frames.feed(data[at : at + cut])
+        for frame in assemblers[channel].feed(piece)
+    ]
+
+
+def frame(channel: int, data: bytes) -> bytes:
+    return struct.pack(">II", channel, len(data)) + data
+
+
+def wire(size: int, number: int = 1) -> bytes:
+    return struct.pack(">IIBB", size, number, 1, 0) + bytes(size)
+
+
+MANY = b"".join(
+    [
+        frame(1, wire(0, 1)),
+        frame(7, b"whatever"),
+        frame(1, wire(5000, 3)[:4096]),
+        frame(2, wire(20, 1)[:15]),
+        frame(1, b""),
+        frame(1, wire(5000, 3)[4096:]),
+        frame(2, wire(20, 1)[15:]),
+        frame(0, wire(7)),
+        frame(1, wire(3, 5) + wire(4, 7) + wire(6, 9)[:3]),
+        frame(0xFFFFFFFF, b"x"),
+        frame(1, wire(6, 9)[3:]),
+    ]
+)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 7, 8, 9, 10, 4096, 1 << 16])
+def test_pieces_of_any_size_come_to_the_same(cut: int) -> None:
+    found = [(channel, frame.stream, len(frame.data)) for channel, frame in assembled(MANY, cut)]
+    assert found == [(1, 1, 0), (1, 3, 5000), (2, 1, 20), (1, 5, 3), (1, 7, 4), (1, 9, 6)]
+
+
+def test_the_largest_message_is_taken() -> None:
+    data = wire(ttrpc.LONGEST)
+    whole = frame(1, data[:4096]) + frame(1, data[4096:])
+    ((_, taken),) = assembled(whole, 1 << 18)
+    assert len(taken.data) == ttrpc.LONGEST
+
+
+def test_older_runtimes_send_a_message_in_one_frame() -> None:
+    ((_, taken),) = assembled(frame(1, wire(ttrpc.LONGEST)), 1 << 18)
+    assert len(taken.data) == ttrpc.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (struct.pack(">II", 1, (16 << 20) + 11), "a frame of 16777227 bytes"),
+        (struct.pack(">II", 9, 0xFFFFFFFF), "a frame of 4294967295 bytes"),
+        (frame(1, struct.pack(">IIBB", (4 << 20) + 1, 1, 1, 0)), "a message of 4194305 bytes"),
+    ],
+)
+def test_what_is_announced_too_large_is_refused_at_once(data: bytes, text: str) -> None:
+    with pytest.raises(ProtocolError, match=text):
+        assembled(data, 1 << 16)
+
+
+def test_random_streams_survive_random_cuts() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        sizes = [rng.choice([0, 1, 10, 4086, 4087, 9000]) for _ in range(rng.randint(1, 6))]
+        data = b"".join(wire(size, 2 * n + 1) for n, size in enumerate(sizes))
+        framed, at = b"", 0
+        while at < len(data):
+            step = rng.choice([0, 1, 9, 10, 4096, 20_000])
+            framed += frame(1, data[at : at + step])
+            at += step
+        found = [len(frame.data) for _, frame in assembled(framed, rng.randint(1, 5000))]
+        assert found == sizes
+
+
+def test_a_request_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="its request can't be read"):
+        ttrpc.read_request(b"\xff")
+    with pytest.raises(ProtocolError, match="its response can't be read"):
+        ttrpc.read_response(b"\x0a\x05\x08")
+
+
+@pytest.mark.parametrize("injecting", [False, True])
+def test_the_mask(injecting: bool) -> None:
+    wanted = mask(injecting=injecting)
+    assert wanted == (0x065E if injecting else 0x0656)
+    assert wanted & 0x2000 == 0, "validation would make every container depend on podgpu"
+    assert wanted & ~0x07FF == 0, "older runtimes drop a plugin for a bit that they don't know"
+    if not injecting:
+        # Run, Create, Start, Update: what is refused there can't be made.
+        assert wanted & (0x0001 | 0x0008 | 0x0020 | 0x0080 | 0x0800) == 0

@@ -1,0 +1,239 @@
+"""podgpu is late, stuck or frozen: the runtime goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.model import ContainersReplaced
+from sources.nri import watchdog
+from tests.fakes.nri import FakeRuntime, wire
+from tests.sources.nri.running import aside, eventually, following
+
+ROOT = Path(__file__).parents[3]
+POD = wire.pod()
+LARGE = [f"FILLER_{n}={'x' * 100_000}" for n in range(6)]
+"""More than a socket holds: the runtime waits without end for somebody who reads it."""
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
+    with FakeRuntime(tmp_path / "nri.sock") as made:
+        yield made
+
+
+@contextmanager
+def busy(runtime: FakeRuntime, env: list[str]) -> Iterator[list[str]]:
+    """Run containers all the time; yield the ids of those that run."""
+    over = threading.Event()
+    made: list[str] = []
+
+    def run() -> None:
+        while not over.wait(0.02):
+            key = f"c{len(made)}"
+            runtime.run(POD, key=key, env=env)
+            made.append(key)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield made
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["sleeps", "computes"])
+async def test_answers_do_not_wait_for_the_event_loop(runtime: FakeRuntime, how: str) -> None:
+    async with following(runtime.path) as ctx:
+        await ctx.wait_for(ContainersReplaced)
+        (plugin,) = runtime.connections
+        with busy(runtime, LARGE) as made:
+            end = time.monotonic() + 3
+            if how == "sleeps":
+                time.sleep(3)  # noqa: ASYNC251 - that is the point
+            while time.monotonic() < end:
+                sum(range(1000))
+            during = len(made)
+        assert during > 20
+        assert plugin.slowest < 0.5
+        assert runtime.dropped == []
+        await ctx.until(*made)
+        assert ctx.failures == []
+
+
+async def test_a_loop_that_is_late_lets_go_of_the_runtime(
+    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "LOOP_LATE", 0.5)
+    runtime.pods["train-0"] = POD
+    runtime.containers["train-0.main"] = wire.container(pid=1, state=3)
+    async with following(runtime.path) as ctx:
+        await ctx.wait_for(ContainersReplaced)
+        time.sleep(1.5)  # noqa: ASYNC251 - that is the point
+        assert not runtime.connections[0].alive
+        await eventually(lambda: ctx.failures)
+        assert "podgpu's event loop is late" in str(ctx.failures[0])
+        await ctx.wait_for(ContainersReplaced, 2)
+        assert list(ctx.running()) == ["train-0.main"]
+
+
+async def test_a_message_that_takes_too_long_costs_the_connection(
+    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.nri.plugin.read_pod", lambda _: time.sleep(2))
+    async with following(runtime.path) as ctx:
+        await ctx.wait_for(ContainersReplaced)
+        began = time.monotonic()
+        await aside(runtime.tell, "PostCreateContainer", POD, wire.container())
+        await eventually(lambda: not runtime.connections[0].alive)
+        assert 0.9 < time.monotonic() - began < 1.9
+        await eventually(lambda: ctx.failures)
+        assert "one message took longer than 1 s" in str(ctx.failures[0])
+
+
+STUCK = """
+import asyncio, sys, time
+from pathlib import Path
+from sources.nri import watchdog
+from sources.nri.options import Options
+from sources.nri.source import NriSource
+from tests.support.contexts import FakeSourceContext
+
+watchdog.LOOP_LATE, watchdog.LOOP_STUCK = 0.5, 1.5
+
+async def main():
+    source = NriSource(Options(socket=Path(sys.argv[1])))
+    task = asyncio.create_task(source.run(FakeSourceContext()))
+    await asyncio.sleep(0.5)
+    print("stuck", flush=True)
+    time.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_loop_that_is_stuck_ends_the_process(runtime: FakeRuntime) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK, runtime.path],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=20,
+    )
+    assert time.monotonic() - began < 15
+    assert done.returncode == 1
+    assert done.stdout == "stuck\n"
+    assert done.stderr.startswith("podgpu: the event loop has been stuck for 2 s; ending\n")
+    assert "in main" in done.stderr, "where it was stuck"
+
+
+CONFIG = """
+sources: {{runtime: {{kind: nri, socket: {socket}}}}}
+sinks: {{lines: {{kind: jsonl, path: {folder}/lines}}}}
+"""
+
+
+@contextmanager
+def podgpu(runtime: FakeRuntime, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the whole of it, in a process of its own."""
+    config = folder / "podgpu.yaml"
+    config.write_text(CONFIG.format(socket=runtime.path, folder=folder))
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "run", "-c", config],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NODE_NAME": "node-1"},
+    ) as process:
+        try:
+            runtime.wait_plugin(10)
+            yield process
+            assert process.poll() is None
+        finally:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            process.terminate()
+            _, said = process.communicate(timeout=10)
+            print(said)
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "least", "most"),
+    [
+        # What fits the socket: the runtime's own timeout.
+        pytest.param([], 1.9, 4.5, id="small"),
+        # What doesn't: as long as it takes, and no longer.
+        pytest.param(LARGE, 4.9, 8, id="large"),
+    ],
+)
+def test_podgpu_is_frozen(
+    runtime: FakeRuntime, tmp_path: Path, env: list[str], least: float, most: float
+) -> None:
+    with podgpu(runtime, tmp_path) as process:
+        process.send_signal(signal.SIGSTOP)
+        thaw = threading.Timer(5, process.send_signal, [signal.SIGCONT])
+        thaw.start()
+        began = time.monotonic()
+        runtime.run(POD, env=env)
+        took = time.monotonic() - began
+        thaw.join()
+        assert least < took < most
+        # Afterwards it does its work again, on a new connection if its answer came too late.
+        runtime.wait_plugin(10)
+        began = time.monotonic()
+        runtime.run(POD, "later")
+        assert time.monotonic() - began < 1
+        assert len(runtime.connections) <= 2
+
+
+STOPPED = """
+import asyncio, sys
+from pathlib import Path
+from sources.nri import watchdog
+from sources.nri.options import Options
+from sources.nri.source import NriSource
+from tests.support.contexts import FakeSourceContext
+
+watchdog.LOOP_LATE, watchdog.LOOP_STUCK = 1.0, 2.0
+
+async def main():
+    source = NriSource(Options(socket=Path(sys.argv[1])))
+    task = asyncio.create_task(source.run(FakeSourceContext()))
+    await asyncio.to_thread(sys.stdin.readline)
+    print("running" if not task.done() else task.exception(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_being_stopped_is_not_being_stuck(runtime: FakeRuntime) -> None:
+    """The watchdog counts turns: a clock would have gone on."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, runtime.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    ) as process:
+        runtime.wait_plugin(10)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        said, _ = process.communicate("\n", timeout=10)
+    assert said == "running\n"
+    assert runtime.run(POD) == []
