@@ -330,12 +330,16 @@ def test_a_pod_that_takes_its_time_to_die_holds_its_gpu_until_it_is_dead(
 
 
 def test_annotations_of_a_scheduler_hold_fractions(kube: Cluster, watch: Watch) -> None:
-    """Nothing of this reaches the kubelet: koordinator writes minors and shares on the pod."""
+    """Nothing of this is the kubelet's: koordinator writes minors and shares on the pod.
+
+    The kubelet passes over resources that its node doesn't have.
+    """
     podgpu = watch()
     key = "scheduling.koordinator.sh/device-allocated"
     half = '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}'
+    asking = container(resources={"koordinator.sh/gpu-core": 50})
     made = {
-        name: kube.run(pod(name, container(), annotations={key: half}))
+        name: kube.run(pod(name, asking, annotations={key: half}))
         for name in ("half-a", "half-b")
     }
     podgpu.wait_owners({IDS[1]: [Owner(name, "main", uid(one)) for name, one in made.items()]})

@@ -139,6 +139,7 @@ class Subject:
         rules: Sequence[dict[str, Any]] = RULES,
         *,
         options: Mapping[str, Mapping[str, str]] = OFTEN,
+        sinks: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Without a scenario its GPUs are the machine's own."""
         self.kube = kube
@@ -168,7 +169,8 @@ class Subject:
                         for name, kind in sources.items()
                     },
                     "sinks": {
-                        "metrics": {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"}
+                        "metrics": {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"},
+                        **(sinks or {}),
                     },
                 },
                 sort_keys=False,
@@ -265,10 +267,11 @@ def watching(
     rules: Sequence[dict[str, Any]] = RULES,
     *,
     options: Mapping[str, Mapping[str, str]] = OFTEN,
+    sinks: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[Subject]:
     """Run a podgpu and its witness, and end both."""
     folder.mkdir(parents=True, exist_ok=True)
-    subject = Subject(kube, folder, scenario, kinds, rules, options=options)
+    subject = Subject(kube, folder, scenario, kinds, rules, options=options, sinks=sinks)
     thread = threading.Thread(target=subject.witness.watch, daemon=True)
     try:
         subject.start()
