@@ -1,7 +1,7 @@
 """What a container that is being made gets: koordinator's choice, as its own agent would write it.
 
-Nothing here may keep a container from being made. Two plugins that set the same variable do, so one
-that is there already stays as it is, whoever set it.
+Nothing here may keep a container from being made. Two plugins that set the same variable do, so a
+choice that is there already stays as it is, whoever made it. `all` is none: images bring it along.
 """
 
 from typing import Final
@@ -12,6 +12,8 @@ from sources.nri import messages
 from sources.nri.containers import named, visible
 from sources.nri.pods import allocated, complaint
 from sources.nri.roster import Roster
+
+_ALL: Final = "all"
 
 NOTHING: Final = b""
 """An empty answer: the container stays as it is."""
@@ -32,7 +34,8 @@ def from_koordinator(payload: bytes, roster: Roster) -> bytes:
     if koordinator.ANNOTATION not in pod.annotations:
         return NOTHING
     container = messages.read_container(subject.container)
-    if visible(container) is not None or named(container) is not None:
+    value = visible(container)
+    if value not in {None, _ALL} or named(container) is not None:
         return NOTHING
     try:
         minors = koordinator.minors(allocated(pod))
@@ -40,4 +43,8 @@ def from_koordinator(payload: bytes, roster: Roster) -> bytes:
         place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
         roster.complain(pod.uid[:64], f"{place}: {complaint(error)}; nothing is injected")
         return NOTHING
-    return messages.adjusted({ENV: ",".join(map(str, minors))}) if minors else NOTHING
+    if not minors:
+        return NOTHING
+    # Taken away first, so that it is no conflict if another plugin was it that set it.
+    taken = {f"-{ENV}": ""} if value == _ALL else {}
+    return messages.adjusted({**taken, ENV: ",".join(map(str, minors))})

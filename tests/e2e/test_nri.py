@@ -249,10 +249,11 @@ def allocated(*minors: int) -> dict[str, str]:
     return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
 
 
-def test_koordinators_choice_is_injected(cri: Cri, watch: Watch) -> None:
+@pytest.mark.parametrize("env", [{}, {VISIBLE: "all"}], ids=["unset", "an image's `all`"])
+def test_koordinators_choice_is_injected(cri: Cri, watch: Watch, env: dict[str, str]) -> None:
     podgpu = watch(options=INJECTING)
     pod = cri.run_pod("train-0", annotations=allocated(1, 3))
-    container = cri.run(pod)
+    container = cri.run(pod, env=env)
     assert environment(container)[VISIBLE] == "1,3"
     minors = {gpu.minor: gpu.uuid for gpu in SCENE.gpus}
     podgpu.wait_owners({minors[1]: [owner("train-0")], minors[3]: [owner("train-0")]})

@@ -103,7 +103,9 @@ def test_a_reader_that_has_the_file_alone_mounted_sees_every_change(
     file, mounted = tmp_path / "podlist.json", tmp_path / "mounted.json"
     file.write_text("[]")
     mounted.touch()
-    script = f"mount --bind {file} {mounted} && while read -r _; do tr -d '\\n' < {mounted}; echo; done"
+    script = (
+        f"mount --bind {file} {mounted} && while read -r _; do tr -d '\\n' < {mounted}; echo; done"
+    )
     with writing(kube, tmp_path, file, "inplace"):
         reader = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],

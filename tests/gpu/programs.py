@@ -19,10 +19,10 @@ def program(
     """Return a pod that has so much memory on a GPU and computes for this part of the time.
 
     It computes on the GPU that the device plugin's answer names; with `gpu` on that one, and asks
-    for none.
+    for half a GPU of koordinator, of which the kubelet of such a node knows nothing.
     """
     made = container(
-        resources={} if gpu else {GPU: 1},
+        resources={"koordinator.sh/gpu-core": 50} if gpu else {GPU: 1},
         # The shell is the first process, to which a signal without a trap is none.
         command=run(
             "export CUDA_VISIBLE_DEVICES=$NVIDIA_VISIBLE_DEVICES; trap 'exit 0' TERM; "

@@ -45,7 +45,6 @@ def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str,
         pytest.param(gpus(1), {"env": ["CUDA_VERSION=12"]}, "1", id="other variables are fine"),
         pytest.param(gpus(1), {"env": [f"{ENV}=0"]}, None, id="another's value"),
         pytest.param(gpus(1), {"env": [f"{ENV}=1"]}, None, id="the same value by another"),
-        pytest.param(gpus(1), {"env": [f"{ENV}=all"]}, None, id="an image's, or another's"),
         pytest.param(gpus(1), {"env": [f"{ENV}="]}, None, id="empty, and there"),
         pytest.param(gpus(1), {"cdi": ["nvidia.com/gpu=0"]}, None, id="given by CDI already"),
         pytest.param(
@@ -62,6 +61,13 @@ def test_koordinators_choice(
     talk = Talk(from_koordinator)
     assert adjusted(talk, annotations, **of) == ({} if expected is None else {ENV: expected})
     assert talk.news().complaints == []
+
+
+def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plugins() -> None:
+    """A variable that is taken away and set anew is nobody else's any more."""
+    talk = Talk(from_koordinator)
+    found = adjusted(talk, gpus(1, 2), env=[f"{ENV}=all"])
+    assert list(found.items()) == [(f"-{ENV}", ""), (ENV, "1,2")]
 
 
 @pytest.mark.parametrize(
