@@ -33,7 +33,8 @@ class ApiError(TransientError):
     Attributes:
         status: the HTTP status, or the code of a Status object that came in a stream; 0 when
             there was no answer.
-        reason: the Status object's reason, such as `Expired` or `Forbidden`; empty without one.
+        reason: the Status object's reason, such as `Expired` or `Forbidden`; without one, what of
+            the text doesn't vary while the same is wrong, or empty.
     """
 
     def __init__(
@@ -42,6 +43,11 @@ class ApiError(TransientError):
         super().__init__(message, retry_after=retry_after)
         self.status = status
         self.reason = reason
+
+    @property
+    def kind(self) -> tuple[int, str]:
+        """What is equal for two errors if the second is no news after the first."""
+        return self.status, self.reason
 
 
 class PermanentError(ComponentError):

@@ -6,7 +6,8 @@ from http import HTTPStatus
 import orjson
 
 from pipeline.errors import ApiError
-from pipeline.kube.shape import line, number, table, text
+from pipeline.kube.shape import number, table, text
+from pipeline.texts import line
 
 
 def refusal(

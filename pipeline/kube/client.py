@@ -5,6 +5,7 @@ is an `ApiError` that names the server, what was asked for, and the mend.
 """
 
 import asyncio
+import errno
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,7 +19,7 @@ from pipeline.kube.answers import refusal
 from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.library import library
 from pipeline.kube.lines import Lines, LineTooLongError
-from pipeline.kube.shape import line
+from pipeline.texts import line
 from pipeline.threads import DaemonExecutor
 from pipeline.version import VERSION
 
@@ -205,7 +206,7 @@ class Client:
         except TransientError as error:
             # A folder whose link is being exchanged: what was read before may well be good.
             if old is None or refused:
-                raise ApiError(str(error)) from error
+                raise ApiError(str(error), reason="credentials") from error
             return old
         if refused:
             self._refused = False
@@ -225,7 +226,8 @@ class Client:
 
     def _error(self, path: str, error: BaseException | str) -> ApiError:
         server = self._access.configuration.host if self._access else "API server"
-        return ApiError(f"{server}: GET {path}: {_told(error)}")
+        reason = error if isinstance(error, str) else _reason(error)
+        return ApiError(f"{server}: GET {path}: {_told(error)}", reason=reason)
 
 
 class _Connection:
@@ -270,6 +272,15 @@ def _certificates(error: BaseException) -> bool:
     return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
         getattr(error, "os_error", error.__cause__), ssl.SSLError
     )
+
+
+def _reason(error: BaseException) -> str:
+    """Return what tells this fault from others: the texts of libraries may vary each time."""
+    if _certificates(error):
+        return "TLS"
+    cause = getattr(error, "os_error", None)
+    code = errno.errorcode.get(getattr(cause or error, "errno", None) or 0, "")
+    return f"{type(error).__name__} {code}".rstrip()
 
 
 def _told(error: BaseException | str) -> str:

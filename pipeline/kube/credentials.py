@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from pipeline.errors import TransientError
 from pipeline.kube.library import library
-from pipeline.kube.shape import line
+from pipeline.kube.plugins import PluginLoop
+from pipeline.texts import line
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
@@ -87,6 +88,10 @@ class ServiceAccount:
         return _access(configuration)
 
 
+class _SilentPluginError(Exception):
+    """A plugin hangs; the text names it and the mend."""
+
+
 class KubeconfigFile:
     """Credentials from a kubeconfig: certificates, a token or its file, a plugin that is run."""
 
@@ -108,8 +113,12 @@ class KubeconfigFile:
                 self._loader = None
             configuration = library().configuration()
             # In a loop of its own: reading files blocks, a plugin is waited for asynchronously.
-            asyncio.run(self._fill(configuration))
+            with asyncio.Runner(loop_factory=PluginLoop) as runner:
+                runner.run(self._fill(configuration))
             self._stamp = stamp
+        except _SilentPluginError as error:
+            self._loader = None
+            raise TransientError(f"{self._path}: {error}") from error
         except Exception as error:  # a bad file makes the library stumble in many ways
             self._loader = None
             told = line(str(error)) or type(error).__name__
@@ -120,15 +129,30 @@ class KubeconfigFile:
         return _access(configuration)
 
     async def _fill(self, configuration: Any) -> None:
-        async with asyncio.timeout(_PLUGIN_SECONDS):
-            if self._loader is None:
-                self._loader = await library().kubeconfig(
-                    config_file=str(self._path),
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-            else:
-                await self._loader.load_and_set(configuration)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, PluginLoop)  # noqa: S101 - see above
+        limit = asyncio.timeout(_PLUGIN_SECONDS)
+        try:
+            async with limit:
+                if self._loader is None:
+                    self._loader = await library().kubeconfig(
+                        config_file=str(self._path),
+                        client_configuration=configuration,
+                        persist_config=False,
+                    )
+                else:
+                    await self._loader.load_and_set(configuration)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            await loop.kill()
+            late = f"did not answer within {_PLUGIN_SECONDS:g} s"
+            if not loop.commands:
+                raise TimeoutError(f"the server that renews tokens {late}") from error
+            raise _SilentPluginError(
+                f"the plugin {line(loop.commands[-1])} {late}, and was ended; see that it works "
+                "without anybody to answer its questions"
+            ) from error
 
 
 def _access(configuration: Any) -> Access:

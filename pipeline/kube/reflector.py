@@ -14,7 +14,8 @@ from pipeline.contracts import KubeApi
 from pipeline.errors import ApiError
 from pipeline.kube.answers import failure
 from pipeline.kube.course import Course, Step
-from pipeline.kube.shape import line, table, text
+from pipeline.kube.shape import table, text
+from pipeline.texts import line
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -173,7 +174,8 @@ class Reflector(Generic[T]):
                 await self._handler.replaced(objects)
                 return
             page = {"continue": metadata.token}
-        raise ApiError(f"{self._path}: the list has no end after {_PAGES} pages")
+        told = f"{self._path}: the list has no end after {_PAGES} pages"
+        raise ApiError(told, reason="endless list")
 
     async def _follow(self) -> None:
         """Read a stream until it ends; one that ends too soon is a failed one."""
@@ -189,7 +191,8 @@ class Reflector(Generic[T]):
             async for sent in lines:
                 await self._event(*self._parsed(sent))
         if opened.seconds_until(self._clock.now()) < _SHORT:
-            raise ApiError(f"{self._path}: the server ends each watch at once")
+            told = f"{self._path}: the server ends each watch at once"
+            raise ApiError(told, reason="short watches")
 
     async def _first(self, lines: AsyncIterator[bytes]) -> None:
         """Take the first event; until it comes, that the stream stays open confirms the copy."""
@@ -229,7 +232,8 @@ class Reflector(Generic[T]):
                     ):
                         objects[key] = kept
                 else:
-                    raise ApiError(f"{self._path}: the stream ended before the collection was told")
+                    told = f"{self._path}: the stream ended before the collection was told"
+                    raise ApiError(told, reason="short stream")
         except TimeoutError:
             self._course.refused()
             return False
@@ -281,4 +285,5 @@ class Reflector(Generic[T]):
             f'{self._path}: the server sent what is no JSON of its API: "{shown}"; '
             "see that the address is an API server's and nothing in between answers for it",
             status=500,
+            reason="no JSON of its API",
         )

@@ -14,8 +14,18 @@ Result: TypeAlias = Literal[
 
 
 class KubeletError(Exception):
-    """A request failed; the text says where, why and what helps."""
+    """A request failed; the text says where, why and what helps.
 
-    def __init__(self, result: Result, text: str) -> None:
+    Args:
+        result: how it ended.
+        text: for people, fit for a log.
+        reason: what of the text doesn't vary while the same is wrong; the text itself without one.
+
+    Attributes:
+        kind: equal for two errors if the second is no news after the first.
+    """
+
+    def __init__(self, result: Result, text: str, reason: str = "") -> None:
         super().__init__(text)
         self.result = result
+        self.kind: tuple[str, str] = (result, reason or text)

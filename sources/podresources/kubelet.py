@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from config.types import ByteSize, Duration
+from pipeline.texts import line
 from sources.podresources.errors import KubeletError, Result
 
 # Read when the library is loaded. It must not take part in forks, of which podgpu does none, nor
@@ -124,16 +125,18 @@ class Kubelet:
         except grpc.aio.AioRpcError as error:
             result = _result(error)
             self._count(f"{version}/{method}", result)
-            raise KubeletError(result, self._text(result, method, error)) from None
+            # What stands in the details is the other side's, and may be another text each time.
+            reason = f"{method} {error.code().name}"
+            raise KubeletError(result, self._text(result, method, error), reason) from None
         self._count(f"{version}/{method}", "ok")
         return answer
 
     def _text(self, result: Result, method: str, error: Any) -> str:
-        details = error.details() or ""
+        details = line(error.details() or "")
         match result:
             case "unreachable":
                 # The library's words end with the kernel's.
-                reason = details.rpartition(": ")[2].lower()
+                reason = line((error.details() or "").rpartition(": ")[2].lower())
                 return f"{self._path}: the kubelet can't be reached: {reason}; does it run?"
             case "timeout":
                 return f"{self._path}: the kubelet did not answer {method} within {self._timeout}"

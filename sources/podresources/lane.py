@@ -1,10 +1,7 @@
 """Looks after one socket: finds it, asks it, and finds it again when the kubelet restarts."""
 
 import asyncio
-import os
-import stat
 from pathlib import Path
-from typing import TypeAlias
 
 from pipeline.claiming import settled
 from pipeline.contracts import SourceContext
@@ -23,12 +20,10 @@ from sources.podresources.errors import KubeletError, Result
 from sources.podresources.kubelet import Kubelet
 from sources.podresources.options import Options
 from sources.podresources.pace import Pace, Peeks
+from sources.podresources.place import Place, look
 from sources.podresources.report import Report
+from sources.podresources.rollcall import RollCall
 
-_ABSENT = (
-    "no such socket; mount the kubelet's pod-resources folder from the host, "
-    "and set `sockets` where the kubelet has another root"
-)
 _PEEKED = 4
 """How many pods are looked after at a time."""
 
@@ -37,9 +32,6 @@ _WARMING_NS = 10 * NS
 
 # However often it is woken, it takes a turn no more often than this.
 _REST_NS = NS // 50
-
-Place: TypeAlias = tuple[int, int, int] | str
-"""Which socket the path leads to, or why it leads to none."""
 
 
 class Lane:
@@ -64,11 +56,12 @@ class Lane:
         self._watcher = Watcher(path)
         self._pace = Pace(options.interval.ns)
         self._peeks = Peeks(options.interval.ns)
+        self._roll = RollCall(options.max_age.ns)
         self._place: Place | None = None
         self._kubelet: Kubelet | None = None
         self._claims: tuple[Claim, ...] = ()
         self._warm_ns = 0
-        self._grumbled = ""
+        self._grumbled: dict[str, tuple[str, str]] = {}
 
     def hint(self) -> None:
         """Ask soon: something may have changed."""
@@ -94,40 +87,40 @@ class Lane:
         watcher.forget()
         place = await asyncio.to_thread(self._locate)
         watcher.tell(self._ctx.log)
-        now = self._now()
         if place != self._place:
-            if self._place is not None:
-                self._warm_ns = now + _WARMING_NS
-            self._place = place
-            self._pace.moved()
-            await self._disconnect()
+            await self._move(place)
+        now = self._now()
         if now >= self._pace.next_ns:
             await self._ask(now)
         elif self._peeks.next_ns is not None and now >= self._peeks.next_ns:
             await self._peek()
         await self._report.pass_time()
 
+    async def _move(self, place: Place) -> None:
+        """Begin anew, with what may be another kubelet."""
+        now, age_ns = self._ctx.clock.now(), 0
+        if self._place is not None:
+            self._warm_ns = now.mono_ns + _WARMING_NS
+        elif not isinstance(place, str):
+            # It was there before us: nothing but the file tells for how long.
+            age_ns = now.wall_ns - place[2]
+        self._place = place
+        self._roll.moved(now.mono_ns, age_ns)
+        self._report.moved(self._path)
+        self._pace.moved()
+        await self._disconnect()
+
     def _next(self) -> int:
         times = (self._pace.next_ns, self._peeks.next_ns, self._report.expires_ns(self._path))
         return min(at for at in times if at is not None)
 
     def _locate(self) -> Place:
-        """Find out where the path leads. Blocking."""
+        """Find out where the path leads, and watch it. Blocking."""
         self._watcher.arm()
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return f"{self._path}: {_ABSENT}"
-        except PermissionError:
-            return f"{self._path}: permission denied to uid {os.geteuid()}"
-        except OSError as error:
-            return f"{self._path}: {os.strerror(error.errno or 0).lower()}"
-        if not stat.S_ISSOCK(found.st_mode):
-            return f"{self._path}: is not a socket"
-        return found.st_ino, found.st_dev, found.st_ctime_ns
+        return look(self._path)
 
     async def _ask(self, now: int) -> None:
-        whole = self._pace.begun(now)
+        all_due = self._pace.begun(now)
         try:
             kubelet = self._connect()
             method, data = await kubelet.list()
@@ -141,51 +134,72 @@ class Lane:
         self._pace.answered()
         self._claims = held.claims
         self._peeks.listed(held.unprepared if kubelet.tells_of_one_pod else (), self._now())
-        await self._report.answered(self._path, held.claims)
-        if whole:
+        whole = self._roll.listed(self._now(), (claim.subject for claim in held.claims))
+        await self._report.answered(self._path, held.claims, whole=whole)
+        if all_due:
             await self._ask_what_is_offered(kubelet)
 
     def _understand(self, data: bytes, origin: str) -> Held:
         try:
             held = read_list(data, origin, self._selection)
         except BadAnswerError as error:
-            raise KubeletError("failed", f"{self._path}: the answer to List {error}") from None
+            raise self._bad("List", error) from None
+        if look(self._path) != self._place:
+            # The library connects anew by itself: this may be the word of one that just started.
+            raise KubeletError("unreachable", f"{self._path}: was replaced while it was asked")
         return Held(settled(self._claims, held.claims), held.unprepared)
 
     async def _ask_what_is_offered(self, kubelet: Kubelet) -> None:
+        method = "GetAllocatableResources"
         try:
             data = await kubelet.allocatable()
             if data is not None:
                 offered = await asyncio.to_thread(read_allocatable, data, self._selection)
                 await self._report.offered(self._path, offered)
-            self._grumbled = ""
-        except (KubeletError, BadAnswerError) as error:
-            # Claims are what counts: they were answered, and what was offered before stands.
-            if str(error) != self._grumbled:
-                self._ctx.log.warning("%s", error)
-            self._grumbled = str(error)
+            self._grumbled.pop(method, None)
+        except KubeletError as error:
+            self._grumble(method, error)
+        except BadAnswerError as error:
+            self._grumble(method, self._bad(method, error))
 
     async def _peek(self) -> None:
         """Look whether claims are prepared by now; if so, a List tells them all at one moment."""
         try:
             kubelet = self._connect()
-            for namespace, pod in self._peeks.pods[:_PEEKED]:
+            for namespace, pod in self._peeks.some(_PEEKED):
                 data = await kubelet.get(get_request(namespace, pod))
                 if data is not None and is_prepared(data):
                     self._pace.want()
+            self._grumbled.pop("Get", None)
         except KubeletError as error:
-            await self._failed(error)
+            if error.result in ("unreachable", "rejected"):
+                await self._failed(error)
+                return
+            if error.result == "timeout":
+                await self._disconnect()
+            self._grumble("Get", error)
         except BadAnswerError as error:
-            await self._failed(KubeletError("failed", f"{self._path}: the answer to Get {error}"))
-        else:
-            self._peeks.looked(self._now())
+            self._grumble("Get", self._bad("Get", error))
+        self._peeks.looked(self._now())
+
+    def _bad(self, method: str, error: BadAnswerError) -> KubeletError:
+        return KubeletError("failed", f"{self._path}: the answer to {method} {error}")
+
+    def _grumble(self, method: str, error: KubeletError) -> None:
+        """Say what is wrong with a method that isn't List.
+
+        Claims are what counts: they were answered, and what was heard before stands.
+        """
+        if self._grumbled.get(method) != error.kind:
+            self._ctx.log.warning("%s", error)
+        self._grumbled[method] = error.kind
 
     async def _failed(self, error: KubeletError) -> None:
         self._peeks.listed((), self._now())
         if error.result in ("unreachable", "timeout"):
             await self._disconnect()
         if self._pace.failed(self._now(), error.result):
-            await self._report.failed(self._path, str(error))
+            await self._report.failed(self._path, error)
 
     def _connect(self) -> Kubelet:
         if isinstance(self._place, str):

@@ -1,6 +1,7 @@
 """When a kubelet may be asked; pure."""
 
 import random
+from bisect import bisect_right
 
 from pipeline.backoff import Backoff
 from pipeline.model import NS
@@ -99,16 +100,25 @@ class Peeks:
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
         self._delay_ns = 0
+        self._last = ("", "")
         self.pods: tuple[tuple[str, str], ...] = ()
         self.next_ns: int | None = None
         """When to look next; None when there is nobody to look after."""
 
     def listed(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
-        """Take what a List said."""
+        """Take what a List said, sorted."""
         if not set(pods) <= set(self.pods):
             self._delay_ns = round(_SOON * NS)
         self.pods = pods
         self.next_ns = now + self._delay_ns if pods else None
+
+    def some(self, most: int) -> tuple[tuple[str, str], ...]:
+        """Return some of the pods, in turn: those that come after the ones of last time."""
+        at = bisect_right(self.pods, self._last)
+        chosen = (self.pods[at:] + self.pods[:at])[:most]
+        if chosen:
+            self._last = chosen[-1]
+        return chosen
 
     def looked(self, now: int) -> None:
         """Note that nothing was found: look again, less and less often."""

@@ -14,6 +14,7 @@ from pipeline.model import (
     ResourcesAdvertised,
     SourceLost,
 )
+from sources.podresources.errors import KubeletError
 
 
 @dataclass(slots=True)
@@ -25,14 +26,16 @@ class _Socket:
         heard_ns: when that came; None before the first.
         offered: what it advertised last; None if it never did.
         offered_ns: when that came.
-        fault: why it gives no answer; empty while it does, None before it was asked.
+        fault: why it gives no answer; None while it does, and before it was asked.
+        whole: whether its claims name every pod to which it gave devices.
     """
 
     claims: tuple[Claim, ...] = ()
     heard_ns: int | None = None
     offered: tuple[AdvertisedResource, ...] = ()
     offered_ns: int | None = None
-    fault: str | None = None
+    fault: KubeletError | None = None
+    whole: bool = False
 
 
 class Report:
@@ -51,14 +54,26 @@ class Report:
         self._stated: list[Path] = []
         self._claims: tuple[Claim, ...] = ()
         self._lost = ""
+        self._lost_by: list[tuple[str, str]] = []
 
-    async def answered(self, path: Path, claims: tuple[Claim, ...]) -> None:
-        """Say what a socket answered."""
+    def moved(self, path: Path) -> None:
+        """Note that another kubelet may answer there, which doesn't know its pods yet."""
+        self._sockets[path].whole = False
+
+    async def answered(self, path: Path, claims: tuple[Claim, ...], *, whole: bool) -> None:
+        """Say what a socket answered.
+
+        Args:
+            path: the socket.
+            claims: all of its claims.
+            whole: whether they name every pod to which the kubelet gave devices.
+        """
         socket = self._sockets[path]
         if socket.fault:
             self._ctx.log.info("%s: answers again", path)
-        socket.fault, self._lost = "", ""
+        socket.fault, self._lost, self._lost_by = None, "", []
         socket.claims, socket.heard_ns = claims, self._ctx.clock.now().mono_ns
+        socket.whole = whole
         await self._state()
 
     async def offered(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
@@ -72,22 +87,25 @@ class Report:
         ]
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
-    async def failed(self, path: Path, text: str) -> None:
-        """Say that a socket gives no answer; the source is lost once none of them does."""
+    async def failed(self, path: Path, error: KubeletError) -> None:
+        """Say that a socket gives no answer; the source is lost once none of them does.
+
+        Each kind of fault is said once: its text may be another with each attempt.
+        """
         socket = self._sockets[path]
-        if text != socket.fault:
+        if socket.fault is None or socket.fault.kind != error.kind:
+            socket.fault = error
             stands = (
                 "it has not answered yet"
                 if socket.heard_ns is None
                 else f"what it said last stands for {self._max_age}"
             )
-            self._ctx.log.warning("%s; %s", text, stands)
-        socket.fault = text
-        faults = [socket.fault for socket in self._sockets.values()]
-        reason = "; ".join(fault for fault in faults if fault)
-        if all(faults) and reason != self._lost:
-            self._lost = reason
-            await self._ctx.emit(SourceLost(reason))
+            self._ctx.log.warning("%s; %s", error, stands)
+        faults = [socket.fault for socket in self._sockets.values() if socket.fault]
+        kinds = [fault.kind for fault in faults]
+        if len(faults) == len(self._sockets) and kinds != self._lost_by:
+            self._lost, self._lost_by = "; ".join(str(fault) for fault in faults), kinds
+            await self._ctx.emit(SourceLost(self._lost))
 
     async def pass_time(self) -> None:
         """Withdraw the claims of sockets that have been silent for too long, if others' stand."""
@@ -121,7 +139,7 @@ class Report:
         # As long as the youngest: this speaks again before an older one has to go.
         youngest = max(socket.heard_ns or 0 for socket in sockets)
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
-        complete = not any(socket.fault for socket in self._sockets.values())
+        complete = all(each.whole and not each.fault for each in self._sockets.values())
         await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from pipeline.backoff import Backoff
 from pipeline.contracts import KubeApi, SourceContext
 from pipeline.errors import ApiError
 from pipeline.kube.reflector import Reflector
@@ -10,21 +11,34 @@ from pipeline.model import DeviceAliasesReplaced
 from sources.pods.slices import Aliases, Pools, Slice, distil
 
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_LATER: Final = 300.0
-"""Seconds until a cluster is asked again that has no ResourceSlices or doesn't show them: rights
-are given and clusters are upgraded while we run."""
+_SOON: Final = 2.0
+_LATEST: Final = 300.0
+"""Seconds until a cluster is asked again that has no ResourceSlices or doesn't show them: a server
+that starts may say so without meaning it, and rights are given and clusters are upgraded while we
+run."""
+
+_HEALTHY: Final = 60.0
+"""Seconds for which slices have to be followed for all that was before to be forgotten."""
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
+
+
+_Kind = tuple[int, str]
 
 
 class _UnavailableError(Exception):
     """There are none to follow, by this version of the API at least."""
 
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(str(error))
+        self.status = error.status
+        self.kind: _Kind = error.kind
+
 
 class SliceFollower:
     """Implements `pipeline.kube.reflector.Handler` for ResourceSlices.
 
-    What it can't get is said once and costs aliases alone.
+    What it can't get twice in a row is said once, and costs aliases alone.
 
     Args:
         ctx: of the source.
@@ -39,34 +53,45 @@ class SliceFollower:
         self._slices: dict[str, Slice] = {}
         self._pools = Pools()
         self._said: Aliases | None = None
-        self._reason = ""
+        self._failures = 0
+        self._told: _Kind | None = None
 
     async def run(self) -> None:
         """Follow slices until cancelled."""
+        backoff = Backoff(_SOON, _LATEST, _HEALTHY)
         while True:
-            reason = "this cluster has no ResourceSlices"
-            for version in _VERSIONS:
-                reflector = Reflector(
-                    self._api,
-                    f"/apis/resource.k8s.io/{version}/resourceslices",
-                    {"fieldSelector": f"spec.nodeName={self._node}"},
-                    distil,
-                    self,
-                    clock=self._ctx.clock,
-                )
-                try:
-                    await reflector.run()
-                except _UnavailableError as error:
-                    if str(error):
-                        reason = str(error)
-                        break
-            self._say(reason)
-            await self._ctx.clock.sleep(_LATER)
+            begun = self._ctx.clock.now()
+            kind, reason = await self._follow()
+            lasted = begun.seconds_until(self._ctx.clock.now())
+            if lasted >= _HEALTHY:
+                self._failures, self._told = 0, None
+            self._failures += 1
+            if self._failures > 1 and kind != self._told:
+                self._told = kind
+                self._say(reason)
+            await self._ctx.clock.sleep(backoff.delay(lasted))
+
+    async def _follow(self) -> tuple[_Kind, str]:
+        """Follow slices for as long as that can be done; return what stands in the way."""
+        for version in _VERSIONS:
+            reflector = Reflector(
+                self._api,
+                f"/apis/resource.k8s.io/{version}/resourceslices",
+                {"fieldSelector": f"spec.nodeName={self._node}"},
+                distil,
+                self,
+                clock=self._ctx.clock,
+            )
+            try:
+                await reflector.run()
+            except _UnavailableError as error:
+                if error.status == _FORBIDDEN:
+                    return error.kind, str(error)
+        return (_NOT_FOUND, ""), "this cluster has no ResourceSlices"
 
     async def replaced(self, objects: Sequence[Slice]) -> None:
         """Take all slices."""
         self._slices = {found.name: found for found in objects}
-        self._reason = ""
         await self._tell()
 
     async def upserted(self, found: Slice) -> None:
@@ -84,10 +109,8 @@ class SliceFollower:
 
     async def lost(self, error: ApiError) -> None:
         """Leave it where there is nothing to follow; else the reflector tries again."""
-        if error.status == _NOT_FOUND:
-            raise _UnavailableError
-        if error.status == _FORBIDDEN:
-            raise _UnavailableError(str(error))
+        if error.status in {_NOT_FOUND, _FORBIDDEN}:
+            raise _UnavailableError(error)
 
     async def _tell(self) -> None:
         aliases = self._pools.aliases(self._slices.values())
@@ -96,11 +119,9 @@ class SliceFollower:
             await self._ctx.emit(DeviceAliasesReplaced(aliases))
 
     def _say(self, reason: str) -> None:
-        if reason != self._reason:
-            self._reason = reason
-            self._ctx.log.info(
-                "%s; devices of DRA drivers can't be told by their names; looked for again "
-                "each %.0f minutes",
-                reason,
-                _LATER / 60,
-            )
+        self._ctx.log.info(
+            "%s; devices of DRA drivers can't be told by their names; looked for again, at least "
+            "each %.0f minutes",
+            reason,
+            _LATEST / 60,
+        )

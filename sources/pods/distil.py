@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.kube.shape import items, table, text
-from pipeline.model import Pod, PodInfo
+from pipeline.model import Claim, Pod, PodInfo
 from sources.pods.allocations import Complaint, Facts, allocations
 from sources.pods.containers import containers
 from sources.pods.moments import Moments
@@ -48,6 +48,7 @@ class Distiller:
         self._labels = Passing(options.labels, options.max_labels)
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
+        self._schedulers = options.schedulers
         self._moments = moments
         self._report = report
 
@@ -71,9 +72,12 @@ class Distiller:
             )
         )
         annotations = table(metadata.get("annotations"))
-        claims, complaints = allocations(
-            Facts(namespace, name, uid, annotations, found), self._configured
-        )
+        claims: tuple[Claim, ...] = ()
+        complaints: tuple[Complaint, ...] = ()
+        # A pod that is restored or copied may bring the annotations of another one with it.
+        if wants := _wants_devices(spec):
+            facts = Facts(namespace, name, uid, annotations, found)
+            claims, complaints = allocations(facts, self._configured, self._schedulers)
         labels, beyond = self._labels.pairs(table(metadata.get("labels")))
         shown, further = self._annotations.pairs(annotations)
         if complaints or beyond or further:
@@ -96,7 +100,7 @@ class Distiller:
             next((static for key in _STATIC if (static := text(annotations.get(key)))), ""),
             found,
             claims,
-            _wants_devices(spec),
+            wants,
         )
 
 

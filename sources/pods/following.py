@@ -21,7 +21,7 @@ class PodFollower:
         self._pods: dict[tuple[str, str], Pod] = {}
         self._said: PodsReplaced | None = None
         self._due_ns: int | None = None
-        self._reason = ""
+        self._lost_by: tuple[int, str] | None = None
 
     async def replaced(self, objects: Sequence[Pod]) -> None:
         """Take all pods; those that are as they were remain the objects that they were."""
@@ -59,15 +59,14 @@ class PodFollower:
     async def confirmed(self) -> None:
         """Say again what stands, if that was long ago or had come into doubt."""
         due = self._due_ns is not None and self._ctx.clock.now().mono_ns >= self._due_ns
-        if self._reason or due:
+        if self._lost_by is not None or due:
             await self._confirm()
 
     async def lost(self, error: ApiError) -> None:
-        """Tell why pods can't be followed, once for each reason."""
-        reason = str(error)
-        if reason == self._reason:
+        """Tell why pods can't be followed, once for each kind: the text may vary each time."""
+        if error.kind == self._lost_by:
             return
-        self._reason = reason
+        self._lost_by, reason = error.kind, str(error)
         if self._due_ns is None:
             stands = "no pods have been heard of yet"
         else:
@@ -79,7 +78,7 @@ class PodFollower:
         if self._said is None:
             self._said = PodsReplaced(tuple(self._pods.values()), self._options.max_age.ns)
         self._due_ns = self._ctx.clock.now().mono_ns + _CONFIRM_NS
-        recovered, self._reason = bool(self._reason), ""
+        recovered, self._lost_by = self._lost_by is not None, None
         await self._ctx.emit(self._said)
         if recovered:
             self._ctx.log.info("pods are followed again")

@@ -1,12 +1,14 @@
 """Options of the pods source."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from config.markers import AtLeast, AtMost, Doc
 from config.types import Duration
+
+Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Doc("Follow the node's ResourceSlices, which tell what devices of DRA drivers are."),
     ] = True
+    schedulers: Annotated[
+        tuple[Scheduler, ...],
+        Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),
+    ] = ("koordinator", "hami", "volcano", "gpushare")
     device_annotations: Annotated[
         tuple[str, ...],
         Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),

@@ -339,8 +339,7 @@ def test_annotations_of_a_scheduler_hold_fractions(kube: Cluster, watch: Watch) 
     half = '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}'
     asking = container(resources={"koordinator.sh/gpu-core": 50})
     made = {
-        name: kube.run(pod(name, asking, annotations={key: half}))
-        for name in ("half-a", "half-b")
+        name: kube.run(pod(name, asking, annotations={key: half})) for name in ("half-a", "half-b")
     }
     podgpu.wait_owners({IDS[1]: [Owner(name, "main", uid(one)) for name, one in made.items()]})
     shares = podgpu.of("podgpu_device_holder_share", UUID=IDS[1])

@@ -5,7 +5,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +84,7 @@ class FakeKubelet:
         hangs: nothing is answered.
         rejections: so many requests from now on are refused, as by the kubelet's limiter.
         error: what List is answered with instead, a code and a text.
+        garbled: what a method fails with instead, a text for the number of the call.
         calls: how often each method was called.
         lists: when List was called, by the loop's clock.
     """
@@ -99,6 +100,7 @@ class FakeKubelet:
         self.hangs = False
         self.rejections = 0
         self.error: tuple[grpc.StatusCode, str] | None = None
+        self.garbled: dict[str, Callable[[int], str]] = {}
         self.calls: Counter[str] = Counter()
         self.lists: list[float] = []
         self.authorities: set[str] = set()
@@ -141,6 +143,9 @@ class FakeKubelet:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         if self.error is not None and method.endswith("/List"):
             await context.abort(*self.error)
+        if method in self.garbled:
+            text = self.garbled[method](self.calls[method])
+            await context.abort(grpc.StatusCode.INTERNAL, text)
         if method in self.disabled:
             await context.abort(grpc.StatusCode.UNKNOWN, f"Pod Resources API {method} disabled")
         if method.endswith("/List"):

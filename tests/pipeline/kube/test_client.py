@@ -73,18 +73,20 @@ async def test_a_list_without_an_end_is_not_kept(
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("answer", "text", "reason"),
     [
-        (streams(b'{"a":1}\n{"b"'), "ended the stream in the middle of an object"),
-        (streams(b'{"a":1}\n', end=False), "fell silent"),
-        (hangs, "fell silent"),
+        (streams(b'{"a":1}\n{"b"'), "ended the stream in the middle of an object", ""),
+        (streams(b'{"a":1}\n', end=False), "fell silent", "SocketTimeoutError"),
+        (hangs, "fell silent", "SocketTimeoutError"),
     ],
 )
-async def test_a_stream_that_breaks_is_an_error(config: Config, answer: Answer, text: str) -> None:
+async def test_a_stream_that_breaks_is_an_error(
+    config: Config, answer: Answer, text: str, reason: str
+) -> None:
     async with Server(answer).serving() as server, connected(config(server)) as api:
         error = await failing(api, silence=0.1)
         assert str(error) == f"http://127.0.0.1:{server.port}: GET {PODS}: {text}"
-        assert (error.status, error.reason) == (0, "")
+        assert error.kind == (0, reason or text)
 
 
 async def test_a_connection_that_is_cut_is_an_error(config: Config) -> None:
@@ -117,9 +119,23 @@ async def test_nobody_there_is_an_error(config: Config) -> None:
     async with Server(hangs).serving() as server:
         credentials = config(server)
     async with connected(credentials) as api:
-        text = str(await failing(api))
+        error = await failing(api)
+        assert error.kind == (0, "ClientConnectorError ECONNREFUSED")
+        text = str(error)
         assert f"GET {PODS}: ClientConnectorError: Cannot connect to host 127.0.0.1" in text
         assert text.endswith("; see that the server runs and its address is right")
+
+
+async def test_a_fault_is_the_same_in_other_words(config: Config) -> None:
+    sent = iter(range(9))
+
+    async def answers(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"nonsense {next(sent)}\r\n\r\n".encode())
+
+    async with Server(answers).serving() as server, connected(config(server)) as api:
+        errors = [await failing(api) for _ in range(3)]
+    assert len({str(error) for error in errors}) == 3
+    assert len({error.kind for error in errors}) == 1
 
 
 @pytest.mark.parametrize("answer", [says("<html>busy</html>", 503), says("", 503)])

@@ -1,7 +1,11 @@
 """Tokens that are exchanged, certificates that change, and where credentials are looked for."""
 
 import asyncio
+import os
+import signal
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -231,13 +235,16 @@ def test_another_kubeconfig_in_its_place_is_read(tmp_path: Path) -> None:
     assert before.connection != after.connection
 
 
-def plugin(folder: Path, *, expires: str = "", fails: bool = False, hangs: bool = False) -> Path:
-    """Return a kubeconfig with a plugin that counts its runs in its tokens."""
+def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str = "") -> Path:
+    """Return a kubeconfig with a plugin that counts its runs in its tokens.
+
+    `first` is what it does before all else, as commands of a shell.
+    """
     script = folder / "plugin"
     token = f'"token": "run-$n"{expires}'
     script.write_text(
         "#!/bin/sh\n"
-        f"{'sleep 60' if hangs else ''}\n"
+        f"{first}\n"
         f"{'echo no luck >&2; exit 3' if fails else ''}\n"
         f"echo x >> {folder}/runs; n=$(wc -l < {folder}/runs)\n"
         "cat <<END\n"
@@ -262,8 +269,82 @@ def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
         config.load(anew=False)
 
 
-def test_a_plugin_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.2)
-    config = KubeconfigFile(plugin(tmp_path, hangs=True))
-    with pytest.raises(TransientError, match="TimeoutError"):
-        config.load(anew=False)
+def in_use() -> int:
+    """Return how many threads and descriptors there are."""
+    return threading.active_count() + sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def alive(pids: Path) -> list[str]:
+    """Return which of the processes in a file are there, and no zombies."""
+    found = []
+    for pid in pids.read_text().split():
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            continue
+        found += [pid] if state != "Z" else []
+    return found
+
+
+HANGING = {
+    "itself": "echo $$ >> {pids}; exec sleep 60",
+    "in a child": "echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait",
+    "in a grandchild": "sh -c 'echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait'",
+    "against its end": "trap '' TERM INT HUP; echo $$ >> {pids}; while :; do sleep 1; done",
+    "in what it left behind": "sleep 60 & echo $! >> {pids}; exit 0",
+    "without closing its output": "sleep 60 & echo $! >> {pids}; echo '{{}}'; exit 1",
+}
+
+
+@pytest.mark.parametrize("how", HANGING.values(), ids=list(HANGING))
+def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
+    pids = tmp_path / "pids"
+    config = KubeconfigFile(plugin(tmp_path, first=how.format(pids=pids)))
+    before = in_use()
+    for _ in range(3):
+        with pytest.raises(TransientError) as caught:
+            config.load(anew=False)
+        assert str(caught.value) == (
+            f"{tmp_path}/config: the plugin {tmp_path}/plugin did not answer within 0.5 s, and was "
+            "ended; see that it works without anybody to answer its questions"
+        )
+    deadline = time.monotonic() + 5
+    while alive(pids):
+        assert time.monotonic() < deadline, alive(pids)
+        time.sleep(0.01)
+    assert in_use() <= before + 2
+
+
+def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = ', "expirationTimestamp": "2000-01-01T00:00:00Z"'
+    pids, stuck = tmp_path / "pids", tmp_path / "stuck"
+    first = f"echo $$ >> {pids}; [ -e {stuck} ] && sleep 60"
+    config = KubeconfigFile(plugin(tmp_path, expires=past, first=first))
+    assert config.load(anew=False).authorization == "Bearer run-1"
+    stuck.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
+        with pytest.raises(TransientError, match="did not answer within"):
+            config.load(anew=False)
+    assert alive(pids) == []
+    stuck.unlink()
+    assert config.load(anew=False).authorization == "Bearer run-2"
+
+
+def test_a_plugin_that_asks_is_told_nothing(tmp_path: Path) -> None:
+    config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"))
+    assert config.load(anew=False).authorization == "Bearer run-1"
+
+
+def test_what_a_plugin_leaves_running_on_purpose_stays(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    first = f"sleep 60 >/dev/null 2>&1 & echo $! >> {pids}"
+    config = KubeconfigFile(plugin(tmp_path, first=first))
+    assert config.load(anew=False).authorization == "Bearer run-1"
+    [pid] = alive(pids)
+    os.kill(int(pid), signal.SIGKILL)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pipeline.kube.answers import failure, refusal
 from pipeline.kube.lines import Lines, LineTooLongError
-from pipeline.kube.shape import line
 from tests.support.kube import status
 
 PODS = "/api/v1/pods"
@@ -148,8 +147,3 @@ def test_a_long_line_is_put_together_in_linear_time() -> None:
         assert list(lines.feed(b"x" * 1000)) == []
     [found] = lines.feed(b"\n")
     assert len(found) == 16_384_000
-
-
-def test_foreign_texts_are_made_fit_for_a_log() -> None:
-    assert line("a\nb\x00c", 10) == "a b c"
-    assert line("x" * 11, 10) == "x" * 10 + "..."

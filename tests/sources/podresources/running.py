@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from config.types import Duration
+from pipeline.clock import Clock
 from pipeline.model import Claim, ClaimsReplaced, ResourcesAdvertised, SourceLost
 from sources.podresources.options import Options
 from sources.podresources.source import PodResourcesSource
@@ -58,9 +59,9 @@ class Asking(FakeSourceContext):
 
 @asynccontextmanager
 async def asking(
-    *sockets: Path, interval: Duration = SELDOM, **options: Any
+    *sockets: Path, interval: Duration = SELDOM, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[Asking]:
-    ctx = Asking("kubelet")
+    ctx = Asking("kubelet", clock)
     source = PodResourcesSource(Options(sockets=sockets, interval=interval, **options))
     async with running(source, ctx):
         yield ctx

@@ -11,7 +11,7 @@ from config.types import Duration
 from pipeline.model import ClaimsReplaced, Evidence, PartialRef, RawDeviceId
 from sources.podresources.answers import read_list
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
-from tests.sources.podresources.running import asking
+from tests.sources.podresources.running import asking, eventually
 
 GPU = "nvidia.com/gpu"
 
@@ -187,6 +187,80 @@ async def test_claims_that_are_prepared_later_are_found_soon(path: Path) -> None
             gets = kubelet.calls["v1/Get"]
             await asyncio.sleep(0.5)
             assert kubelet.calls["v1/Get"] == gets
+
+
+async def test_every_pod_has_its_turn_to_be_looked_after(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet:
+        kubelet.pods = [pod(f"p{n}", claims=[claim()]) for n in range(9)]
+        async with asking(path) as ctx:
+            await ctx.until()
+            kubelet.pods[8] = pod("p8", claims=[claim("gpu.nvidia.com/node-1/gpu-0")])
+            await ctx.until("p8", timeout=4)
+
+
+NEVER_TWICE = ("no pods", "\x1b[31mred\nand a second line", "x" * 3000, "\u202eat 08:15:00", "")
+
+
+async def test_what_a_kubelet_says_in_its_errors_is_fit_for_a_log(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN):
+        for details in NEVER_TWICE:
+            async with FakeKubelet(path) as kubelet:
+                kubelet.error = (code, details)
+                async with asking(path, interval=Duration(0.05)) as ctx:
+                    reason = await ctx.lost()
+            for text in (reason, caplog.messages[-1]):
+                assert text.isprintable()
+                assert len(text) < 700
+                assert text.startswith(f"{path}: the kubelet ")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNKNOWN,
+    ],
+)
+async def test_the_same_fault_in_other_words_is_said_once(
+    path: Path, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
+) -> None:
+    async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.05)) as ctx:
+        await ctx.until()
+        for attempt in range(6):
+            kubelet.error = (code, f"request 4711-{attempt} at 08:15:0{attempt}: no")
+            lists = kubelet.calls["v1/List"]
+            ctx.hint()
+            await eventually(lambda: kubelet.calls["v1/List"] > lists)  # noqa: B023 - used at once
+        assert len(ctx.reasons()) == 1
+        assert len(caplog.messages) == 1
+        # Another fault is news, and so is the same one after an answer.
+        kubelet.error = (grpc.StatusCode.DATA_LOSS, "disk")
+        assert "DATA_LOSS: disk" in await ctx.lost(2)
+        kubelet.error = None
+        count = len(await ctx.wait_for(ClaimsReplaced))
+        await ctx.wait_for(ClaimsReplaced, count + 1)
+        kubelet.error = (grpc.StatusCode.DATA_LOSS, "disk")
+        await ctx.lost(3)
+        assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize("method", ["Get", "GetAllocatableResources"])
+async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_claims(
+    path: Path, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    async with FakeKubelet(path) as kubelet:
+        kubelet.pods = [pod("a", {GPU: ["GPU-0"]}), pod("b", claims=[claim()])]
+        kubelet.garbled[f"v1/{method}"] = lambda count: f"attempt {count}\n"
+        async with asking(path, interval=Duration(1)) as ctx:
+            await ctx.wait_for(ClaimsReplaced, 3)
+            assert kubelet.calls[f"v1/{method}"] >= 2
+            assert ctx.pods() == ["a"]
+            assert ctx.reasons() == []
+    assert caplog.messages == [f"{path}: the kubelet answers {method} with INTERNAL: attempt 1 "]
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])

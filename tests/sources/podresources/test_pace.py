@@ -116,3 +116,28 @@ def test_peeks_are_ever_rarer() -> None:
     assert peeks.next_ns == 100 * S + 250 * MS
     peeks.listed((), 101 * S)
     assert peeks.next_ns is None
+
+
+def pods(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple(("ml", name) for name in names)
+
+
+def test_peeks_take_their_turns() -> None:
+    peeks = Peeks(10 * S)
+    assert peeks.some(2) == ()
+    peeks.listed(pods(*"abcde"), 0)
+    assert [peeks.some(2) for _ in range(3)] == [pods(*"ab"), pods(*"cd"), pods(*"ea")]
+    # However the others change, it goes on behind the last one.
+    peeks.listed(pods(*"bdf"), S)
+    assert [peeks.some(2) for _ in range(2)] == [pods(*"bd"), pods(*"fb")]
+    peeks.listed(pods("z"), S)
+    assert [peeks.some(2) for _ in range(2)] == [pods("z"), pods("z")]
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_nobody_waits_for_more_than_a_round_of_peeks(count: int) -> None:
+    peeks = Peeks(10 * S)
+    peeks.listed(pods(*[f"{n:02}" for n in range(count)]), 0)
+    rounds = -(-count // 4)
+    for _ in range(5):
+        assert {pod for _ in range(rounds) for pod in peeks.some(4)} == set(peeks.pods)

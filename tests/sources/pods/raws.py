@@ -21,6 +21,11 @@ def raw_container(name: str = "main", **more: Any) -> dict[str, Any]:
     return {"name": name, "image": "registry.example/x:1", **more}
 
 
+def raw_asking(resource: str = "koordinator.sh/gpu-core") -> dict[str, Any]:
+    """The spec of a pod that asks for devices."""
+    return {"containers": [raw_container(resources={"limits": {resource: "50"}})]}
+
+
 def raw_status(name: str = "main", **state: Any) -> dict[str, Any]:
     state = state or {"running": {"startedAt": STARTED}}
     return {"name": name, "containerID": f"containerd://id-{name}", "state": state}

@@ -3,13 +3,14 @@
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from config.types import Duration
 from pipeline.errors import ApiError
 from pipeline.model import PodDeleted, PodsReplaced, PodUpserted
-from tests.sources.pods.raws import raw_container, raw_pod, raw_status
+from tests.sources.pods.raws import raw_asking, raw_container, raw_pod, raw_status
 from tests.sources.pods.running import FakeCluster, Following, following
 from tests.support.kube import status
 
@@ -155,6 +156,23 @@ async def test_what_stands_in_the_way_is_said_once_and_its_end_too(
         ]
 
 
+@pytest.mark.parametrize(
+    "fault", [{"status": 403}, {"status": 503, "reason": "X"}, {"reason": "ClientOSError"}]
+)
+async def test_the_same_fault_in_other_words_is_said_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, fault: dict[str, Any]
+) -> None:
+    cluster.pods.answers.extend(ApiError(f"no, says request {n}", **fault) for n in range(9))
+    async with following(cluster) as ctx:
+        await asyncio.sleep(20)
+        cluster.pods.answers.append(ApiError("another fault", status=502))
+        await asyncio.sleep(400)
+        first, second = ctx.reasons()
+        assert (first, second) == ("no, says request 0", "another fault")
+        assert len(caplog.messages) == 3
+        assert caplog.messages[-1] == "pods are followed again"
+
+
 async def test_a_missing_right_is_said_at_once(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,7 +196,9 @@ async def test_a_restart_tells_equal_pods(cluster: FakeCluster) -> None:
         assert first.pods[0].started is not None
 
 
-BROKEN = {"scheduling.koordinator.sh/device-allocated": "{"}
+def broken(name: str, **more: Any) -> dict[str, Any]:
+    annotations = {"scheduling.koordinator.sh/device-allocated": "{"}
+    return raw_pod(name, annotations=annotations, spec=raw_asking(), **more)
 
 
 async def test_an_annotation_is_complained_of_once_per_pod(
@@ -187,8 +207,8 @@ async def test_an_annotation_is_complained_of_once_per_pod(
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         for phase in ("Pending", "Running", "Failed"):
-            cluster.pods.collection.put(raw_pod("b", annotations=BROKEN, status={"phase": phase}))
-        cluster.pods.collection.put(raw_pod("c", annotations=BROKEN))
+            cluster.pods.collection.put(broken("b", status={"phase": phase}))
+        cluster.pods.collection.put(broken("c"))
         await asyncio.sleep(1)
         assert caplog.messages == [
             f"pod ml/{name}: annotation scheduling.koordinator.sh/device-allocated: "
@@ -204,7 +224,7 @@ async def test_complaints_are_bounded(
     async with following(cluster):
         await asyncio.sleep(1)
         for number in range(1100):
-            raw = raw_pod("b", uid=f"uid-{number}", annotations=BROKEN)
+            raw = broken("b", uid=f"uid-{number}")
             cluster.pods.collection.put(raw)
         await asyncio.sleep(1)
         assert len(caplog.messages) == 1100
@@ -230,7 +250,7 @@ async def test_a_gpu_that_a_scheduler_gave_is_claimed_once_it_is_written(
         allocated = {
             "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":3,"resources":null}]}'
         }
-        cluster.pods.collection.put(raw_pod("a", annotations=allocated))
+        cluster.pods.collection.put(raw_pod("a", annotations=allocated, spec=raw_asking()))
         await asyncio.sleep(1)
         [claim] = ctx.pods()["uid-a"].claims
         assert [(d.scheme, d.text) for d in claim.devices] == [("minor", "3")]

@@ -33,6 +33,8 @@ from tests.sources.pods.annotations import (
     koordinator,
 )
 
+EVERY = [annotation for readers in _READERS.values() for annotation in readers]
+
 
 @pytest.mark.parametrize(
     ("value", "text"),
@@ -135,9 +137,7 @@ def test_malformed(annotation: str, value: object, text: str) -> None:
     assert [d.text for claim in claims for d in claim.devices] == ["0"]
 
 
-ANNOTATIONS = st.sampled_from(
-    [*_READERS, OURS, HAMI_MIG, HAMI_PHASE, ALIYUN_POD, ALIYUN_DEV, DECIDED]
-)
+ANNOTATIONS = st.sampled_from([*EVERY, OURS, HAMI_MIG, HAMI_PHASE, ALIYUN_POD, ALIYUN_DEV, DECIDED])
 PIECES = st.sampled_from(
     [*'{}[]":,;', A, M, "NVIDIA", "0", "7", "-1", "gpu", "minor", "id", "null", "1e999", "\ud800"]
 )

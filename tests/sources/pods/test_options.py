@@ -13,6 +13,7 @@ def test_what_holds_if_nothing_is_set() -> None:
         max_labels=20,
         max_age=Duration(300),
         resource_slices=True,
+        schedulers=("koordinator", "hami", "volcano", "gpushare"),
         device_annotations=(),
     )
 

@@ -170,13 +170,70 @@ async def test_without_slices_pods_are_followed_and_slices_looked_for_again(
         assert ctx.levels(caplog) == ["INFO"]
         assert said(ctx) == []
         assert set(ctx.kinds()) == {"PodsReplaced"}
-        assert 4 <= cluster.asked.count(SLICES) <= 8
+        # Twice each time, as a stream and as a list, where they seem to be unknown.
+        assert 8 <= cluster.asked.count(SLICES) <= 24
         cluster.paths[SLICES] = cluster.slices
         await asyncio.sleep(310)
         assert said(ctx) == [FIRST]
         cluster.pods.collection.put(raw_pod("b"))
         await asyncio.sleep(1)
         assert len(ctx.pods()) == 2
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("when", ["at the start", "later"])
+async def test_one_refusal_costs_seconds_and_is_not_told(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, status: int, when: str
+) -> None:
+    refusal = ApiError("a server that starts", status=status)
+    if when == "at the start":
+        cluster.paths[SLICES] = refusal
+    async with following(cluster, resource_slices=True) as ctx:
+        await asyncio.sleep(1)
+        cluster.paths[SLICES] = refusal
+        cluster.slices.cut(ApiError("reset"))
+        # A watch that breaks is begun anew within two seconds, and refused.
+        await asyncio.sleep(0 if when == "at the start" else 2)
+        cluster.paths[SLICES] = cluster.slices
+        cluster.slices.collection.put(raw_slice(devices={"gpu-0": "GPU-9"}))
+        await asyncio.sleep(5)
+        assert said(ctx)[-1] == {"gpu.nvidia.com/node-1/gpu-0": "GPU-9"}
+        assert caplog.messages == []
+
+
+@pytest.mark.looptime
+async def test_refusals_in_other_words_are_told_once_and_again_after_a_good_while(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(seconds: int) -> None:
+        for second in range(seconds):
+            cluster.paths[SLICES] = ApiError(f"may not list, says request {second}", status=403)
+            await asyncio.sleep(1)
+
+    async with following(cluster, resource_slices=True) as ctx:
+        await refuse(100)
+        assert len(caplog.messages) == 1
+        cluster.paths[SLICES] = cluster.slices
+        await asyncio.sleep(400)
+        assert said(ctx) == [FIRST]
+        cluster.slices.cut(ApiError("reset"))
+        await refuse(100)
+        assert len(caplog.messages) == 2
+
+
+@pytest.mark.looptime
+async def test_a_right_to_list_without_one_to_watch_is_told_and_asked_for_ever_less(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.slices.answers.extend(
+        [ApiError("no streams", status=422), None, ApiError("may not watch", status=403)] * 50
+    )
+    async with following(cluster, resource_slices=True) as ctx:
+        await asyncio.sleep(1000)
+        assert said(ctx) == [FIRST]
+        assert len(caplog.messages) == 1
+        assert cluster.asked.count(SLICES) <= 3 * 12
 
 
 @pytest.mark.looptime
