@@ -72,7 +72,7 @@ class PodTable:
         before = told.pods.get(pod.info.uid)
         if before == pod:
             return _NOTHING
-        first = not told.pods
+        first = not told.proven
         told.put(pod, at)
         moved = before is None or _course(before) != _course(pod)
         matters = first or self._matters(pod) or (before is not None and self._matters(before))
@@ -88,7 +88,7 @@ class PodTable:
         told.forget(at.mono_ns, self._named)
         self._subjects.pop(uid, None)
         # A static pod may go on without its mirror: that is for the kubelet to say.
-        return Change(not told.pods or self._matters(pod), pod if pod.static_uid else None)
+        return Change(self._matters(pod), pod if pod.static_uid else None)
 
     def remove(self, source: str) -> None:
         """Forget a source's pods."""
@@ -120,8 +120,9 @@ class PodTable:
         """
         self._ranked = [self._told[source] for source in ranking if source in self._told]
         self._lagging = [told for s, told in self._told.items() if s not in up]
-        # One that follows the wrong node tells of no pod at all, and proves nothing.
-        self._knowing = any(told.pods and told not in self._lagging for told in self._ranked)
+        self._knowing = any(
+            told.listed and told.proven and told not in self._lagging for told in self._ranked
+        )
         self._named.clear()
 
     def end(self, at: Instant) -> None:

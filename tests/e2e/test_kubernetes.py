@@ -14,13 +14,16 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, STUBBORN, container, gpu_pod, pod, run
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ACCOUNT, ALL, RULES, Owner, Subject, watching
+from tests.e2e.witness import ACCOUNT, ALL, OFTEN, RULES, Owner, Subject, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
 SOON = 2.0
 """Seconds within which a change of the kubelet's or the API server's has to be seen: far less than
 the intervals of the sources would allow without hints and watches, far more than it takes."""
+
+# A kubelet that is older than `max_age` has been told of all its pods.
+SETTLED = {**OFTEN, "podresources": {**OFTEN["podresources"], "max_age": "2s"}}
 
 Watch = Callable[..., Subject]
 Made = dict[str, Any]
@@ -31,9 +34,10 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
     """Start a podgpu that ends with the test."""
     with ExitStack() as stack:
 
-        def start(*kinds: str, rules: Sequence[Made] = RULES) -> Subject:
+        def start(*kinds: str, rules: Sequence[Made] = RULES, settled: bool = False) -> Subject:
+            options = SETTLED if settled else OFTEN
             return stack.enter_context(
-                watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, rules)
+                watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, rules, options=options)
             )
 
         yield start
@@ -89,7 +93,7 @@ def test_labels_appear_and_vanish_with_the_pod(
 def test_each_source_tells_what_it_can(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: list[str], known: set[str]
 ) -> None:
-    podgpu = watch(*kinds)
+    podgpu = watch(*kinds, settled=True)
     made = kube.run(gpu_pod("train-0", 1))
     pod_uid = uid(made) if "uid" in known else ""
     owner = (

@@ -78,7 +78,8 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             runtime = claim.origin.evidence in {Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI}
             pod = meant(ref, tables.pods)
             if pod is None:
-                unheard_of = not ref.pod and tables.listed and bool(tables.pods)
+                known_any = bool(tables.pods or tables.gone)
+                unheard_of = not ref.pod and tables.listed and known_any
                 if runtime or not (gone(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
                     found.append(Said(source, claim, ids, *where, None))

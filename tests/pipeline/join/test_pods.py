@@ -101,6 +101,15 @@ class TestWhoeverNamesIt:
         node.tell(source, whole(claim))
         assert len(node.held()) == 1
 
+    def test_one_whose_last_pod_is_gone_knows_the_node_all_the_same(
+        self, source: str, claim: Claim
+    ) -> None:
+        node = Cluster()
+        node.pods(pod("other"))
+        node.delete("other")
+        node.tell(source, whole(claim))
+        assert len(node.held()) == bool(claim.subject.pod)
+
     def test_what_is_gone_or_has_ended_stays_so_when_the_api_server_falls_silent(
         self, source: str, claim: Claim
     ) -> None:
@@ -298,7 +307,7 @@ class TestStaticPods:
         node.pods(self.STATIC)
         node.checkpoint(kept("config-hash", A))
         node.delete("", uid="mirror")
-        assert node.held() == {A: ["config-hash/main"]}
+        assert node.held() == {}
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
         assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
 
