@@ -72,10 +72,9 @@ class PodTable:
         before = told.pods.get(pod.info.uid)
         if before == pod:
             return _NOTHING
-        first = not told.proven
         told.put(pod, at)
         moved = before is None or _course(before) != _course(pod)
-        matters = first or self._matters(pod) or (before is not None and self._matters(before))
+        matters = self._matters(pod) or (before is not None and self._matters(before))
         return Change(matters, pod if moved else None)
 
     def delete(self, source: str, uid: str, at: Instant) -> Change:
@@ -120,9 +119,7 @@ class PodTable:
         """
         self._ranked = [self._told[source] for source in ranking if source in self._told]
         self._lagging = [told for s, told in self._told.items() if s not in up]
-        self._knowing = any(
-            told.listed and told.proven and told not in self._lagging for told in self._ranked
-        )
+        self._knowing = any(told.listed and told not in self._lagging for told in self._ranked)
         self._named.clear()
 
     def end(self, at: Instant) -> None:

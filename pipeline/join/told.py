@@ -33,13 +33,11 @@ class Told:
 
     Attributes:
         listed: the source told of all its pods, and has not been silent for too long since.
-        proven: it has told of some pod. One that follows the wrong node tells of none.
         good_for_ns: how long that stands when the source falls silent.
         pods: by uid.
     """
 
     listed: bool = False
-    proven: bool = False
     good_for_ns: int = 0
     pods: dict[str, Pod] = field(default_factory=dict)
     _named: dict[Name, Pod] = field(default_factory=dict)
@@ -52,7 +50,6 @@ class Told:
         before = self.pods.get(uid)
         if before is not None:
             self._unname(before)
-        self.proven = True
         self.pods[uid] = pod
         self._named.update(dict.fromkeys(names_of(pod), pod))
         if pod.started is not None:

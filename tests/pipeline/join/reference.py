@@ -78,8 +78,7 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             runtime = claim.origin.evidence in {Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI}
             pod = meant(ref, tables.pods)
             if pod is None:
-                known_any = bool(tables.pods or tables.gone)
-                unheard_of = not ref.pod and tables.listed and known_any
+                unheard_of = not ref.pod and tables.listed
                 if runtime or not (gone(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
                     found.append(Said(source, claim, ids, *where, None))

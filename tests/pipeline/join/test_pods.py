@@ -94,12 +94,14 @@ class TestWhoeverNamesIt:
         node.pods(pod("other"))
         assert len(node.held()) == bool(claim.subject.pod)
 
-    def test_one_who_tells_of_no_pod_at_all_proves_nothing(self, source: str, claim: Claim) -> None:
-        """It may follow the wrong node."""
+    def test_one_who_tells_of_no_pod_at_all_knows_that_there_is_none(
+        self, source: str, claim: Claim
+    ) -> None:
+        """An empty node, whose checkpoint has what was there before."""
         node = Cluster()
         node.pods()
         node.tell(source, whole(claim))
-        assert len(node.held()) == 1
+        assert len(node.held()) == bool(claim.subject.pod)
 
     def test_one_whose_last_pod_is_gone_knows_the_node_all_the_same(
         self, source: str, claim: Claim
@@ -336,7 +338,7 @@ class TestStaticPods:
 
     def test_without_a_mirror_the_kubelet_s_uid_is_all_that_is_known(self) -> None:
         node = Cluster()
-        node.pods()
+        node.tell("pods", SourceLost("the API server can't be reached"))
         node.checkpoint(kept("config-hash", A))
         assert node.held() == {A: ["config-hash/main"]}
 
