@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from tests.e2e.kube import folders
@@ -12,7 +13,7 @@ _DETACHED = ("setsid", "setpriv", "--pdeathsig", "KILL")
 """Ctrl-C is not for them: they end in order. But no test run that was killed leaves them behind."""
 
 
-class Daemon:
+class Daemon(ABC):
     """A program of the node. What it says goes into one log, over all its starts."""
 
     name: str
@@ -24,13 +25,13 @@ class Daemon:
 
     # What each program defines.
 
+    @abstractmethod
     def command(self) -> list[str | Path]:
         """Write what the program reads and return how it is called."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ready(self) -> bool:
         """Return whether it does its work; asked again and again after a start."""
-        raise NotImplementedError
 
     @property
     def log(self) -> Path:
