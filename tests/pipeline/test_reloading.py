@@ -166,6 +166,9 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at(
         monkeypatch.setattr(Inotify, "add_watch", refuse)
     monkeypatch.setattr(reloading, "_POLL", 0.1)
     async with watching(path) as (_, noticed):
-        path.write_text("two")
+        # In one step: one who looks may come between the emptying of a file and its filling.
+        new = path.with_suffix(".new")
+        new.write_text("two")
+        new.replace(path)
         await noticed.reaches(1)
     assert caplog.text.count("can't watch") == 1
