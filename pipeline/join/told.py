@@ -27,7 +27,7 @@ def names_of(pod: Pod) -> list[Name]:
     return [*names, pod.static_uid] if pod.static_uid else names
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Told:
     """What one source tells of.
 

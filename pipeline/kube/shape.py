@@ -2,10 +2,6 @@
 
 from typing import Any
 
-from pipeline.texts import line
-
-__all__ = ["items", "line", "number", "table", "text"]
-
 
 def table(value: object) -> dict[str, Any]:
     """Return an object's members; none if it is no object."""
