@@ -1,21 +1,13 @@
 """Takes the text of a list apart into its elements, letter for letter."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-import orjson
 
-_BOM: Final = b"\xef\xbb\xbf"
-# Half a surrogate pair, which Python writes for bytes that are no text: msgspec takes it for the
-# end of all. Whole pairs and other escapes are consumed, so that the group is a half and no more.
-_ESCAPE: Final = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
+from pipeline.files import lists
+
 # A power cut may leave zeros where something was written last.
 _BEGUN: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]"]', re.DOTALL)
@@ -35,7 +27,7 @@ def split(data: bytes) -> tuple[list[bytes], bool]:
     Raises:
         NoListError: it is something else.
     """
-    text = data.removeprefix(_BOM)
+    text = data.removeprefix(lists.BOM)
     if text.strip() == b"null":  # how Go writes a list that was never made
         return [], True
     try:
@@ -49,12 +41,7 @@ def split(data: bytes) -> tuple[list[bytes], bool]:
 def parse(element: bytes) -> object:
     """Return an element as Python has it, None if no parser takes it."""
     try:
-        return orjson.loads(element)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        # Halves of surrogate pairs, no UTF-8, a number beyond any float: strange, but readable.
-        return json.loads(element.decode("utf-8", "surrogateescape"))
+        return lists.parse(element)
     except (ValueError, RecursionError):  # an integer of thousands of digits, say
         return None
 
@@ -63,14 +50,12 @@ def _elements(text: bytes) -> list[bytes]:
     try:
         return [bytes(element) for element in _split.decode(text)]
     except msgspec.DecodeError:
-        # What takes the place of half a pair is as long, so that all offsets stay.
-        masked = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+        masked = lists.masked(text)
         if masked == text:
             raise
     end, elements = 0, []
     for element in map(bytes, _split.decode(masked)):
-        # Between two elements stand a comma and white space, with which none begins.
-        begin = masked.index(element, end)
+        begin = lists.find(masked, element, end)
         end = begin + len(element)
         elements.append(text[begin:end])
     return elements

@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.claiming import MOST_HELD
-from pipeline.files import Listed
+from pipeline.files import Listed, lists
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
 from sources.podlist.entries import Integers, Wrong, read_entry
 from sources.podlist.places import value_offset
 from sources.podlist.splitting import (
     BadDocumentError,
     UnreadableEntryError,
-    find,
     parse,
     place,
     split,
@@ -97,5 +96,5 @@ def _offsets(text: bytes, pieces: list[memoryview], numbers: list[int]) -> Itera
             if done >= 0:
                 offset += len(pieces[done])
             done += 1
-            offset = find(text, pieces[done], offset)
+            offset = lists.find(text, pieces[done], offset)
         yield offset

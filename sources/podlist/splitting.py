@@ -1,16 +1,13 @@
 """Takes a pod list apart into its entries, and reads each for itself."""
 
-import json
 import re
 from pathlib import Path
 
 import msgspec
-import orjson
 
-from pipeline.files import UnreadableError
+from pipeline.files import UnreadableError, lists
 from sources.podlist.places import line_and_column
 
-_BOM = b"\xef\xbb\xbf"
 # Memory in the face of a file full of commas: a parsed value takes up to a hundred bytes.
 _MOST_VALUES = 1_000_000
 _BYTE = re.compile(r" \(byte ([0-9]+)\)")
@@ -23,13 +20,6 @@ _KINDS = {
     "bool": "true or false",
     "null": "null",
 }
-# Whole pairs and other escapes are consumed, so that the group is half of a pair and nothing else.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
-
 _split = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -48,7 +38,7 @@ def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
         BadDocumentError: it isn't JSON, or isn't a list. What stands in the texts of an entry, and
             whether a number has room in a float, is no matter of the file.
     """
-    text = data.removeprefix(_BOM)
+    text = data.removeprefix(lists.BOM)
     if not text.strip():
         raise BadDocumentError(f"{path}: is empty; an empty list is written []")
     if text.strip() == b"null":  # how Go writes a list that was never made
@@ -74,8 +64,7 @@ def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
 
 def _split_masked(text: bytes, path: Path) -> list[memoryview]:
     """Split a text that may have half a surrogate pair somewhere, which msgspec refuses."""
-    # What takes its place is as long, so that all offsets stay.
-    masked = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+    masked = lists.masked(text)
     try:
         pieces = [memoryview(piece) for piece in _split.decode(masked)]
     except RecursionError:
@@ -89,7 +78,7 @@ def _split_masked(text: bytes, path: Path) -> list[memoryview]:
         raise BadDocumentError(f"{path}:{place(text, offset)}: {problem}") from None
     whole, begin, original = memoryview(text), 0, []
     for piece in pieces:
-        begin = find(masked, piece, begin)
+        begin = lists.find(masked, piece, begin)
         original.append(whole[begin : begin + len(piece)])
         begin += len(piece)
     return original
@@ -106,22 +95,9 @@ def parse(piece: memoryview) -> object:
         UnreadableEntryError: that didn't help.
     """
     try:
-        return orjson.loads(piece)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        return json.loads(bytes(piece).decode("utf-8", "surrogateescape"))
+        return lists.parse(piece)
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits, say
         raise UnreadableEntryError(str(error)) from None
-
-
-def find(text: bytes, piece: memoryview, begin: int) -> int:
-    """Return where a piece stands, given where the piece before it ends.
-
-    Between two pieces stand a comma and white space only, with which no piece begins: the next
-    occurrence of its bytes is the piece itself.
-    """
-    return text.index(piece, begin)
 
 
 def place(text: bytes, offset: int) -> str:
