@@ -1,11 +1,13 @@
 """What a configuration file comes to once it is read."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from config.markers import AtLeast, Doc, Role
-from config.types import Duration
+from config.types import Duration, ListenAddress
 
 
 class Component(msgspec.Struct, frozen=True):
@@ -35,6 +37,58 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     )
 
 
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which readings are taken and shown."""
+
+    file: Annotated[
+        Path | None,
+        Doc("A counters file of dcgm-exporter: its rows say which fields there are."),
+    ] = None
+    configmap: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^([^:\s]+:[^:\s]+)?$"),
+        Doc("A ConfigMap, as NAMESPACE:NAME, whose key metrics holds such a file."),
+    ] = ""
+    kubeconfig: Annotated[
+        Path | None,
+        Doc(
+            "Credentials for the API server that has the ConfigMap; none for those of the pod that "
+            "podgpu runs in."
+        ),
+    ] = None
+    own: Annotated[
+        bool, Doc("Whether podgpu's own readings are shown beside the rows of a file.")
+    ] = True
+    also: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Further fields by name, and groups: profiling, statistics, links, health, limits; "
+            "all for everything."
+        ),
+    ] = ()
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """One list at a time."""
+        if self.file is not None and self.configmap:
+            yield "configmap", "there is a file too: give one of the two"
+
+
+class Http(msgspec.Struct, frozen=True, kw_only=True):
+    """What all HTTP listeners have in common."""
+
+    listen: Annotated[
+        ListenAddress | None,
+        Doc("Where health and the page at / are served, if no sink listens there anyway."),
+    ] = None
+    web_config: Annotated[
+        Path | None,
+        Doc(
+            "A web configuration file as Prometheus' own exporters take it: TLS, client "
+            "certificates, users and their passwords. It holds for every listener."
+        ),
+    ] = None
+
+
 # A new top-level key is a new field here: the loader and the JSON Schema read this class.
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
@@ -50,6 +104,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Role("sink", "readings would go nowhere: no sink is configured"),
         Doc("Where readings go to, each under a name of its own."),
     ]
+    counters: Annotated[Counters, Doc("Which readings are taken and shown.")] = Counters()
+    http: Annotated[Http, Doc("What all HTTP listeners have in common.")] = Http()
     log: Annotated[Log, Doc("How the daemon logs.")] = Log()
     shutdown_grace: Annotated[
         Duration,

@@ -3,323 +3,45 @@
 Costs, which decide the tier, were measured on H100 cards: see `docs/fields.md`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from pipeline.fields.field import Field, Tier
-
-_MIB = 1 << 20
+from pipeline.fields.boards import BOARDS
+from pipeline.fields.faults import FAULTS
+from pipeline.fields.field import Field
+from pipeline.fields.labels import LABELS
+from pipeline.fields.links import LINKS
+from pipeline.fields.memory import MEMORY
+from pipeline.fields.profiling import PROFILING
+from pipeline.fields.statistics import STATISTICS
+from pipeline.fields.work import WORK
 
 CATALOGUE: tuple[Field, ...] = (
-    Field(
-        "gpu_up",
-        "gauge",
-        "bool",
-        "1 while the GPU answers podgpu's calls, 0 once it is lost, hangs, can no longer be "
-        "enumerated, or can't be asked since the driver is gone or stuck.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.DERIVED,
-    ),
-    Field(
-        "sm_clock_mhz",
-        "gauge",
-        "MHz",
-        "Clock of the streaming multiprocessors, in MHz.",
-        "nvmlDeviceGetClockInfo",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_SM_CLOCK",
-    ),
-    Field(
-        "memory_clock_mhz",
-        "gauge",
-        "MHz",
-        "Clock of the device memory, in MHz.",
-        "nvmlDeviceGetClockInfo",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_MEM_CLOCK",
-    ),
-    Field(
-        "memory_temperature_celsius",
-        "gauge",
-        "celsius",
-        "Temperature of the device memory, in degrees Celsius.",
-        "nvmlDeviceGetFieldValues(82)",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_MEMORY_TEMP",
-    ),
-    Field(
-        "gpu_temperature_celsius",
-        "gauge",
-        "celsius",
-        "Temperature of the GPU's core, in degrees Celsius.",
-        "nvmlDeviceGetTemperature",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_GPU_TEMP",
-    ),
-    Field(
-        "power_watts",
-        "gauge",
-        "watts",
-        "Power draw of the whole board, in watts; a mean over one second on Ampere and newer.",
-        "nvmlDeviceGetPowerUsage",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_POWER_USAGE",
-    ),
-    Field(
-        "energy_millijoules",
-        "counter",
-        "millijoules",
-        "Energy that the board has drawn since the driver was loaded, in millijoules.",
-        "nvmlDeviceGetTotalEnergyConsumption",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-    ),
-    Field(
-        "pcie_replays",
-        "counter",
-        "packets",
-        "PCIe packets that had to be sent again.",
-        "nvmlDeviceGetPcieReplayCounter",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-    ),
-    Field(
-        "gpu_utilization_percent",
-        "gauge",
-        "percent",
-        "Part of the driver's last sample period in which some kernel ran, in percent.",
-        "nvmlDeviceGetUtilizationRates",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_GPU_UTIL",
-    ),
-    Field(
-        "memory_copy_utilization_percent",
-        "gauge",
-        "percent",
-        "Part of the driver's last sample period in which device memory was read or written, in "
-        "percent.",
-        "nvmlDeviceGetUtilizationRates",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_MEM_COPY_UTIL",
-    ),
-    Field(
-        "encoder_utilization_percent",
-        "gauge",
-        "percent",
-        "Load of the video encoders, in percent.",
-        "nvmlDeviceGetEncoderUtilization",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_ENC_UTIL",
-    ),
-    Field(
-        "decoder_utilization_percent",
-        "gauge",
-        "percent",
-        "Load of the video decoders, in percent.",
-        "nvmlDeviceGetDecoderUtilization",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_DEC_UTIL",
-    ),
-    Field(
-        "xid_last",
-        "gauge",
-        "code",
-        "Code of the last XID error since podgpu started; 0 while there was none.",
-        "nvmlEventSetWait",
-        Tier.EVENT,
-        dcgm="DCGM_FI_DEV_XID_ERRORS",
-    ),
-    Field(
-        "xid_errors",
-        "counter",
-        "errors",
-        "XID errors since podgpu started, by code; common codes start at 0.",
-        "nvmlEventSetWait",
-        Tier.EVENT,
-        attrs=("xid",),
-    ),
-    Field(
-        "xid_last_seen_timestamp_seconds",
-        "gauge",
-        "seconds",
-        "When the XID error was last seen, in Unix time; no sample for a code that never was.",
-        "nvmlEventSetWait",
-        Tier.EVENT,
-        attrs=("xid",),
-    ),
-    Field(
-        "performance_state",
-        "gauge",
-        "state",
-        "Performance state, from 0 (highest clocks) to 15 (lowest).",
-        "nvmlDeviceGetPerformanceState",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_PSTATE",
-    ),
-    Field(
-        "clock_throttle_reasons",
-        "gauge",
-        "bitmask",
-        "Why the clocks are held down, as NVML's bit mask.",
-        "nvmlDeviceGetCurrentClocksEventReasons",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-    ),
-    Field(
-        "clock_throttle_active",
-        "gauge",
-        "bool",
-        "1 while the clocks are held down for this reason, else 0.",
-        "nvmlDeviceGetCurrentClocksEventReasons",
-        Tier.FAST,
-        attrs=("reason",),
-    ),
-    Field(
-        "memory_total_bytes",
-        "gauge",
-        "bytes",
-        "Device memory: used, free and reserved together.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_FB_TOTAL",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
-    ),
-    Field(
-        "memory_free_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that can still be allocated.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_FB_FREE",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
-    ),
-    Field(
-        "memory_used_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that is allocated, without what the driver reserves for itself.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_FB_USED",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
-    ),
-    Field(
-        "memory_reserved_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that the driver and the firmware keep for themselves.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_FB_RESERVED",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
-    ),
-    Field(
-        "processes",
-        "gauge",
-        "processes",
-        "Processes with a context on the device, by kind.",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        Tier.FAST,
-        attrs=("kind",),
-        mig=True,
-    ),
-    Field(
-        "process_memory_used_bytes",
-        "gauge",
-        "bytes",
-        "Device memory of one process, by its pid on the host; no sample where the driver doesn't "
-        "say.",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        Tier.FAST,
-        attrs=("kind", "pid"),
-        mig=True,
-    ),
-    Field(
-        "ecc_corrected_volatile",
-        "counter",
-        "errors",
-        "Memory errors that ECC corrected since the driver was loaded.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-    ),
-    Field(
-        "ecc_uncorrected_volatile",
-        "counter",
-        "errors",
-        "Memory errors that ECC could not correct since the driver was loaded.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-    ),
-    Field(
-        "ecc_corrected_aggregate",
-        "counter",
-        "errors",
-        "Memory errors that ECC corrected in the life of the board.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-    ),
-    Field(
-        "ecc_uncorrected_aggregate",
-        "counter",
-        "errors",
-        "Memory errors that ECC could not correct in the life of the board.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-    ),
-    Field(
-        "remapped_rows_correctable",
-        "counter",
-        "rows",
-        "Memory rows remapped after errors that could be corrected.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-    ),
-    Field(
-        "remapped_rows_uncorrectable",
-        "counter",
-        "rows",
-        "Memory rows remapped after errors that could not be corrected.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-    ),
-    Field(
-        "row_remap_pending",
-        "gauge",
-        "bool",
-        "1 if a remapping waits for the next reset of the GPU, else 0.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ROW_REMAP_PENDING",
-    ),
-    Field(
-        "row_remap_failed",
-        "gauge",
-        "bool",
-        "1 if a remapping has failed, else 0.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ROW_REMAP_FAILURE",
-    ),
+    *BOARDS,
+    *WORK,
+    *MEMORY,
+    *FAULTS,
+    *LINKS,
+    *PROFILING,
+    *STATISTICS,
 )
+"""Everything that makes series."""
 
-_BY_NAME: Mapping[str, Field] = MappingProxyType({field.name: field for field in CATALOGUE})
+_BY_NAME: Mapping[str, Field] = MappingProxyType(
+    {field.name: field for field in (*CATALOGUE, *LABELS)}
+)
 
 
 def by_name(name: str) -> Field | None:
-    """Return the field of that name; None if the catalogue has none."""
+    """Return the field of that name, labels among them; None if there is none."""
     return _BY_NAME.get(name)
+
+
+def called(name: str) -> Iterator[Field]:
+    """Yield the fields that somebody calls so: podgpu, DCGM, dcgm-exporter 1.x or a page.
+
+    Two fields share a name where DCGM's rate and its counter do; their types tell them apart.
+    """
+    for field in _BY_NAME.values():
+        if name in {field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases}:
+            yield field

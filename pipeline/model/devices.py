@@ -37,6 +37,8 @@ class Device:
         model: product name of the physical GPU; empty when unknown.
         driver: version of the kernel driver; empty when unknown.
         mig: the place on the parent for a MIG instance, None for a physical GPU.
+        facts: texts about the board that never change, by name of the field (serial, versions of
+            its firmware, ...), sorted; a MIG instance has its parent's.
     """
 
     uuid: str
@@ -46,6 +48,7 @@ class Device:
     model: str = ""
     driver: str = ""
     mig: MigPlace | None = None
+    facts: tuple[tuple[str, str], ...] = ()
 
     @property
     def gpu_uuid(self) -> str:

@@ -118,7 +118,7 @@ def test_rendering_5000_series(node: Node, capsys: pytest.CaptureFixture[str]) -
     assert len(snapshot.layout.series) == SERIES
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Ready(snapshot))
-    cache, plan = LabelCache("node-1"), FieldPlan()
+    cache, plan = LabelCache("node-1"), FieldPlan.everything()
     shape = Shape(snapshot.layout, plan, cache)
 
     def render() -> bytes:

@@ -25,7 +25,7 @@ from tests.config.samples import (
 NOTHING_TO_DO = "there is nothing to do: no source is configured"
 NOWHERE = "readings would go nowhere: no sink is configured"
 KINDS = "the kinds are nvml, everything"
-KEYS = "the keys are node, sources, sinks, log, shutdown_grace"
+KEYS = "the keys are node, sources, sinks, counters, http, log, shutdown_grace"
 GOOD = "sources: {a: {kind: nvml}}\n" + SINKS
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema(Samples()))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.fields import FieldPlan
 from pipeline.model import (
     NS,
     ClockTicked,
@@ -136,7 +137,7 @@ def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
             one._replace(value=round(chance.gauss(500, 50), 3))
             if one.field.endswith(("watts", "percent", "mhz", "celsius"))
             else one
-            for one in every_field(cards, now)
+            for one in every_field(cards, now, FieldPlan())
         ]
         taken += [
             reading(card, "clock_throttle_active", 0, attrs=(("reason", str(n)),), when=now)

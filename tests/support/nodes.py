@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from pipeline.fields import CATALOGUE
+from pipeline.fields import FieldPlan
 from pipeline.join import Join
 from pipeline.model import (
     NS,
@@ -137,9 +137,22 @@ class Node:
         return self.join.snapshot(at(self.seconds))
 
 
-def every_field(devices: Iterable[Device], when: Instant = START) -> list[Reading]:
-    """A plausible reading of every field of the catalogue for each device."""
-    sample_attrs = {"xid": "79", "reason": "sw_power_cap", "kind": "compute", "pid": "4242"}
+def every_field(
+    devices: Iterable[Device], when: Instant = START, plan: FieldPlan | None = None
+) -> list[Reading]:
+    """A plausible reading of every field of a plan, first all there are, for each device."""
+    sample_attrs = {
+        "xid": "79",
+        "reason": "sw_power_cap",
+        "kind": "compute",
+        "pid": "4242",
+        "clock_event": "power_cap",
+        "window_size_in_ms": "300000",
+        "peer_gpu": "1",
+        "link_status": "OK",
+        "direction": "tx",
+        "link": "0",
+    }
     return [
         reading(
             device,
@@ -149,6 +162,6 @@ def every_field(devices: Iterable[Device], when: Instant = START) -> list[Readin
             when=when,
         )
         for device in devices
-        for field in CATALOGUE
+        for field in (plan or FieldPlan.everything()).fields
         if device.mig is None or field.mig
     ]

@@ -34,7 +34,7 @@ class FakeSinkContext:
         self.name = name
         self.node = node
         self.clock: Clock = clock or SystemClock()
-        self.plan = plan or FieldPlan()
+        self.plan = plan or FieldPlan.everything()
         self.log = logging.getLogger(f"podgpu.test.{name}")
         self.own = Telemetry()
         self.meter = Meter(self.own, "sink", name)

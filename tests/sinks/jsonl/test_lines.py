@@ -34,7 +34,9 @@ from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, r
 
 
 def lines(snapshot: Snapshot, plan: FieldPlan | None = None) -> list[dict[str, Any]]:
-    return parsed(b"".join(LineEncoder("node-1", plan or FieldPlan()).devices(snapshot).lines))
+    return parsed(
+        b"".join(LineEncoder("node-1", plan or FieldPlan.everything()).devices(snapshot).lines)
+    )
 
 
 def test_a_line() -> None:
@@ -169,7 +171,7 @@ def test_only_fields_of_the_plan_are_written() -> None:
 
 
 def test_a_changed_holder_is_seen_and_an_age_goes_on() -> None:
-    node, encoder = Node(), LineEncoder("node-1", FieldPlan())
+    node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
     node.has(gpu(0))
     found = []
     for second, pod in enumerate(["one", "one", "two"]):
@@ -191,7 +193,7 @@ def test_readings_are_counted() -> None:
         reading(gpu(1), "sm_clock_mhz", float("inf")),
         reading(gpu(1), "energy_millijoules", 10**400),
     )
-    batch = LineEncoder("node-1", FieldPlan()).devices(node.snapshot())
+    batch = LineEncoder("node-1", FieldPlan.everything()).devices(node.snapshot())
     assert (batch.readings, batch.not_finite) == ([5], 3)
 
 
@@ -200,7 +202,7 @@ def test_own_telemetry() -> None:
     Meter(own, "sink", "out").add("podgpu_sink_emitted_total", 3)
     Meter(own, "source", "gpus").observe("podgpu_sample_duration_seconds", 0.5)
     computed = {"podgpu_inbox_depth": [Point((), float("nan"))]}
-    line = LineEncoder("node-1", FieldPlan()).telemetry(at(1.5), own.collect(computed))
+    line = LineEncoder("node-1", FieldPlan.everything()).telemetry(at(1.5), own.collect(computed))
     assert parsed(line) == [
         {
             "record": "telemetry",
@@ -233,7 +235,7 @@ def test_hostile_names(text: str) -> None:
     )
     device = replace(gpu(0), model=text, driver=text)
     sample = reading(gpu(0), "processes", 1, attrs=(("kind", text),))
-    encoder = LineEncoder(text, FieldPlan())
+    encoder = LineEncoder(text, FieldPlan.everything())
     batch = encoder.devices(shown(sample, device=device, holders=(holder,)))
     (line,) = parsed(b"".join(batch.lines))
     as_told = text.replace("\ud83e", "\ufffd").replace("\udcff", "\ufffd")
@@ -297,7 +299,7 @@ def test_any_reading_makes_strict_json(
 ) -> None:
     readings = [Reading("GPU-0", name, attrs, value, None, when, NS) for name, attrs, value in said]
     device = Device("GPU-0", 0, 0, text, text, text)
-    encoder = LineEncoder(text, FieldPlan())
+    encoder = LineEncoder(text, FieldPlan.everything())
     batch = encoder.devices(shown(*readings, device=device, holders=holders, when=when))
     found = parsed(b"".join(batch.lines))
     assert sum(batch.readings) + batch.not_finite == len(said)
@@ -346,5 +348,7 @@ def test_the_page_shows_a_line_as_it_is() -> None:
     assert shape(device) == shape(line)
     own = Telemetry()
     Meter(own, "sink", "out").add("podgpu_sink_emitted_total", 3)
-    (line,) = parsed(LineEncoder("node-1", FieldPlan()).telemetry(START, own.collect({})))
+    (line,) = parsed(
+        LineEncoder("node-1", FieldPlan.everything()).telemetry(START, own.collect({}))
+    )
     assert shape(telemetry) == shape(line)

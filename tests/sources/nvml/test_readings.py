@@ -136,9 +136,9 @@ async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
         fake_nvml.push_xid(0, 79)
         await next_rounds(ctx, 3)
     readings = [r for e in ctx.events if isinstance(e, SamplesTaken) for r in e.readings]
-    assert {r.field for r in readings if r.attrs} == {f.name for f in CATALOGUE if f.attrs} - {
-        "process_memory_used_bytes"
-    }
+    assert {r.field for r in readings if r.attrs} == {
+        f.name for f in FieldPlan().fields if f.attrs
+    } - {"process_memory_used_bytes"}
     for reading in readings:
         assert list(reading.attrs) == sorted(reading.attrs)
 
