@@ -54,6 +54,7 @@ FAULTS: tuple[Field, ...] = (
         Tier.FAST,
         group="own",
         dcgm="DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        aliases=("DCGM_FI_DEV_CLOCKS_EVENT_REASONS",),
     ),
     Field(
         "clock_throttle_active",
@@ -169,7 +170,7 @@ FAULTS: tuple[Field, ...] = (
         "gauge",
         "code",
         "What the driver asks for to make the GPU whole: 0 nothing, 1 reset, 2 reboot, 3 "
-        "drain of its peers, 4 drain and reset.",
+        "drain of its peers, 4 drain and reset, and what newer drivers add.",
         "nvmlDeviceGetFieldValues(230)",
         Tier.SLOW,
         group="health",

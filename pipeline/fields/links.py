@@ -1,23 +1,61 @@
 """Fields of the links: PCIe and NVLink."""
 
+from typing import Final
+
 from pipeline.fields.field import Field, Tier
 
-NVLINKS = 18
+NVLINKS: Final = 18
 """Links that have a DCGM name of their own."""
+
+
+_DCGM_RATE: Final = 1000 * 1024
+"""DCGM takes the difference of two readings in KiB, per second, and divides it by 1000."""
 
 
 def _bandwidth(link: int) -> Field:
     """Return DCGM's field of one link."""
     return Field(
-        f"nvlink_{link}_bandwidth_bytes",
-        "counter",
-        "bytes",
-        f"Bytes over NVLink {link}, both ways and with headers, since the driver was loaded.",
-        "nvmlDeviceGetFieldValues(140, 141)",
+        f"nvlink_{link}_bandwidth_bytes_per_second",
+        "gauge",
+        "bytes/s",
+        f"Data sent and received over NVLink {link} per second, between two readings.",
+        "nvmlDeviceGetFieldValues(138, 139)",
         Tier.SLOW,
         group="links",
         dcgm=f"DCGM_FI_DEV_NVLINK_BANDWIDTH_L{link}",
+        dcgm_divisor=_DCGM_RATE,
+        dcgm_unit="1000 KiB/s",
         since="ampere",
+    )
+
+
+def _sum(direction: str, number: int) -> Field:
+    return Field(
+        f"nvlink_{direction}_bytes",
+        "counter",
+        "bytes",
+        f"Data {direction} over all NVLinks since the driver was loaded.",
+        f"nvmlDeviceGetFieldValues({number})",
+        Tier.SLOW,
+        group="own",
+        since="ampere",
+    )
+
+
+def _pcie(direction: str, verb: str, gpm: int, short: str) -> Field:
+    return Field(
+        f"pcie_{direction}_bytes",
+        "counter",
+        "bytes",
+        f"Bytes {verb} over PCIe since podgpu began to watch the GPU, headers included.",
+        f"nvmlGpmMetricsGet({gpm}), summed up",
+        Tier.SLOW,
+        group="own",
+        aliases=(f"DCGM_FI_PROF_PCIE_{short}_BYTES",),
+        dcgm_1x=f"dcgm_fi_prof_pcie_{short.lower()}_bytes",
+        otel="hw.gpu.io",
+        otel_attrs=(("network.io.direction", "transmit" if short == "TX" else "receive"),),
+        since="hopper",
     )
 
 
@@ -34,45 +72,23 @@ LINKS: tuple[Field, ...] = (
         otel="hw.errors",
         otel_attrs=(("error.type", "pcie_replay"),),
     ),
+    _pcie("transmitted", "sent", 20, "TX"),
+    _pcie("received", "received", 21, "RX"),
     Field(
-        "pcie_transmitted_bytes",
-        "counter",
-        "bytes",
-        "Bytes transmitted over PCIe since the driver was loaded, headers included.",
-        "nvmlDeviceGetFieldValues(197)",
-        Tier.SLOW,
-        group="own",
-        aliases=("DCGM_FI_PROF_PCIE_TX_BYTES",),
-        dcgm_1x="dcgm_fi_prof_pcie_tx_bytes",
-        otel="hw.gpu.io",
-        otel_attrs=(("network.io.direction", "transmit"),),
-        since="hopper",
-    ),
-    Field(
-        "pcie_received_bytes",
-        "counter",
-        "bytes",
-        "Bytes received over PCIe since the driver was loaded, headers included.",
-        "nvmlDeviceGetFieldValues(198)",
-        Tier.SLOW,
-        group="own",
-        aliases=("DCGM_FI_PROF_PCIE_RX_BYTES",),
-        dcgm_1x="dcgm_fi_prof_pcie_rx_bytes",
-        otel="hw.gpu.io",
-        otel_attrs=(("network.io.direction", "receive"),),
-        since="hopper",
-    ),
-    Field(
-        "nvlink_bandwidth_kibibytes",
-        "counter",
-        "KiB",
-        "Data sent and received over all NVLinks since the driver was loaded.",
+        "nvlink_bandwidth_bytes_per_second",
+        "gauge",
+        "bytes/s",
+        "Data sent and received over all NVLinks per second, between two readings.",
         "nvmlDeviceGetFieldValues(138, 139)",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
         dcgm_1x="dcgm_nvlink_bandwidth_total",
+        dcgm_divisor=_DCGM_RATE,
+        dcgm_unit="1000 KiB/s",
         since="ampere",
     ),
+    _sum("transmitted", 138),
+    _sum("received", 139),
     Field(
         "nvlink_bytes",
         "counter",

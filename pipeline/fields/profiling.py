@@ -40,7 +40,7 @@ def _rate(
     )
 
 
-_ENGINES: Final = (("nvdec", 33, 8), ("nvjpg", 41, 8), ("nvofa", 50, 2))
+_ENGINES: Final = (("nvdec", 30, 8), ("nvjpg", 40, 8), ("nvofa", 50, 2))
 """Name, GPM id of the first, and how many there are."""
 
 PROFILING: tuple[Field, ...] = (

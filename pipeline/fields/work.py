@@ -79,8 +79,8 @@ WORK: tuple[Field, ...] = (
     Field(
         "vgpu_license_status",
         "gauge",
-        "code",
-        "State of the vGPU licence: 0 where there is none to have, else as the driver numbers it.",
+        "bool",
+        "1 while a licence for vGPU is in force, 0 while it is not or none is needed.",
         "nvmlDeviceGetGridLicensableFeatures_v4",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_VGPU_LICENSE_STATUS",

@@ -23,10 +23,13 @@ ARGUMENT_VERSION_MISMATCH: Final = 25
 OUT_OF_RANGE: Final = -1
 """Not NVML's: it gave a value that can't be true."""
 
+UNASKED: Final = -2
+"""Not NVML's: no call was made, which says nothing of the driver."""
+
 LACKING: Final = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
 """The device or the driver doesn't have this reading, and hardly will have it soon."""
 
-NO_READING: Final = LACKING | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND}
+NO_READING: Final = LACKING | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, UNASKED}
 """No value, and nothing wrong with the device."""
 
 ALIVE: Final = LACKING | {OK, NO_PERMISSION, OUT_OF_RANGE}

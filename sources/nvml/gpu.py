@@ -1,15 +1,19 @@
 """One physical GPU, opened: its plan, its MIG instances, and a visit to it."""
 
 import ctypes
+import math
 from collections.abc import Callable
 from typing import Final
 
 from pipeline.model import Device, Instant
-from sources.nvml import codes, plan
+from sources.nvml import codes, pcie, plan, statistics
+from sources.nvml.gpm import Profiling
 from sources.nvml.library import Handle, Library
 from sources.nvml.mig import MigInstances
+from sources.nvml.peers import Peers
 from sources.nvml.plan import Wanted
 from sources.nvml.readers import Sheet
+from sources.nvml.slow import readers_of
 
 _REVIVE_EVERY: Final = 10  # slow rounds
 
@@ -24,6 +28,7 @@ class Gpu:
         handle: of this initialisation of NVML.
         devices: the GPU and its MIG instances.
         up: how the last visit ended.
+        mig_mode: whether MIG mode is on; None if the driver failed to say.
     """
 
     def __init__(
@@ -33,14 +38,29 @@ class Gpu:
         device: Device,
         wanted: Wanted,
         now: Callable[[], Instant],
+        *,
+        peers: Peers = dict,
     ) -> None:
         self.device = device
         self.handle = handle
         self.up = True
+        self.mig_mode: bool | None = False
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
         self._plan = plan.for_gpu(nvml, handle, device.uuid, wanted)
+        self._profiling = Profiling(nvml, handle, wanted.fields, wanted.fast_good_ns, now)
+        target = (device.uuid, wanted.fast_good_ns)
+        self._plan.add(
+            self._profiling.gpu(device.uuid),
+            statistics.rings(
+                nvml, handle, target, wanted.fields, window_ns=wanted.window_ns, now=now
+            ),
+        )
+        self._plan.add_slow(
+            readers_of(nvml, handle, device.uuid, wanted, peers),
+            pcie.counters(nvml, handle, (device.uuid, wanted.slow_good_ns), wanted.fields, now),
+        )
         self._probe = plan.probe(nvml, handle)
         self._slow_rounds = 0
         self._mig: MigInstances | None = None
@@ -59,6 +79,38 @@ class Gpu:
         """The GPU and its MIG instances, in their order."""
         mig = self._mig  # once: the sampling thread may be about to change it
         return (self.device,) if mig is None else (self.device, *mig.devices)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the GPU itself is among the devices that were chosen."""
+        mig = self._mig
+        cut = mig is not None and bool(mig.devices)
+        return self._wanted.choice.has_gpu(self.device.index, cut=cut)
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The numbers of the GPU instances, by id: those that the option `devices` means."""
+        mig = self._mig
+        return {} if mig is None else mig.numbers
+
+    @property
+    def drain_due_ns(self) -> float:
+        """When `drain` has to be called; infinite for never, unless a round is read first."""
+        if not self.is_read:
+            return math.inf
+        return min((ring.due_ns for ring in self._plan.rings), default=math.inf)
+
+    def drain(self) -> None:
+        """Take the driver's own samples where they would soon be lost.
+
+        Raises:
+            DriverGoneError: the driver is gone.
+        """
+        now_ns = self._now().mono_ns
+        for ring in self._plan.rings:
+            if ring.due_ns <= now_ns:
+                # What else is wrong, the next round finds too.
+                codes.check_driver(ring.drain())
 
     def read(self, *, slow: bool) -> Sheet:
         """Read the fast tier and the MIG instances, and the slow tier too if asked to.
@@ -81,6 +133,8 @@ class Gpu:
             DriverGoneError: the driver is gone.
         """
         sheet = Sheet(self.uuid, self._now())
+        if not self.is_read:
+            return sheet
         try:
             self._plan.run(self._plan.forced, sheet, sheet.at)
         except codes.DeviceLostError as lost:
@@ -104,6 +158,8 @@ class Gpu:
             mig.enumerate(sheet)
             mig.read(sheet, at, revive=revive)
             at = self._now()
+        if not self.is_read:
+            return
         alive = own.run(own.fast, sheet, at)
         if slow:
             alive |= own.run(own.slow, sheet, self._now())
@@ -119,6 +175,9 @@ class Gpu:
         sheet.processes.clear()
         sheet.errors = [code] if code in codes.LOST else sheet.errors
         sheet.up = False
+        self._plan.forget()
+        if self._mig is not None:
+            self._mig.forget()
 
     def _follow_mig_mode(self, sheet: Sheet) -> None:
         """See whether MIG mode is on. It costs over 100 us and needs an idle GPU to change."""
@@ -127,14 +186,23 @@ class Gpu:
             "nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending)
         )
         if code in codes.NO_READING:
-            self._mig = None
+            self._mig, self.mig_mode = None, False
         elif code:
+            self.mig_mode = None
             codes.check(code)
             sheet.errors.append(code)
         elif not current.value:
             if self._mig is not None:
-                self._plan.revive()
-            self._mig = None
+                self._begin_anew()
+            self._mig, self.mig_mode = None, False
         elif self._mig is None:
-            self._mig = MigInstances(self._nvml, self.handle, self.device, self._wanted)
-            self._plan.revive()
+            self.mig_mode = True
+            self._mig = MigInstances(
+                self._nvml, self.handle, self.device, self._wanted, self._profiling
+            )
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """The GPU was reset to be cut, or to be whole: it gives other readings, and counts anew."""
+        self._plan.revive()
+        self._plan.forget()

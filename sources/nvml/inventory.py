@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
-from sources.nvml import codes
+from sources.nvml import codes, facts
 from sources.nvml.crew import ANYWHERE, Job, Step
 from sources.nvml.gpu import Gpu
-from sources.nvml.library import Library
+from sources.nvml.library import Library, same
 from sources.nvml.plan import Wanted
 
 INIT: Final = "nvmlInit"
@@ -50,7 +50,7 @@ class Inventory:
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
-        self._driver = ""
+        self._driver: facts.Facts = ()
         self._count = -1
         self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
@@ -85,6 +85,15 @@ class Inventory:
         gpus, closed = self._now_open
         return {**closed, **{index: gpu.devices for index, gpu in gpus.items()}}
 
+    def contradiction(self) -> str:
+        """Say why the devices asked for can't be had; empty if they can, or nobody can tell."""
+        gpus = self.gpus
+        modes = {gpu.mig_mode for gpu in gpus.values()}
+        known = len(gpus) == self._count and None not in modes
+        any_mig = True in modes if known else None
+        numbers = (number for gpu in gpus.values() for number in gpu.numbers.values())
+        return self._wanted.choice.contradiction(self._count, numbers, any_mig=any_mig)
+
     @property
     def troubled(self) -> bool:
         """Whether some GPU is down or could not be opened: opening it anew may help."""
@@ -103,14 +112,12 @@ class Inventory:
         """Return the steps that initialise NVML and learn the driver's version."""
         return [Step(INIT, self._open, self._set_driver, vital=True)]
 
-    def _open(self) -> str:
+    def _open(self) -> facts.Facts:
         self._nvml.open()
-        code, text = self._nvml.text("nvmlSystemGetDriverVersion")
-        codes.check_driver(code)
-        return text if code == 0 else ""
+        return facts.of_driver(self._nvml)
 
-    def _set_driver(self, version: str) -> None:
-        self._driver = version
+    def _set_driver(self, known: facts.Facts) -> None:
+        self._driver = known
 
     def count_steps(self, job: Job, *, rescan: bool, vital: bool = False) -> list[Step]:
         """Return the step that counts the GPUs; it adds to the job what a new count asks for."""
@@ -182,12 +189,18 @@ class Inventory:
         if code or not uuid:
             self.errors.append((self._place(index), code))
             return None
+        old = self.gpus.get(index)
+        if old is not None and old.up and old.uuid == uuid and same(old.handle, handle):
+            # It goes on from what it has read: another GPU's trouble costs it nothing.
+            return old
         minor = _value(nvml.number("nvmlDeviceGetMinorNumber", handle), None)
         bus_id = _value(nvml.pci_bus_id(handle), "")
         model = _value(nvml.text("nvmlDeviceGetName", handle), "")
-        device = Device(uuid, index, minor, bus_id, model, self._driver)
+        driver = dict(self._driver).get("driver_version", "")
+        known = tuple(sorted((*self._driver, *facts.of_board(nvml, handle))))
+        device = Device(uuid, index, minor, bus_id, model, driver, None, known)
         try:
-            return Gpu(nvml, handle, device, self._wanted, self._now)
+            return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
             return device

@@ -14,6 +14,7 @@ import pynvml
 
 from pipeline.errors import TransientError
 from sources.nvml import codes
+from sources.nvml.buffers import Buffers
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
@@ -88,9 +89,16 @@ class EventData(Protocol):
     eventData: int  # noqa: N815
 
 
+class GpmMetric(Protocol):
+    """`nvmlGpmMetric_t`."""
+
+    metricId: int  # noqa: N815
+    nvmlReturn: int  # noqa: N815
+    value: float
+
+
 XID_EVENT: Final = int(pynvml.nvmlEventTypeXidCriticalError)
 MEMORY_V2: Final = int(pynvml.nvmlMemory_v2)
-FIELD_MEMORY_TEMPERATURE: Final = int(pynvml.NVML_FI_DEV_MEMORY_TEMP)
 
 # By nvmlValueType_t.
 _VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -107,17 +115,34 @@ _UTILIZATION: Final = _plain(pynvml.c_nvmlUtilization_t)
 _FIELD_VALUE: Final = _plain(pynvml.c_nvmlFieldValue_t)
 _PROCESS_INFO: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
 _EVENT_DATA: Final = _plain(pynvml.c_nvmlEventData_t)
+_GPM_SUPPORT: Final = _plain(pynvml.c_nvmlGpmSupport_t)
+_GPM_METRIC: Final = _plain(pynvml.c_nvmlGpmMetric_t)
+
+
+class _GpmMetrics(ctypes.Structure):
+    _fields_ = [
+        *pynvml.c_nvmlGpmMetricsGet_t._fields_[:-1],
+        ("metrics", _GPM_METRIC * pynvml.NVML_GPM_METRIC_MAX),
+    ]
+
+
+SAMPLE_SIZE: Final = ctypes.sizeof(pynvml.c_nvmlSample_t)
+"""Bytes of a sample that the driver took by itself: its time in microseconds, and its value."""
 
 
 class Library:
     """NVML, from its initialisation to its shutdown. Initialised once at most at any time.
 
     Every method but `void` may block for as long as the driver likes.
+
+    Attributes:
+        buffers: those of GPM, of this initialisation.
     """
 
     def __init__(self) -> None:
         self._open = False
         self._void = False
+        self.buffers = self._no_buffers()
 
     def void(self) -> None:
         """Note that the driver went away: the next `open` initialises anew."""
@@ -130,7 +155,8 @@ class Library:
             TransientError: it can't be done; the text says why and what helps.
         """
         if self._open and self._void:
-            self.close()
+            # A thread may still be in the driver with a buffer: none is freed.
+            self._shut()
         if self._open:
             return
         try:
@@ -142,13 +168,27 @@ class Library:
                 f"NVML can't be initialised ({codes.name(code)}): {mend}"
             ) from error
         self._open, self._void = True, False
+        self.buffers = self._no_buffers()
 
     def close(self) -> None:
-        """Shut NVML down, if it is initialised."""
+        """Free all buffers and shut NVML down, if it is initialised. No thread may be in it."""
         if self._open:
-            self._open = False
-            # A driver that went away makes this fail, and then there is nothing left to close.
-            self.ask("nvmlShutdown")
+            self.buffers.clear()
+            self._shut()
+
+    def _shut(self) -> None:
+        self._open = False
+        # A driver that went away makes this fail, and then there is nothing left to close.
+        self.ask("nvmlShutdown")
+
+    def _no_buffers(self) -> Buffers:
+        def allocate(box: Any) -> int:
+            return self.ask("nvmlGpmSampleAlloc", ctypes.byref(box))
+
+        def free(box: Any) -> int:
+            return self.ask("nvmlGpmSampleFree", box)
+
+        return Buffers(pynvml.c_nvmlGpmSample_t, allocate, free)
 
     def function(self, *names: str) -> Callable[..., int] | None:
         """Return the first of these functions that the library has."""
@@ -225,6 +265,11 @@ def address(handle: Handle) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
+def same(handle: Handle, other: Handle) -> bool:
+    """Whether two handles of one initialisation are of the same device."""
+    return address(handle) == address(other)
+
+
 def memory_box(version: int) -> Any:
     """Make a `Memory` of version 1 or 2."""
     if version == 1:
@@ -239,11 +284,11 @@ def utilization_box() -> Any:
     return _UTILIZATION()
 
 
-def field_values(*ids: int) -> Any:
-    """Make an array of `FieldValue`, for these field ids."""
-    values = (_FIELD_VALUE * len(ids))()
-    for value, number in zip(values, ids, strict=True):
-        value.fieldId = number
+def field_values(*asked: tuple[int, int]) -> Any:
+    """Make an array of `FieldValue`, for these field ids and scopes."""
+    values = (_FIELD_VALUE * len(asked))()
+    for value, (number, scope) in zip(values, asked, strict=True):
+        value.fieldId, value.scopeId = number, scope
     return values
 
 
@@ -252,6 +297,11 @@ def field_number(value: FieldValue) -> int | float | None:
     if value.valueType >= len(_VALUE_MEMBERS):
         return None
     return cast("int | float", getattr(value.value, _VALUE_MEMBERS[value.valueType]))
+
+
+def licence_box() -> Any:
+    """Make what tells of licences: `isGridLicenseSupported` and `gridLicensableFeatures`."""
+    return pynvml.c_nvmlGridLicensableFeatures_v4_t()
 
 
 def process_array(size: int) -> Any:
@@ -267,3 +317,21 @@ def event_set_box() -> Any:
 def event_box() -> Any:
     """Make an `EventData`."""
     return _EVENT_DATA()
+
+
+def gpm_support_box() -> Any:
+    """Make what tells whether a GPU can be monitored: `isSupportedDevice`."""
+    box = _GPM_SUPPORT()
+    box.version = pynvml.NVML_GPM_SUPPORT_VERSION
+    return box
+
+
+def gpm_metrics_box(ids: Sequence[int]) -> tuple[Any, list[GpmMetric]]:
+    """Make the question for these metrics, whose `sample1` and `sample2` are to be set."""
+    box = _GpmMetrics()
+    box.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    box.numMetrics = len(ids)
+    metrics: list[GpmMetric] = [box.metrics[place] for place in range(len(ids))]
+    for metric, number in zip(metrics, ids, strict=True):
+        metric.metricId = number
+    return box, metrics

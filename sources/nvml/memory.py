@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from pipeline.model import Device
+from sources.nvml.choice import Choice
+from sources.nvml.windows import ClockEvents
 from sources.nvml.xids import Sayings, XidCounts
 
 
@@ -16,6 +18,8 @@ class Memory:
         out: it has been told that all GPUs are down with the source, and nothing since.
         replaced: uuids of GPUs that others stand in for, until a last word was said of them.
         xids: the XID errors.
+        clock_events: in how many samples each was there.
+        hidden: uuids of GPUs that nobody asked for: not even whether they are up is told.
         sayings: which of them were logged.
     """
 
@@ -26,13 +30,20 @@ class Memory:
         self.out = False
         self.replaced: list[str] = []
         self.xids = XidCounts()
+        self.clock_events = ClockEvents(0)
+        self.hidden: set[str] = set()
+        self._cut: dict[str, bool] = {}
         self.sayings = Sayings()
         self._said: set[tuple[str, str]] = set()
 
-    def note(self, by_index: Mapping[int, tuple[Device, ...]]) -> None:
+    def note(self, by_index: Mapping[int, tuple[Device, ...]], choice: Choice) -> None:
         """Remember the devices as they are now, and forget GPUs that were replaced.
 
         A GPU was replaced if it is gone, and another has both its index and its place on the bus.
+
+        Args:
+            by_index: the devices.
+            choice: which of them are read.
         """
         self.by_index = dict(by_index)
         present = {devices[0].uuid: devices[0] for devices in by_index.values()}
@@ -44,14 +55,29 @@ class Memory:
         ]
         for uuid in replaced:
             self._forget(uuid)
-        self.replaced += replaced
+        self.replaced += (uuid for uuid in replaced if uuid not in self.hidden)
         self.gpus.update(present)
+        for devices in by_index.values():
+            self._cut[devices[0].uuid] = len(devices) > 1
+        self.hidden = {
+            uuid
+            for uuid, gpu in self.gpus.items()
+            if not choice.has_gpu(gpu.index, cut=self._cut.get(uuid, False))
+        }
 
     def _forget(self, uuid: str) -> None:
         del self.gpus[uuid]
         self.down.discard(uuid)
+        self._cut.pop(uuid, None)
         self.xids.forget(uuid)
+        self.clock_events.forget(uuid)
         self.sayings.forget(uuid)
+
+    def counting_clock_events(self, length_ns: int) -> ClockEvents:
+        """Return where they are counted over a window of that length."""
+        if self.clock_events.length_ns != length_ns:
+            self.clock_events = ClockEvents(length_ns)
+        return self.clock_events
 
     def first_time(self, what: str, about: str) -> bool:
         """Whether this is said for the first time."""

@@ -3,16 +3,20 @@
 import ctypes
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.model import Device, Instant, MigPlace
 from sources.nvml import codes, library, plan
+from sources.nvml.choice import numbered
+from sources.nvml.gpm import Profiling
 from sources.nvml.library import Handle, Library
 from sources.nvml.plan import Plan, Wanted
 from sources.nvml.readers import Sheet
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
+_PART: Final = re.compile(r"\d+c\.")  # how the profile of part of a GPU instance begins
 _EMPTY_SLOT: Final = frozenset({codes.NOT_FOUND, codes.INVALID_ARGUMENT, codes.NOT_SUPPORTED})
 
 _Key = tuple[str, int, int]
@@ -33,20 +37,34 @@ class MigInstances:
 
     A partition can change at any moment, and a handle of one that is gone may come to mean another.
     So each round asks for the handles anew, by index, and goes by uuid, GI and CI.
+
+    Attributes:
+        devices: the instances, in their order.
+        numbers: the numbers of the GPU instances, by id.
     """
 
-    def __init__(self, nvml: Library, handle: Handle, parent: Device, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        nvml: Library,
+        handle: Handle,
+        parent: Device,
+        wanted: Wanted,
+        profiling: Profiling,
+    ) -> None:
         self._nvml = nvml
         self._gpu = handle
         self._parent = parent
         self._wanted = wanted
+        self._profiling = profiling
         self._slots: list[_Slot | None] = []
         self._handle = library.handle_box()
         self._text = library.text_buffer()
         self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
         self.devices: tuple[Device, ...] = ()
+        self.numbers: dict[int, int] = {}
         # An attribute, since an error may end an enumeration between its start and its end.
         self._changed = False
+        self._unseen = False
         self._by_index = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
         self._uuid = nvml.function("nvmlDeviceGetUUID")
         self._gi_of = nvml.function("nvmlDeviceGetGpuInstanceId")
@@ -63,6 +81,7 @@ class MigInstances:
             code, most = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
             codes.check(code)
             self._slots = [None] * (most if code == 0 else 0)
+        self._unseen = False
         for index, before in enumerate(self._slots):
             code, key = self._look(index)
             if code == codes.OK and key is not None:
@@ -79,22 +98,36 @@ class MigInstances:
                 # It may well be there still: it keeps its place, and is not read this time.
                 if code not in codes.NO_READING:
                     sheet.errors.append(code)
-                if before is not None:
+                if before is None:
+                    self._unseen = True
+                else:
                     before.handle = None
         if self._changed:
             self._changed = False
             self.devices = tuple(
                 sorted((slot.device for slot in self._slots if slot), key=lambda d: d.order)
             )
+            places = [device.mig for device in self.devices if device.mig is not None]
+            self.numbers = numbered(
+                self._parent.index or 0,
+                len(self._slots),
+                [(place.gpu_instance_id, place.profile) for place in places],
+            )
 
     def read(self, sheet: Sheet, at: Instant, *, revive: bool) -> None:
-        """Read all instances; what fails on one costs the others nothing.
+        """Read the instances that were chosen; what fails on one costs the others nothing.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
+        has_instance = self._wanted.choice.has_instance
+        sharing = Counter(slot.key[1] for slot in self._slots if slot is not None)
         for slot in self._slots:
-            if slot is None or slot.handle is None:
+            if slot is None:
+                continue
+            if slot.plan.profiler is not None:
+                slot.plan.profiler.share(shared=self._shares(slot, sharing))
+            if slot.handle is None or not has_instance(self.numbers[slot.key[1]]):
                 continue
             if revive:
                 slot.plan.revive()
@@ -102,6 +135,20 @@ class MigInstances:
                 slot.plan.run(slot.plan.fast, sheet, at)
             except codes.DeviceLostError as lost:
                 sheet.errors.append(lost.code)
+
+    def forget(self) -> None:
+        """Have all instances start anew: the GPU was away."""
+        for slot in self._slots:
+            if slot is not None:
+                slot.plan.forget()
+
+    def _shares(self, slot: _Slot, sharing: Counter[int]) -> bool:
+        """Whether others work on the slot's GPU instance: its counters are those of all of them."""
+        if sharing[slot.key[1]] > 1:
+            return True
+        # One that can't be seen may be on it, unless it has the whole instance to itself.
+        place = slot.device.mig
+        return self._unseen and place is not None and bool(_PART.match(place.profile))
 
     def _look(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and what it stands for."""
@@ -131,8 +178,10 @@ class MigInstances:
             parent.model,
             parent.driver,
             MigPlace(parent.uuid, gi, ci, self._profile(), index),
+            parent.facts,
         )
         compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
+        compiled.add(self._profiling.instance(uuid, gi))
         return _Slot(key, device, compiled, library.address(self._handle))
 
     def _profile(self) -> str:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import AtLeast, Doc
+from config.markers import AtLeast, AtMost, Doc
 from config.types import Duration
+from sources.nvml.choice import Choice
 
 KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
 """Codes that NVIDIA's catalogue tells an operator to act upon, or that applications cause most."""
@@ -35,16 +36,45 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "reported as down and left out until it answers; the others go on."
         ),
     ] = Duration.parse("2s")
+    devices: Annotated[
+        str,
+        Doc(
+            "Which devices are read: all; f (GPUs without MIG instances, and the instances of "
+            "the others); g and i (GPUs, MIG instances), with a list such as g:0,2-3, and joined "
+            "by +. Holders of all devices are known in any case."
+        ),
+    ] = "all"
     processes: Annotated[
         bool, Doc("Whether to list the processes on each device and the memory they use.")
     ] = True
+    statistics_window: Annotated[
+        Duration,
+        AtLeast("1s"),
+        Doc(
+            "How far back the least, the mean and the most of the driver's own samples reach, "
+            "in whole intervals. As long as the interval of scrapes, no peak falls between two."
+        ),
+    ] = Duration.parse("15s")
     xid_codes: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=65535)], ...],
         Doc("XID codes whose counters start at 0, so that the first error is seen to be one."),
     ] = KNOWN_XIDS
+    xid_window: Annotated[
+        Duration,
+        AtLeast("1s"),
+        AtMost("1d"),
+        Doc("How far back the XID errors reach that xid_errors_in_window counts."),
+    ] = Duration.parse("5m")
+    clock_events_window: Annotated[
+        Duration,
+        AtLeast("1s"),
+        AtMost("1d"),
+        Doc("How far back the samples reach that clock_events_in_window counts."),
+    ] = Duration.parse("5m")
 
     def __post_init__(self) -> None:
-        """Refuse a slow interval below the fast one."""
+        """Refuse a slow interval below the fast one, and words for devices that mean nothing."""
+        Choice.parse(self.devices)
         if self.slow_interval < self.interval:
             raise ValueError(
                 f"slow_interval {self.slow_interval} is less than interval {self.interval}; "

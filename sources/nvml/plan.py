@@ -7,10 +7,15 @@ from typing import Final
 
 from pipeline.fields import CATALOGUE, FieldPlan, Tier
 from pipeline.model import NS, Instant
-from sources.nvml import codes, processes, readers
+from sources.nvml import codes, fieldvalues, processes, readers
+from sources.nvml.choice import EVERYTHING, Choice
+from sources.nvml.gpm import Profiler
 from sources.nvml.library import Call, Handle, Library
 from sources.nvml.options import Options
+from sources.nvml.pcie import PcieCounters
 from sources.nvml.readers import NONE32, NONE64, Reader, Sheet
+from sources.nvml.statistics import Ring
+from sources.nvml.windows import ClockEvents
 
 GOOD_FOR: Final = 3  # intervals of a reading's tier
 
@@ -24,21 +29,35 @@ class Wanted:
         processes: whether processes are listed.
         fast_good_ns: how long a reading of the fast tier is good.
         slow_good_ns: the same of the slow tier.
+        window_ns: how far back statistics reach.
+        clock_events: where clock events are counted.
+        choice: of which devices.
     """
 
     fields: frozenset[str]
     processes: bool
     fast_good_ns: int
     slow_good_ns: int
+    window_ns: int = 0
+    clock_events: ClockEvents | None = None
+    choice: Choice = EVERYTHING
 
     @classmethod
-    def of(cls, plan: FieldPlan, options: Options) -> "Wanted":
+    def of(
+        cls, plan: FieldPlan, options: Options, clock_events: ClockEvents | None = None
+    ) -> "Wanted":
         """Work it out of the fields that somebody asked for and the options."""
+        interval_ns = round(options.interval * NS)
+        window_ns = round(options.statistics_window * NS)
         return cls(
             frozenset(field.name for field in plan.fields),
             options.processes,
-            round(options.interval * NS) * GOOD_FOR,
+            interval_ns * GOOD_FOR,
             round(options.slow_interval * NS) * GOOD_FOR,
+            # Between two scrapes lie so many intervals at times, if they don't divide them.
+            -(-window_ns // interval_ns) * interval_ns,
+            clock_events,
+            Choice.parse(options.devices),
         )
 
     def good_ns(self, field: str) -> int:
@@ -50,7 +69,7 @@ class Wanted:
         return (uuid, field, self.good_ns(field))
 
 
-_SLOW: Final = frozenset(field.name for field in CATALOGUE if field.tier is Tier.SLOW)
+_SLOW: Final = frozenset(field.name for field in CATALOGUE if field.tier in (Tier.SLOW, Tier.ONCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,9 @@ _NUMBERS: Final = (
     _Number("memory_clock_mhz", "nvmlDeviceGetClockInfo", 50_000, (2,)),
     _Number("gpu_temperature_celsius", "nvmlDeviceGetTemperature", 200, (0,)),
     _Number("power_watts", "nvmlDeviceGetPowerUsage", 100_000_000, divisor=1000),
+    _Number(
+        "power_limit_enforced_watts", "nvmlDeviceGetEnforcedPowerLimit", 100_000_000, divisor=1000
+    ),
     _Number("energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", 1 << 62, wide=True),
     _Number("pcie_replays", "nvmlDeviceGetPcieReplayCounter", NONE32 - 1),
     _Number("encoder_utilization_percent", "nvmlDeviceGetEncoderUtilization", 100, padded=True),
@@ -100,12 +122,18 @@ class Plan:
         fast: readers of the fast tier that answer.
         slow: those of the slow tier.
         forced: what is read at once when the device changes hands.
+        profiler: that of GPU performance monitoring, which is one of `fast`.
+        rings: what the driver samples by itself; each is one of `fast`.
+        summed: what is added up from one slow round to the next; one of `slow`.
     """
 
     def __init__(self, fast: list[Reader], slow: list[Reader]) -> None:
         self.fast = fast
         self.slow = slow
         self.forced: list[Reader] = []
+        self.profiler: Profiler | None = None
+        self.rings: list[Ring] = []
+        self.summed: PcieCounters | None = None
         self._aside: list[tuple[list[Reader], Reader]] = []
 
     def run(self, tier: list[Reader], sheet: Sheet, at: Instant) -> bool:
@@ -133,6 +161,30 @@ class Plan:
                 tier.remove(reader)
                 self._aside.append((tier, reader))
         return alive
+
+    def add(self, profiler: Profiler | None, rings: Iterable[Ring] = ()) -> None:
+        """Add readers to the fast tier that go on from what they read before."""
+        self.rings += rings
+        self.fast += [ring.read for ring in self.rings]
+        self.profiler = profiler
+        if profiler is not None:
+            self.fast.append(profiler.read)
+
+    def add_slow(self, readers: Iterable[Reader], summed: PcieCounters | None) -> None:
+        """Add readers to the slow tier, with what is added up."""
+        self.slow += readers
+        self.summed = summed
+        if summed is not None:
+            self.slow.append(summed.read)
+
+    def forget(self) -> None:
+        """Have them start anew, since the device was away or is not what it was."""
+        if self.profiler is not None:
+            self.profiler.forget()
+        for ring in self.rings:
+            ring.forget()
+        if self.summed is not None:
+            self.summed.forget()
 
     def revive(self) -> None:
         """Try the readers put aside again: a driver may give today what it lacked yesterday."""
@@ -162,10 +214,20 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
         names = [name if name in fields else None for name in _UTILIZATION]
         busy = readers.utilization(nvml, handle, uuid, good, names)
         fast.append(busy)
-    if "memory_temperature_celsius" in fields:
-        fast.append(readers.memory_temperature(nvml, handle, uuid, good))
-    if not fields.isdisjoint(("clock_throttle_reasons", "clock_throttle_active")):
-        fast.append(readers.throttling(nvml, handle, uuid, good, fields))
+    fast.append(
+        fieldvalues.batch(
+            nvml,
+            handle,
+            [
+                fieldvalues.Item(known.number, fieldvalues.number(known, (uuid, field, good)))
+                for field, known in fieldvalues.FAST.items()
+                if field in fields
+            ],
+        )
+    )
+    if not fields.isdisjoint(readers.CLOCK_FIELDS):
+        counted = wanted.clock_events
+        fast.append(readers.throttling(nvml, handle, uuid, good, fields, counted=counted))
     if not fields.isdisjoint(readers.ROW_FIELDS):
         slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_good_ns, fields))
     fast += _shared(nvml, handle, uuid, wanted, carries=True)

@@ -7,7 +7,7 @@ can't be true appends nothing and returns `OUT_OF_RANGE`.
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from pipeline.model import Attrs, Instant, ProcessList, Reading
 from sources.nvml import codes, library
@@ -170,29 +170,6 @@ def _either(new: Reader, old: Reader) -> Reader:
     return read
 
 
-def memory_temperature(nvml: Library, handle: Handle, uuid: str, good: int) -> Reader | None:
-    """Read the temperature of the memory, which is a field value without a call of its own."""
-    values = library.field_values(library.FIELD_MEMORY_TEMPERATURE)
-    call = nvml.bind("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
-    first = values[0]
-    if call is None:
-        return None
-    keep = call
-
-    def read(sheet: Sheet, at: Instant) -> int:
-        code = keep() or int(first.nvmlReturn)
-        if code == 0:
-            value = library.field_number(first)
-            if value is None or value == NONE32:
-                return 0
-            if not 0 <= value <= 200:
-                return codes.OUT_OF_RANGE
-            sheet.append(Reading(uuid, "memory_temperature_celsius", (), value, None, at, good))
-        return code
-
-    return read
-
-
 REASONS: Final[Mapping[int, str]] = {
     0x1: "gpu_idle",
     0x2: "clocks_setting",
@@ -206,8 +183,32 @@ REASONS: Final[Mapping[int, str]] = {
 }
 
 
+CLOCK_FIELDS: Final = (
+    "clock_throttle_reasons",
+    "clock_throttle_active",
+    "clock_events_in_window",
+)
+
+
+class Counted(Protocol):
+    """Counts in how many samples each reason was there."""
+
+    @property
+    def attrs(self) -> Mapping[int, Attrs]:
+        """What stands with the counts, by bit."""
+
+    def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
+        """Count a sample of a GPU; return the counts by bit."""
+
+
 def throttling(
-    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+    nvml: Library,
+    handle: Handle,
+    uuid: str,
+    good: int,
+    wanted: frozenset[str],
+    *,
+    counted: Counted | None = None,
 ) -> Reader | None:
     """Read why the clocks are held down: the mask, and one by one the reasons the GPU can have."""
     supported = ctypes.c_ulonglong()
@@ -224,6 +225,8 @@ def throttling(
     reasons: list[tuple[int, Attrs]] = [
         (bit, (("reason", reason),)) for bit, reason in REASONS.items() if bit & readable
     ]
+    counts = counted if "clock_events_in_window" in wanted else None
+    sizes = [(bit, counts.attrs[bit]) for bit, _ in reasons] if counts is not None else []
     if "clock_throttle_active" not in wanted:
         reasons = []
     with_mask = "clock_throttle_reasons" in wanted
@@ -248,6 +251,11 @@ def throttling(
             for bit, attrs in reasons:
                 value = 1 if mask & bit else 0
                 sheet.append(Reading(uuid, "clock_throttle_active", attrs, value, None, at, good))
+            if counts is not None:
+                found = counts.add(uuid, mask, at)
+                for bit, attrs in sizes:
+                    value = found.get(bit, 0)
+                    sheet.append(Reading(uuid, CLOCK_FIELDS[2], attrs, value, None, at, good))
         return code
 
     return read

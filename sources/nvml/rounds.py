@@ -1,5 +1,6 @@
 """What is done together: opening NVML, one round of readings, one forced reading."""
 
+from collections.abc import Iterable
 from functools import partial
 
 from sources.nvml.crew import ANYWHERE, Job, Step
@@ -47,6 +48,13 @@ class Round(Job):
         del self._sheets[: len(sheets)]
         self.taken.update(sheet.uuid for sheet in sheets)
         return sheets
+
+
+class Drain(Job):
+    """Take the driver's own samples of the GPUs where they would soon be lost."""
+
+    def __init__(self, gpus: Iterable[Gpu], *, due_ns: int) -> None:
+        super().__init__((Step(gpu.uuid, gpu.drain) for gpu in gpus), due_ns=due_ns)
 
 
 class Forced(Job):

@@ -1,10 +1,11 @@
 """One run of the source: rounds on time, forced readings, and what is told of both."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 
 from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
+from pipeline.errors import PermanentError, TransientError
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpu import Gpu
@@ -13,7 +14,7 @@ from sources.nvml.kept import Kept
 from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
-from sources.nvml.rounds import Forced, Opening, Round
+from sources.nvml.rounds import Drain, Forced, Opening, Round
 from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
 from sources.nvml.xids import FIELDS
 
@@ -33,7 +34,8 @@ class Sampler:
         self._kept = kept
         self._crew = kept.crew
         self._memory = kept.memory
-        self._wanted = Wanted.of(ctx.plan, options)
+        window_ns = round(options.clock_events_window * NS)
+        self._wanted = Wanted.of(ctx.plan, options, kept.memory.counting_clock_events(window_ns))
         self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
@@ -44,13 +46,22 @@ class Sampler:
         self._own_watch = False
         self._forced_ns: dict[str, int] = {}
 
-    async def run(self) -> None:
+    async def run(self, looked: Callable[[], None] | None = None) -> None:
         """Open NVML and sample.
+
+        Args:
+            looked: called once it is clear that the devices asked for are there; None if that was
+                seen before, and whatever is missing now is lost.
 
         Raises:
             TransientError: NVML can't be used now.
+            PermanentError: the option `devices` names some that aren't there.
         """
         await self._crew.run(Opening(self._inventory))
+        if looked is not None:
+            if why := self._inventory.contradiction():
+                raise PermanentError(f"devices: {self._options.devices}: {why}")
+            looked()
         await self._announce()
         self._start_watch()
         failed: TransientError | None = None
@@ -99,6 +110,17 @@ class Sampler:
                 missed = late // interval + 1
                 meter.add("podgpu_samples_skipped_total", missed)
                 due += missed * interval
+            await self._drain(due)
+
+    async def _drain(self, until_ns: int) -> None:
+        """Take the driver's own samples before they are lost, until the next round takes them."""
+        while True:
+            stuck = self._crew.stuck
+            gpus = [gpu for gpu in self._inventory.gpus.values() if gpu.uuid not in stuck]
+            soonest = min((gpu.drain_due_ns for gpu in gpus), default=math.inf)
+            if soonest >= until_ns:
+                return
+            await self._crew.run(Drain(gpus, due_ns=int(soonest)))
 
     async def _round(self, due_ns: int, *, slow: bool) -> None:
         inventory = self._inventory
@@ -153,14 +175,16 @@ class Sampler:
                     uuid, "gpu_up", (), 1 if uuid in up else 0, None, visits.get(uuid, at), good
                 )
                 # A last word on a GPU that was replaced, since a 0 of it may stand for ever.
-                for uuid in (*judged, *memory.replaced)
+                for uuid in (*self._shown(judged), *memory.replaced)
             ]
         memory.replaced.clear()
         for sheet in sheets:
             readings += self._not_older(sheet)
         if slow:
             present = [devices[0].uuid for devices in self._inventory.by_index.values()]
-            readings += memory.xids.readings(present, ctx.plan, at, self._wanted.slow_good_ns)
+            readings += memory.xids.readings(
+                self._shown(present), ctx.plan, at, self._wanted.slow_good_ns
+            )
         processes = [listed for sheet in sheets for listed in sheet.processes]
         await ctx.emit(SamplesTaken(tuple(readings), tuple(processes)))
 
@@ -175,9 +199,13 @@ class Sampler:
         devices = self._inventory.devices
         if devices is not self._announced:
             self._announced = devices
-            self._memory.note(self._inventory.by_index)
+            self._memory.note(self._inventory.by_index, self._wanted.choice)
             self._memory.out = False
             await self._ctx.emit(DevicesDiscovered(devices))
+
+    def _shown(self, uuids: Iterable[str]) -> list[str]:
+        """Return those of the GPUs that were asked for."""
+        return [uuid for uuid in uuids if uuid not in self._memory.hidden]
 
     def _count(self, sheets: Iterable[Sheet]) -> None:
         # By GPU, also what failed on a MIG instance: there is no end to the uuids of instances.
@@ -269,7 +297,7 @@ class Sampler:
             self._has_news.clear()
             news, self._news = self._news, set()
             readings = self._memory.xids.readings(
-                sorted(news), ctx.plan, ctx.clock.now(), self._wanted.slow_good_ns
+                self._shown(sorted(news)), ctx.plan, ctx.clock.now(), self._wanted.slow_good_ns
             )
             if readings:
                 await ctx.emit(SamplesTaken(tuple(readings)))

@@ -4,7 +4,7 @@ import asyncio
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
-from pipeline.model import Reading, SamplesTaken
+from pipeline.model import NS, Reading, SamplesTaken
 from sources.nvml.codes import DriverGoneError
 from sources.nvml.crew import SHUTDOWN
 from sources.nvml.inventory import COUNT, INIT
@@ -30,6 +30,7 @@ class NvmlSource:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._looked = False
 
     async def run(self, ctx: SourceContext) -> None:
         """Open NVML, sample and emit until cancelled.
@@ -37,6 +38,7 @@ class NvmlSource:
         Raises:
             TransientError: there is no library or driver, it went away, or it hangs. By then every
                 known GPU has been told to be down.
+            PermanentError: the option `devices` names some that weren't there at the first look.
         """
         kept = Kept.of(ctx.kept)
         try:
@@ -52,23 +54,28 @@ class NvmlSource:
                 "a reset of the GPUs or a restart of the node mends it"
             )
         kept.memory.xids.start_at_zero(self._options.xid_codes)
+        kept.memory.xids.look_back(round(self._options.xid_window * NS))
         kept.crew.start(ctx.clock, self._options.deadline)
         try:
-            await Sampler(ctx, self._options, kept).run()
+            await Sampler(ctx, self._options, kept).run(None if self._looked else self._note_look)
         except DriverGoneError:
             kept.nvml.void()
             raise
         finally:
             await self._close(kept)
 
+    def _note_look(self) -> None:
+        self._looked = True
+
     async def _tell_outage(self, ctx: SourceContext, kept: Kept) -> None:
         """Say once that no GPU answers: each further word would show the source as up."""
         memory = kept.memory
-        if memory.out or not memory.gpus or "gpu_up" not in ctx.plan:
+        shown = [uuid for uuid in memory.gpus if uuid not in memory.hidden]
+        if memory.out or not shown or "gpu_up" not in ctx.plan:
             return
         memory.out = True
         at = ctx.clock.now()
-        readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_NEWS) for uuid in memory.gpus]
+        readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_NEWS) for uuid in shown]
         await ctx.emit(SamplesTaken(tuple(readings)))
 
     async def _close(self, kept: Kept) -> None:

@@ -4,20 +4,34 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from pipeline.model import NS, Attrs, Instant, Reading
+from sources.nvml.windows import Window, in_ms
 
 SAY_EVERY_NS: Final = 60 * NS
 
-FIELDS: Final = ("xid_last", "xid_errors", "xid_last_seen_timestamp_seconds")
+FIELDS: Final = (
+    "xid_last",
+    "xid_errors",
+    "xid_last_seen_timestamp_seconds",
+    "xid_errors_in_window",
+)
 
 
 class XidCounts:
-    """Counts by GPU and code since podgpu started."""
+    """Counts by GPU and code, since podgpu started and within a window."""
 
     def __init__(self) -> None:
         self._codes: tuple[int, ...] = ()
         self._counts: dict[str, dict[int, int]] = {}
         self._seen: dict[str, dict[int, Instant]] = {}
         self._last: dict[str, int] = {}
+        self._window_ns = 0
+        self._recent: dict[str, Window[int]] = {}
+
+    def look_back(self, window_ns: int) -> None:
+        """Count what comes from now on over a window of that length."""
+        if window_ns != self._window_ns:
+            self._window_ns = window_ns
+            self._recent.clear()
 
     def start_at_zero(self, codes: Iterable[int]) -> None:
         """Have these codes, and no others, start at 0; a 0 of any other code is taken back."""
@@ -40,17 +54,20 @@ class XidCounts:
         counts[code] = counts.get(code, 0) + 1
         self._seen.setdefault(uuid, {})[code] = at
         self._last[uuid] = code
+        if uuid not in self._recent:
+            self._recent[uuid] = Window(self._window_ns)
+        self._recent[uuid].add(code, at)
 
     def forget(self, uuid: str) -> None:
         """Drop the record of a GPU that was taken out."""
-        for table in (self._counts, self._seen, self._last):
+        for table in (self._counts, self._seen, self._last, self._recent):
             table.pop(uuid, None)
 
     def readings(
         self, uuids: Iterable[str], fields: Container[str], at: Instant, good: int
     ) -> list[Reading]:
         """Return everything that is known of these GPUs, as read at this moment."""
-        last, errors, seen_at = (field in fields for field in FIELDS)
+        last, errors, seen_at, recent = (field in fields for field in FIELDS)
         made: list[Reading] = []
         for uuid in uuids:
             counts = self._counts.get(uuid)
@@ -68,7 +85,21 @@ class XidCounts:
                     Reading(uuid, FIELDS[2], _attrs(code), seen.wall_ns / NS, None, at, good)
                     for code, seen in self._seen.get(uuid, {}).items()
                 ]
+            if recent:
+                made += self._within_window(uuid, at, good)
         return made
+
+    def _within_window(self, uuid: str, at: Instant, good: int) -> list[Reading]:
+        size = ("window_size_in_ms", in_ms(self._window_ns))
+        window = self._recent.get(uuid)
+        counts = {} if window is None else window.counts(at)
+        found: list[tuple[Attrs, int]] = [
+            ((size, *_attrs(code)), count) for code, count in sorted(counts.items()) if count
+        ]
+        return [
+            Reading(uuid, FIELDS[3], attrs, count, None, at, good)
+            for attrs, count in found or [((size,), 0)]
+        ]
 
 
 class Sayings:

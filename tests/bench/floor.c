@@ -21,6 +21,13 @@
 static nvmlDevice_t gpus[GPUS];
 static unsigned count;
 
+/* Metrics between two samples, by turns: those of each round, and those of slow rounds. */
+typedef struct {
+    nvmlGpmSample_t samples[2];
+    unsigned taken;
+} Profile;
+static Profile often[GPUS], rarely[GPUS];
+
 static double seconds(clockid_t id)
 {
     struct timespec t;
@@ -28,19 +35,36 @@ static double seconds(clockid_t id)
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-static void fast(nvmlDevice_t gpu)
+static void profile(nvmlDevice_t gpu, Profile *of, const unsigned *ids, unsigned number)
 {
+    static nvmlGpmMetricsGet_t get;
+    unsigned newer = of->taken++ % 2;
+    if (nvmlGpmSampleGet(gpu, of->samples[newer]) != NVML_SUCCESS || of->taken < 2)
+        return;
+    get.version = NVML_GPM_METRICS_GET_VERSION;
+    get.numMetrics = number;
+    get.sample1 = of->samples[1 - newer];
+    get.sample2 = of->samples[newer];
+    for (unsigned i = 0; i < number; i++)
+        get.metrics[i].metricId = ids[i];
+    nvmlGpmMetricsGet(&get);
+}
+
+static void fast(nvmlDevice_t gpu, Profile *of)
+{
+    static const unsigned metrics[] = {1, 5, 10, 20, 21};
     static nvmlProcessInfo_t list[PROCESSES];
     nvmlUtilization_t busy;
     nvmlMemory_v2_t memory = {.version = nvmlMemory_v2};
-    nvmlFieldValue_t field = {.fieldId = NVML_FI_DEV_MEMORY_TEMP};
+    nvmlFieldValue_t fields[] = {{.fieldId = NVML_FI_DEV_MEMORY_TEMP},
+                                 {.fieldId = NVML_FI_DEV_POWER_INSTANT}};
     nvmlPstates_t state;
     unsigned long long mask;
     unsigned number, period;
 
     nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_SM, &number);
     nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_MEM, &number);
-    nvmlDeviceGetFieldValues(gpu, 1, &field);
+    nvmlDeviceGetFieldValues(gpu, 2, fields);
     nvmlDeviceGetTemperature(gpu, NVML_TEMPERATURE_GPU, &number);
     nvmlDeviceGetPowerUsage(gpu, &number);
     nvmlDeviceGetUtilizationRates(gpu, &busy);
@@ -55,12 +79,18 @@ static void fast(nvmlDevice_t gpu)
     nvmlDeviceGetGraphicsRunningProcesses_v3(gpu, &number, list);
     number = PROCESSES;
     nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu, &number, list);
+    profile(gpu, of, metrics, 5);
 }
 
-static void slow(nvmlDevice_t gpu)
+static void slow(nvmlDevice_t gpu, Profile *of)
 {
+    static const unsigned metrics[] = {20, 21};
     unsigned long long big;
+    static nvmlGridLicensableFeatures_t licence;
     unsigned a, b, c, d, current, pending;
+    nvmlFieldValue_t links[] = {
+        {.fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, .scopeId = 0xFFFFFFFF},
+        {.fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, .scopeId = 0xFFFFFFFF}};
 
     nvmlDeviceGetTotalEnergyConsumption(gpu, &big);
     nvmlDeviceGetPcieReplayCounter(gpu, &a);
@@ -69,6 +99,9 @@ static void slow(nvmlDevice_t gpu)
             nvmlDeviceGetTotalEccErrors(gpu, kind, counter, &big);
     nvmlDeviceGetRemappedRows(gpu, &a, &b, &c, &d);
     nvmlDeviceGetMigMode(gpu, &current, &pending);
+    nvmlDeviceGetGridLicensableFeatures_v4(gpu, &licence);
+    nvmlDeviceGetFieldValues(gpu, 2, links);
+    profile(gpu, of, metrics, 2);
 }
 
 static void *events(void *unused)
@@ -100,6 +133,11 @@ int main(int argc, char **argv)
     count = count > GPUS ? GPUS : count;
     for (unsigned i = 0; i < count; i++)
         nvmlDeviceGetHandleByIndex_v2(i, &gpus[i]);
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned half = 0; half < 2; half++) {
+            nvmlGpmSampleAlloc(&often[i].samples[half]);
+            nvmlGpmSampleAlloc(&rarely[i].samples[half]);
+        }
     pthread_t waiter;
     pthread_create(&waiter, NULL, events, NULL);
 
@@ -111,9 +149,9 @@ int main(int argc, char **argv)
         int also_slow = began >= next_slow;
         nvmlDeviceGetCount_v2(&now_count);
         for (unsigned i = 0; i < count; i++) {
-            fast(gpus[i]);
+            fast(gpus[i], &often[i]);
             if (also_slow)
-                slow(gpus[i]);
+                slow(gpus[i], &rarely[i]);
         }
         if (also_slow)
             next_slow += rare;

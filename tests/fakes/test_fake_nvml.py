@@ -12,11 +12,14 @@ from tests.fakes.nvml import (
     Proc,
     Sample,
     Scenario,
+    a100,
     build,
     h100s,
+    linked,
     mig_node,
     mixed,
     slices,
+    t4,
 )
 
 
@@ -123,6 +126,30 @@ def test_readings(fake_nvml: FakeNvml) -> None:
     assert pynvml.nvmlDeviceGetMemoryErrorCounter(h, 1, 1, 2) == 0
     assert pynvml.nvmlDeviceGetRemappedRows(h) == (0, 0, 0, 0)
     assert error_of(pynvml.nvmlDeviceGetNvLinkState, h, 0) == 3
+
+
+def test_what_a_board_says_of_its_fans_links_and_firmware(fake_nvml: FakeNvml) -> None:
+    extra = linked(links=2, old=True)
+    extra["values"] |= {"fans": 1, "fan_speed_0": 40, "licence_supported": 1, "licence_state": 1}
+    h = start(fake_nvml, Scenario(gpus=[a100(0, **extra), t4(1)]))
+    assert pynvml.nvmlDeviceGetName(h) == "NVIDIA A100-SXM4-80GB"
+    assert pynvml.nvmlDeviceGetFanSpeed_v2(h, 0) == 40
+    assert error_of(pynvml.nvmlDeviceGetFanSpeed_v2, h, 1) == 2
+    licence = pynvml.nvmlDeviceGetGridLicensableFeatures_v4(h)
+    assert (licence.isGridLicenseSupported, licence.licensableFeaturesCount) == (1, 1)
+    assert licence.gridLicensableFeatures[0].featureState == 1
+    assert [pynvml.nvmlDeviceGetInforomVersion(h, part) for part in (0, 1)] == ["2.1", "7.16"]
+    assert error_of(pynvml.nvmlDeviceGetInforomVersion, h, 2) == 3
+    assert pynvml.nvmlDeviceGetGspFirmwareVersion(h) == b"580.159.04"
+    assert pynvml.nvmlDeviceGetNvLinkErrorCounter(h, 1, 3) == 31
+    assert pynvml.nvmlDeviceGetNvLinkState(h, 1) == 1
+    values = pynvml.nvmlDeviceGetFieldValues(h, [(138, 1), (139, 0xFFFFFFFF), 38, 91, 192])
+    assert [value.nvmlReturn for value in values] == [0] * 5
+    assert [values[at].value.ullVal for at in range(3)] == [1000, 4000, 38]
+    assert [values[at].value.uiVal for at in (3, 4)] == [2, 400_000]
+    other = pynvml.nvmlDeviceGetHandleByIndex(1)
+    assert error_of(pynvml.nvmlDeviceGetRemappedRows, other) == 3
+    assert pynvml.nvmlDeviceGetFieldValues(other, [29])[0].value.ullVal == 0
 
 
 def test_field_values(fake_nvml: FakeNvml) -> None:

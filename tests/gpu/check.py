@@ -1,4 +1,4 @@
-"""Holds podgpu against the truth on a machine with GPUs: values, latency, cost.
+"""Holds podgpu against the truth on a machine with GPUs: values, profiling, latency, cost.
 
     python3 -m tests.gpu.check --out DIR --floor PROGRAM [--seconds 60]
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.daemon import PORT, Daemon, samples
+from tests.gpu.profiling import bursts, profiling
 
 SMI = {
     "DCGM_FI_DEV_GPU_UTIL": "utilization.gpu",
@@ -178,6 +179,8 @@ def main() -> int:
         print(name, json.dumps(value), flush=True)
 
     load = Path(__file__).with_name("load.py")
+    if not arguments.cost_only:
+        note("bursts", bursts(out / "bursts"))
     busy: subprocess.Popen[bytes] | None = None
     try:
         with Daemon(out / "a") as daemon:
@@ -191,6 +194,8 @@ def main() -> int:
                 note("latency", latency(daemon, sorted(samples(daemon.page(), "podgpu_gpu_up"))))
                 (out / "page_busy.txt").write_text(daemon.page())
         note("exit_status", daemon.exit_status)
+        if not arguments.cost_only:
+            note("profiling", profiling(out / "profiling", 45))
         note("cost", cost(out, arguments.floor, arguments.seconds))
     finally:
         if busy is not None:

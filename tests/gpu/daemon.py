@@ -15,10 +15,13 @@ PORT = 19400
 CONFIG = """\
 node: gpu-node
 sources:
-  gpus: {{kind: nvml, interval: {interval}, slow_interval: 30s}}
+  gpus: {{kind: nvml, interval: {interval}, slow_interval: 30s, statistics_window: {window}}}
   podlist: {{kind: podlist, path: {podlist}}}
 sinks:
   metrics: {{kind: prometheus, listen: "127.0.0.1:{port}"}}
+"""
+ALSO = """\
+counters: {{also: [{also}]}}
 """
 LINES = """\
   lines: {{kind: jsonl, path: {lines}}}
@@ -26,17 +29,38 @@ LINES = """\
 
 
 class Daemon:
-    """Runs `podgpu run` in a folder; gives pages, processor time and memory."""
+    """Runs `podgpu run` in a folder; gives pages, processor time and memory.
 
-    def __init__(self, folder: Path, interval: str = "1s", *, lines: bool = True) -> None:
+    Args:
+        folder: for its files.
+        interval: of the rounds.
+        lines: whether it writes JSON lines.
+        also: groups of fields beside those that are read when nobody chooses.
+        window: of the statistics.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        interval: str = "1s",
+        *,
+        lines: bool = True,
+        also: str = "",
+        window: str = "15s",
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.podlist = folder / "podlist.json"
         self.lines = folder / "lines.jsonl"
         self.log = folder / "podgpu.log"
         self._config = folder / "podgpu.yaml"
         self._config.write_text(
-            (CONFIG + LINES * lines).format(
-                interval=interval, podlist=self.podlist, port=PORT, lines=self.lines
+            (ALSO * bool(also) + CONFIG + LINES * lines).format(
+                also=also,
+                interval=interval,
+                window=window,
+                podlist=self.podlist,
+                port=PORT,
+                lines=self.lines,
             )
         )
         self.hold({})

@@ -1,7 +1,8 @@
-"""Work for GPUs: `nccl` on all of them, `share` and `hold` for one, until the time is over.
+"""Work for GPUs until the time is over: `nccl` on all of them, `share`, `burst`, `hold` for one.
 
 python3 load.py nccl SECONDS            one process a GPU, all-reduce and matrix products
 python3 load.py share SECONDS GPU DUTY  matrix products for DUTY (0 to 1) of each 100 ms
+python3 load.py burst SECONDS GPU LENGTH EVERY  matrix products for LENGTH seconds in each EVERY
 python3 load.py hold SECONDS MIB DUTY   the same, with so much memory beside; says which GPU it has
 """
 
@@ -46,6 +47,19 @@ def share(seconds: float, gpu: int, duty: float) -> None:
         time.sleep(max(0.0, 0.1 - (time.monotonic() - start)))
 
 
+def burst(seconds: float, gpu: int, length: float, every: float) -> None:
+    torch.cuda.set_device(gpu)
+    matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    torch.mm(matrix, matrix)
+    torch.cuda.synchronize()
+    end = time.monotonic() + seconds
+    while (start := time.monotonic()) < end:
+        while time.monotonic() - start < length:
+            torch.mm(matrix, matrix)
+            torch.cuda.synchronize()
+        time.sleep(max(0.0, every - (time.monotonic() - start)))
+
+
 def hold(seconds: float, mebibytes: int, duty: float) -> None:
     kept = torch.full((mebibytes << 20,), 1, device="cuda", dtype=torch.uint8)
     print(f"GPU-{torch.cuda.get_device_properties(kept.device).uuid}", flush=True)
@@ -56,6 +70,8 @@ if __name__ == "__main__":
     if sys.argv[1] == "nccl":
         count = torch.cuda.device_count()
         mp.spawn(nccl, args=(count, float(sys.argv[2])), nprocs=count)
+    elif sys.argv[1] == "burst":
+        burst(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
     elif sys.argv[1] == "hold":
         hold(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
     else:

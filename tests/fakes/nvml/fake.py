@@ -80,6 +80,16 @@ class FakeNvml:
         with self._events.open("a") as file:
             file.write(f"{gpu_index} {kind} {data} {gi} {ci}\n")
 
+    def gpm_samples(self) -> tuple[int, int]:
+        """How many GPM samples are allocated, and how often one was misused.
+
+        Misused: used when it was not allocated, or compared with one of another device.
+        """
+        assert _library is not None, "load_in_process() comes first"
+        live, misused = ctypes.c_uint(), ctypes.c_uint()
+        _library.fakenvml_gpm(ctypes.byref(live), ctypes.byref(misused))
+        return live.value, misused.value
+
     def calls(self, *, reset: bool = False) -> dict[str, int]:
         """How often each NVML function was called in this process since the last reset."""
         assert _library is not None, "load_in_process() comes first"

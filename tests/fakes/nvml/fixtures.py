@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.fake import FakeNvml, reset_pynvml
-from tests.fakes.nvml.scenario import Scenario, h100s
+from tests.fakes.nvml.nodes import h100s
+from tests.fakes.nvml.scenario import Scenario
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, 'm', st
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, 'm', store_v3)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, 'm', store_v3)
 
-static int mig_is_on(const Dev *dev) {
+int fk_mig_is_on(const Dev *dev) {
     u64 mode = 0;
     return fk_u64(dev->values, "mig_mode_current", &mode) == NVML_SUCCESS && mode == 1;
 }
@@ -79,7 +79,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     unsigned int n = 0, room;
     ENTER_DEV(device);
     NEED(count);
-    if (dev->parent != NULL || mig_is_on(dev))
+    if (dev->parent != NULL || fk_mig_is_on(dev))
         return fk_leave(NVML_ERROR_NOT_SUPPORTED);
     room = *count;
     for (const Sample *s = dev->samples; s != NULL; s = s->next) {
@@ -260,7 +260,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id,
                                           nvmlGpuInstance_t *out) {
     ENTER_DEV(device);
     NEED(out);
-    if (!mig_is_on(dev))
+    if (!fk_mig_is_on(dev))
         return fk_leave(NVML_ERROR_NOT_SUPPORTED);
     if (mig_of(device, id, NO_INSTANCE) == NULL)
         return fk_leave(NVML_ERROR_NOT_FOUND);

@@ -84,6 +84,15 @@ VALUES: Final[dict[str, int]] = {
     "remapped_pending": 0,
     "remapped_failure": 0,
     "event_types": 65439,
+    "violation_0": 0,
+    "violation_1": 0,
+    "violation_2": 0,
+    "violation_3": 0,
+    "violation_4": 39378078592,
+    "violation_5": 0,
+    "recovery_action": 0,
+    "licence_supported": 0,
+    "gpm_supported": 1,
     "topology": 30,
     "p2p_0": 0,
     "p2p_1": 0,
@@ -92,6 +101,12 @@ VALUES: Final[dict[str, int]] = {
     "p2p_4": 5,
     "p2p_5": 0,
 }
+
+# Metrics of GPU performance monitoring, by id: engines and pipes in percent, then MiB/s.
+GPM_OF_INSTANCE: Final = (*range(1, 14), *range(30, 38), *range(40, 48), 50, 51)
+GPM: Final = (*GPM_OF_INSTANCE, 20, 21, 60, 61)
+
+UNSAMPLED_WITH_MIG: Final = (1, 2, 3, 4)
 
 # With MIG on the driver can't tell a share of the engines for the whole card.
 UNSUPPORTED_WITH_MIG: Final = frozenset(

@@ -85,6 +85,7 @@ static void dev_free(Dev *dev) {
         dev_free(dev->migs);
         kv_free(dev->values), kv_free(dev->texts), kv_free(dev->errors);
         kv_free(dev->blocks), kv_free(dev->fields);
+        kv_free(dev->gpm), kv_free(dev->sampled);
         for (Proc *p = dev->procs, *n; p != NULL; p = n)
             n = p->next, free(p);
         for (Sample *s = dev->samples, *n; s != NULL; s = n)
@@ -180,6 +181,10 @@ static int parse_line(Scenario *s, Dev **gpu, Dev **dev, char *line) {
         parse_pair(*dev != NULL ? &(*dev)->blocks : &s->blocks, rest);
     else if (strcmp(line, "field") == 0 && *dev != NULL)
         parse_pair(&(*dev)->fields, rest);
+    else if (strcmp(line, "gpm") == 0 && *dev != NULL)
+        parse_pair(&(*dev)->gpm, rest);
+    else if (strcmp(line, "sampled") == 0 && *dev != NULL)
+        parse_pair(&(*dev)->sampled, rest);
     else if (strcmp(line, "lost") == 0 && *dev != NULL)
         (*dev)->lost = 1;
     else if (strcmp(line, "process") == 0 && *dev != NULL)
@@ -250,6 +255,14 @@ u64 fk_value(const Kv *kv) {
     if (kv->rate == 0.0)
         return kv->start;
     return kv->start + (u64)(long long)(kv->rate * (fk_clock() - fk_now->t0));
+}
+
+double fk_mean(const char *text, double from, double to) {
+    char *end;
+    if (strncmp(text, "ramp ", 5) != 0)
+        return strtod(text, NULL);
+    double start = strtod(text + 5, &end);
+    return start + strtod(end, NULL) * ((from + to) / 2 - fk_now->t0);
 }
 
 const char *fk_text(const Kv *list, const char *key) {
@@ -504,6 +517,7 @@ void fakenvml_use(const char *scenario) {
     init_count = 0;
     first_load = 0.0;
     fk_drop_events();
+    fk_drop_gpm();
     memset(&seen, 0, sizeof seen);
     fk_refresh();
     fk_unlock();

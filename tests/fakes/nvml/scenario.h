@@ -38,6 +38,8 @@ typedef struct Dev {
     unsigned int index, gi, ci, profile_id, ci_profile_id;
     int lost;
     Kv *values, *texts, *errors, *blocks, *fields;
+    Kv *gpm;     /* by metric id */
+    Kv *sampled; /* by sampling type */
     Proc *procs;
     Sample *samples;
 } Dev;
@@ -90,6 +92,8 @@ double fk_clock(void);
 const char *fk_path(void);
 /* Forgets every event set. Lock held. */
 void fk_drop_events(void);
+/* Forgets every GPM sample. Lock held. */
+void fk_drop_gpm(void);
 
 nvmlDevice_t fk_handle(const Dev *dev);
 Dev *fk_find(nvmlDevice_t device);
@@ -99,6 +103,9 @@ nvmlReturn_t fk_u64(const Kv *list, const char *key, u64 *out);
 nvmlReturn_t fk_u32(const Kv *list, const char *key, unsigned int *out);
 nvmlReturn_t fk_copy(const char *text, char *out, unsigned int length);
 u64 fk_value(const Kv *kv);
+/* What a number, or `ramp START RATE`, is on average between two moments of fk_clock. */
+double fk_mean(const char *text, double from, double to);
+int fk_mig_is_on(const Dev *dev);
 
 #define ENTER()                                          \
     do {                                                 \

@@ -73,6 +73,39 @@ class Sample:
     timestamp: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Gpm:
+    """One metric of GPU performance monitoring, in NVML's unit: percent or MiB/s."""
+
+    value: float = 0.0
+    rate: float = 0.0
+    """By how much it grows every second from the scenario's start."""
+    error: int = 0
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"error {self.error}"
+        return f"ramp {self.value!r} {self.rate!r}" if self.rate else repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A value that the driver samples by itself, into a ring."""
+
+    value: float = 0
+    """In NVML's unit."""
+    pulse: tuple[float, float, float] | None = None
+    """Another value, how often it comes, and for how long, both in seconds from the start."""
+    period: float = 0.2
+    """Seconds between two samples; 0 for a ring that stays empty."""
+    room: int = 72
+    type: FieldType = "uint"
+
+    def __str__(self) -> str:
+        text = f"{self.room} {self.period * 1e6!r} {self.type} {self.value!r}"
+        return text if self.pulse is None else f"{text} pulse {' '.join(map(repr, self.pulse))}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mig:
     """A MIG device: one compute instance of one GPU instance."""
@@ -89,6 +122,8 @@ class Mig:
     errors: Mapping[str, int] = field(default_factory=dict)
     block: Mapping[str, float] = field(default_factory=dict)
     processes: Sequence[Proc] = ()
+    gpm: Mapping[int, Gpm | None] = field(default_factory=dict)
+    """By metric id; of a GPU instance with several compute instances, the first one's count."""
 
     def lines(self, index: int, gpu_name: str | None) -> Iterator[str]:
         profile, ci_slices = profiles.split_profile(self.profile)
@@ -118,6 +153,7 @@ class Mig:
         }
         yield from _numbers({**values, **self.values})
         yield from _behaviour(self.fields, self.errors, self.block, self.processes)
+        yield from _gpm({**dict.fromkeys(profiles.GPM_OF_INSTANCE, Gpm()), **self.gpm})
 
 
 _KEYS: Final = frozenset(profiles.VALUES) | {
@@ -128,9 +164,16 @@ _KEYS: Final = frozenset(profiles.VALUES) | {
     "memory_free",
     "fan_speed",
     "retired_pending",
+    "retired_single",
+    "retired_double",
+    "licence_state",
+    "nvlinks",
+    "sampling_shift",
+    "sampling_began",
 }
 _KEY_WITH_ARGUMENTS: Final = re.compile(
-    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|nvlink_state|nvlink_version)(_\d+)+"
+    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|fan_speed|violation|"
+    r"nvlink_(state|version|error))(_\d+)+"
 )
 
 
@@ -148,6 +191,10 @@ class Gpu:
     part_number: str | None = "695-00000-0000-000"
     vbios: str | None = "96.00.DA.00.0C"
     inforom: str | None = "G520.0200.00.05"
+    inforom_oem: str | None = "2.1"
+    inforom_ecc: str | None = "7.16"
+    inforom_power: str | None = None
+    gsp_firmware: str | None = profiles.DRIVER
     mig: Sequence[Mig] | None = None
     """None: MIG is off. An empty list: MIG is on and no instance exists."""
     values: Mapping[str, Number | None] = field(default_factory=dict)
@@ -158,6 +205,10 @@ class Gpu:
     block: Mapping[str, float] = field(default_factory=dict)
     processes: Sequence[Proc] = ()
     samples: Sequence[Sample] = ()
+    gpm: Mapping[int, Gpm | None] = field(default_factory=dict)
+    """By metric id; None is NOT_SUPPORTED."""
+    sampled: Mapping[int, Sampled | None] = field(default_factory=dict)
+    """By sampling type; None is NOT_SUPPORTED."""
     lost: bool = False
 
     def all_values(self) -> dict[str, Number]:
@@ -179,7 +230,7 @@ class Gpu:
 
     def lines(self, place: int) -> Iterator[str]:
         yield f"gpu {place if self.index is None else self.index}"
-        for key in ("uuid", "bus_id", "name", "serial", "part_number", "vbios", "inforom"):
+        for key in _TEXTS:
             text = getattr(self, key)
             if text is not None:
                 yield f"text {key} {text}"
@@ -192,11 +243,37 @@ class Gpu:
         yield from _behaviour(
             {**fields, **self.fields}, self.errors, self.block, self.processes, self.samples
         )
+        yield from _gpm({**dict.fromkeys(profiles.GPM, Gpm()), **self.gpm})
+        lacking = dict.fromkeys(profiles.UNSAMPLED_WITH_MIG) if self.mig is not None else {}
+        for ring, sampled in {**_SAMPLED, **lacking, **self.sampled}.items():
+            if sampled is not None:
+                yield f"sampled {ring} {sampled}"
         if self.lost:
             yield "lost"
         for at, mig in enumerate(self.mig or ()):
             yield from mig.lines(at, self.name)
 
+
+_TEXTS: Final = (
+    "uuid",
+    "bus_id",
+    "name",
+    "serial",
+    "part_number",
+    "vbios",
+    "inforom",
+    "inforom_oem",
+    "inforom_ecc",
+    "inforom_power",
+    "gsp_firmware",
+)
+
+# What an H100's driver keeps, by type: power; GPU, memory, encoder, decoder utilisation; clocks.
+_SAMPLED: Final[Mapping[int, Sampled | None]] = {
+    0: Sampled(profiles.VALUES["power_usage"], period=0.02, room=120),
+    **dict.fromkeys((1, 2, 3, 4), Sampled()),
+    **dict.fromkeys((5, 6), Sampled(period=0, room=100)),
+}
 
 # The fields that repeat what a function answers; each can be overridden in Gpu.fields.
 _FIELDS_FROM_VALUES: Final[tuple[tuple[int, str, FieldType], ...]] = (
@@ -204,6 +281,17 @@ _FIELDS_FROM_VALUES: Final[tuple[tuple[int, str, FieldType], ...]] = (
     (83, "energy", "ull"),
     (94, "pcie_replay", "uint"),
     (186, "power_usage", "uint"),
+    *((74 + policy, f"violation_{policy}", "ull") for policy in range(6)),
+    (187, "power_limit_min", "uint"),
+    (188, "power_limit_max", "uint"),
+    (189, "power_default_limit", "uint"),
+    (190, "enforced_power_limit", "uint"),
+    (192, "power_limit", "uint"),
+    (230, "recovery_action", "uint"),
+    (29, "retired_single", "ull"),
+    (30, "retired_double", "ull"),
+    (31, "retired_pending", "ull"),
+    (91, "nvlinks", "uint"),
 )
 
 
@@ -270,6 +358,10 @@ def _numbers(values: Mapping[str, Number | None]) -> Iterator[str]:
     return (f"value {key} {value}" for key, value in values.items() if value is not None)
 
 
+def _gpm(metrics: Mapping[int, Gpm | None]) -> Iterator[str]:
+    return (f"gpm {number} {metric}" for number, metric in metrics.items() if metric is not None)
+
+
 def _behaviour(
     fields: Mapping[int | tuple[int, int], Field],
     errors: Mapping[str, int],
@@ -288,56 +380,3 @@ def _behaviour(
         yield f"process {proc.kind} {proc.pid} {proc.memory}"
     for s in samples:
         yield f"sample {s.pid} {s.sm} {s.memory} {s.encoder} {s.decoder} {s.timestamp}"
-
-
-def h100(place: int = 0, **changes: object) -> Gpu:
-    """An idle H100, the one at this place of a node."""
-    return Gpu(
-        **{  # type: ignore[arg-type]
-            "uuid": f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}",
-            "minor": place,
-            "bus_id": f"00000000:00:{6 + place:02X}.0",
-            "serial": f"{1650000000000 + place}",
-            **changes,
-        }
-    )
-
-
-def h100s(count: int, **changes: object) -> Scenario:
-    """Idle H100s on one switch, without MIG; every one with the same changes."""
-    link: dict[str, Number | None] = {f"nvlink_state_{n}": 1 for n in range(18)}
-    values = changes.pop("values", {})
-    assert isinstance(values, Mapping)
-    merged = {**(link if count > 1 else {}), **values}
-    return Scenario(gpus=[h100(at, values=merged, **changes) for at in range(count)])
-
-
-def slices(place: int, *names: str, **changes: object) -> list[Mig]:
-    """MIG devices for a GPU, one GPU instance each, numbered as the driver would."""
-    start = 0
-    made = []
-    for at, name in enumerate(names):
-        gi = 7 + at
-        uuid = f"MIG-{place:08x}-5eed-4a5e-9c0d-{gi:012d}"
-        made.append(
-            Mig(
-                gi=gi,
-                profile=name,
-                uuid=uuid,
-                placement_start=start,
-                **changes,  # type: ignore[arg-type]
-            )
-        )
-        start += profiles.split_profile(name)[0].slices
-    return made
-
-
-def mig_node() -> Scenario:
-    """Eight H100s cut into seven 1g.10gb each."""
-    return Scenario(gpus=[h100(at, mig=slices(at, *["1g.10gb"] * 7)) for at in range(8)])
-
-
-def mixed() -> Scenario:
-    """Four H100s: two whole, two with MIG; the minors run against the indexes."""
-    cut = {1: slices(1, "3g.40gb", "2g.20gb", "1g.10gb"), 3: slices(3, "7g.80gb")}
-    return Scenario(gpus=[h100(at, minor=3 - at, mig=cut.get(at)) for at in range(4)])

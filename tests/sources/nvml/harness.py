@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable
 
 from config.types import Duration
+from pipeline.fields import CATALOGUE
 from pipeline.model import DevicesDiscovered, ProcessList, Reading, SamplesTaken
 from sources.nvml.options import Options
 from sources.nvml.source import NvmlSource
@@ -101,10 +102,16 @@ def name(reading: Reading) -> str:
     return f"{reading.field}{{{attrs}}}" if attrs else reading.field
 
 
+PROFILED = frozenset(field.name for field in CATALOGUE if field.call.startswith("nvmlGpm"))
+
+
 def fields(samples: SamplesTaken, uuid: str) -> set[str]:
-    """The fields of a device that come from the driver in this round."""
+    """The fields of a device that come from the driver in this round.
+
+    Without those of GPM, which need a round before, and that not too close.
+    """
     own = {reading.field for reading in samples.readings if reading.device == uuid}
-    return {field for field in own if not field.startswith("xid_")}
+    return {field for field in own - PROFILED if not field.startswith("xid_")}
 
 
 def ups(samples: SamplesTaken) -> dict[str, int | float]:

@@ -15,6 +15,8 @@ def test_the_defaults_are_in_the_page() -> None:
     defaults = Options()
     for name in ("interval", "slow_interval", "deadline"):
         assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
+    for name in ("devices", "xid_window", "clock_events_window"):
+        assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
     assert f"| `processes` | `{str(defaults.processes).lower()}` |" in page
     assert f"`{', '.join(map(str, defaults.xid_codes))}`" in page
 

@@ -19,6 +19,7 @@ from tests.fakes.nvml import (
     h100s,
     mixed,
 )
+from tests.sources.nvml.everything import GPM, LINKED, READINGS, SAMPLED, SCENARIO_VALUES
 from tests.sources.nvml.harness import (
     GPU,
     errors,
@@ -35,74 +36,6 @@ from tests.sources.nvml.harness import (
     values,
 )
 from tests.support.contexts import FakeSourceContext
-
-SCENARIO_VALUES = {
-    "clock_1": 1635,
-    "clock_2": 2619,
-    "temperature": 61,
-    "memory_temperature": 73,
-    "power_usage": 689_480,
-    "energy": 10_593_629,
-    "pcie_replay": 7,
-    "util_gpu": 98,
-    "util_memory": 43,
-    "enc_util": 11,
-    "dec_util": 12,
-    "pstate": 2,
-    "clocks_event_reasons": 0x44,
-    "memory_total": 85_520_809_984,
-    "memory_used": 6_675_628_032,  # by the first call, which counts the reserved part as used
-    "memory_reserved": 675_628_032,
-    "ecc_0_0": 1,
-    "ecc_1_0": 2,
-    "ecc_0_1": 3,
-    "ecc_1_1": 4,
-    "remapped_correctable": 5,
-    "remapped_uncorrectable": 6,
-    "remapped_pending": 1,
-    "remapped_failure": 0,
-}
-
-READINGS = {
-    "gpu_up": 1,
-    "sm_clock_mhz": 1635,
-    "memory_clock_mhz": 2619,
-    "gpu_temperature_celsius": 61,
-    "memory_temperature_celsius": 73,
-    "power_watts": 689.48,
-    "energy_millijoules": 10_593_629,
-    "pcie_replays": 7,
-    "gpu_utilization_percent": 98,
-    "memory_copy_utilization_percent": 43,
-    "encoder_utilization_percent": 11,
-    "decoder_utilization_percent": 12,
-    "performance_state": 2,
-    "clock_throttle_reasons": 0x44,
-    "clock_throttle_active{gpu_idle}": 0,
-    "clock_throttle_active{clocks_setting}": 0,
-    "clock_throttle_active{power_cap}": 1,
-    "clock_throttle_active{hw_slowdown}": 0,
-    "clock_throttle_active{sync_boost}": 0,
-    "clock_throttle_active{sw_thermal}": 0,
-    "clock_throttle_active{hw_thermal}": 1,
-    "clock_throttle_active{hw_power_brake}": 0,
-    "clock_throttle_active{display_clocks}": 0,
-    "memory_total_bytes": 85_520_809_984,
-    "memory_used_bytes": 6_000_000_000,
-    "memory_reserved_bytes": 675_628_032,
-    "memory_free_bytes": 85_520_809_984 - 6_000_000_000 - 675_628_032,
-    "processes{compute}": 2,
-    "processes{graphics}": 1,
-    "processes{mps}": 0,
-    "ecc_corrected_volatile": 1,
-    "ecc_uncorrected_volatile": 2,
-    "ecc_corrected_aggregate": 3,
-    "ecc_uncorrected_aggregate": 4,
-    "remapped_rows_correctable": 5,
-    "remapped_rows_uncorrectable": 6,
-    "row_remap_pending": 1,
-    "row_remap_failed": 0,
-}
 
 PROCESSES = [
     Proc(4711, 1 << 30),
@@ -122,10 +55,25 @@ async def first_round(
 
 
 async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None:
-    scenario = h100s(1, values=SCENARIO_VALUES, processes=PROCESSES)
-    samples = await first_round(fake_nvml, scenario)
-    got = values(samples, GPU[0])
-    assert {name: got[name] for name in got if not name.startswith("xid_")} == READINGS
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan.everything()
+    fake_nvml.set(
+        h100s(
+            2,
+            values={**LINKED["values"], **SCENARIO_VALUES},
+            fields=LINKED["fields"],
+            processes=PROCESSES,
+            gpm=GPM,
+            sampled=SAMPLED,
+        )
+    )
+    async with running(ctx, options(interval=0.2, slow=0.2)):
+        await next_rounds(ctx, 4)
+    got = values(rounds(ctx)[-1], GPU[0])
+    told = {name: got[name] for name in got if not name.startswith("xid_")}
+    assert told.keys() == READINGS.keys()
+    exact = {name: value for name, value in READINGS.items() if value is not None}
+    assert {name: told[name] for name in exact} == pytest.approx(exact, rel=1e-9)
 
 
 async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
@@ -146,7 +94,9 @@ async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
 def test_the_table_above_covers_the_catalogue() -> None:
     read = {name.partition("{")[0] for name in READINGS}
     named = {field.name for field in CATALOGUE if field.tier is not Tier.EVENT}
-    assert read == named - {"process_memory_used_bytes"}, "the join makes those from the lists"
+    others = {f"nvlink_{link}_bandwidth_bytes_per_second" for link in range(2, 18)}
+    of_the_join = {"process_memory_used_bytes"}
+    assert read == named - of_the_join - others, "the GPU of the table has two links"
 
 
 async def test_processes_are_listed_with_pid_kind_and_memory(fake_nvml: FakeNvml) -> None:
@@ -213,11 +163,16 @@ async def test_a_list_that_is_not_there_is_no_loss(fake_nvml: FakeNvml) -> None:
 
 NOT_A_READING: list[tuple[str, Mapping[str, object], set[str]]] = [
     ("uint", {"values": {"temperature": ALL_ONES_32}}, {"gpu_temperature_celsius"}),
-    ("power", {"values": {"power_usage": ALL_ONES_32}}, {"power_watts"}),
+    (
+        "power",
+        {"values": {"power_usage": ALL_ONES_32}},
+        {"power_watts", "power_instant_watts"},
+    ),
     ("ulonglong", {"values": {"energy": ALL_ONES_64}}, {"energy_millijoules"}),
     ("ecc", {"values": {"ecc_1_1": ALL_ONES_64}}, {"ecc_uncorrected_aggregate"}),
     ("unknown p-state", {"values": {"pstate": 32}}, {"performance_state"}),
     ("field value", {"fields": {82: Field(ALL_ONES_32)}}, {"memory_temperature_celsius"}),
+    ("one value of two", {"fields": {186: Field(error=3)}}, {"power_instant_watts"}),
     ("field error", {"fields": {82: Field(error=3)}}, {"memory_temperature_celsius"}),
     ("clock", {"values": {"clock_1": ALL_ONES_32}}, {"sm_clock_mhz"}),
     ("half a call", {"values": {"util_memory": ALL_ONES_32}}, {"memory_copy_utilization_percent"}),

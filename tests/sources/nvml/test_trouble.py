@@ -28,7 +28,7 @@ from tests.support.contexts import FakeSourceContext
 BY_CALL: list[tuple[str, set[str]]] = [
     ("nvmlDeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz"}),
     ("nvmlDeviceGetTemperature", {"gpu_temperature_celsius"}),
-    ("nvmlDeviceGetFieldValues", {"memory_temperature_celsius"}),
+    ("nvmlDeviceGetFieldValues", {"memory_temperature_celsius", "power_instant_watts"}),
     ("nvmlDeviceGetPowerUsage", {"power_watts"}),
     ("nvmlDeviceGetTotalEnergyConsumption", {"energy_millijoules"}),
     ("nvmlDeviceGetPcieReplayCounter", {"pcie_replays"}),

@@ -1,0 +1,35 @@
+"""What a value of a field can be at all: what lies outside comes from a fault, not from a GPU."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.fields.field import Field
+
+_ANY: Final = (0.0, 9.2e18)
+"""Positive, and of no more than 63 bits."""
+
+_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
+    # A mean over many samples may come out a little above the whole.
+    "ratio": (0, 1.01),
+    "percent": (0, 100),
+    "bool": (0, 1),
+    "state": (0, 15),
+    "celsius": (-100, 250),
+    "watts": (0, 100_000),
+    "MHz": (0, 100_000),
+}
+
+_BY_NAME: Final[Mapping[str, tuple[float, float]]] = {
+    # A fan may be driven beyond its rating.
+    "fan_speed_percent": (0, 250),
+    "memory_total_bytes": (0, 1 << 50),
+    "memory_free_bytes": (0, 1 << 50),
+    "memory_used_bytes": (0, 1 << 50),
+    "memory_reserved_bytes": (0, 1 << 50),
+}
+
+
+def possible(field: Field, value: float) -> bool:
+    """Whether a value, in the field's unit, can be true; what is not finite can't."""
+    least, most = _BY_NAME.get(field.name) or _BY_UNIT.get(field.unit, _ANY)
+    return least <= value <= most

@@ -1,0 +1,132 @@
+"""Field values: many readings with one call, of which each has a return code of its own."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pipeline.model import Instant, Reading
+from sources.nvml import codes, library
+from sources.nvml.library import Handle, Library
+from sources.nvml.readers import NONE32, NONE64, Reader, Sheet
+
+Take: TypeAlias = Callable[[Sheet, Instant, int | float], int]
+"""Makes readings of a value; returns NVML's code, or `OUT_OF_RANGE`."""
+
+ALL_LINKS: Final = 0xFFFF_FFFF
+"""The scope that means all NVLinks together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A field value to ask for.
+
+    Attributes:
+        number: NVML's id of the field.
+        take: what is done with the value.
+        scope: the link, where there is one value for each.
+        instead: reads the same another way, once the device has said that it lacks the field.
+    """
+
+    number: int
+    take: Take
+    scope: int = 0
+    instead: Reader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A field that is one field value.
+
+    Attributes:
+        number: NVML's id.
+        most: the largest value that can be true, in NVML's unit.
+        divisor: what NVML's value is divided by to be in the field's unit.
+    """
+
+    number: int
+    most: int
+    divisor: int = 1
+
+
+_MILLIWATTS: Final = 100_000_000
+_COUNT: Final = 1 << 62
+
+# The limits are far above what any board can do.
+FAST: Final[dict[str, Known]] = {
+    "memory_temperature_celsius": Known(82, 200),
+    "power_instant_watts": Known(186, _MILLIWATTS, 1000),
+}
+SLOW: Final[dict[str, Known]] = {
+    "power_limit_min_watts": Known(187, _MILLIWATTS, 1000),
+    "power_limit_max_watts": Known(188, _MILLIWATTS, 1000),
+    "power_limit_default_watts": Known(189, _MILLIWATTS, 1000),
+    "power_limit_watts": Known(192, _MILLIWATTS, 1000),
+    "retired_pages_single_bit": Known(29, 1 << 20),
+    "retired_pages_double_bit": Known(30, 1 << 20),
+    "retired_pages_pending": Known(31, 1),
+    "violation_power_nanoseconds": Known(74, _COUNT),
+    "violation_thermal_nanoseconds": Known(75, _COUNT),
+    "violation_sync_boost_nanoseconds": Known(76, _COUNT),
+    "violation_board_limit_nanoseconds": Known(77, _COUNT),
+    "violation_low_utilization_nanoseconds": Known(78, _COUNT),
+    "violation_reliability_nanoseconds": Known(79, _COUNT),
+    # The driver numbers what it asks for from 0, and adds to that.
+    "recovery_action": Known(230, 255),
+}
+
+
+def number(known: Known, target: tuple[str, str, int]) -> Take:
+    """Make a reading of one number.
+
+    Args:
+        known: the field value.
+        target: uuid, name of the field, and how long its readings are good.
+    """
+    uuid, field, good = target
+    most, divisor = known.most, known.divisor
+
+    def take(sheet: Sheet, at: Instant, value: int | float) -> int:
+        if 0 <= value <= most:
+            if divisor != 1:
+                value /= divisor
+            sheet.append(Reading(uuid, field, (), value, None, at, good))
+        elif value not in (NONE32, NONE64):
+            return codes.OUT_OF_RANGE
+        return codes.OK
+
+    return take
+
+
+def batch(nvml: Library, handle: Handle, items: Sequence[Item]) -> Reader | None:
+    """Read field values with one call. What fails on one costs the others nothing."""
+    if not items:
+        return None
+    values = library.field_values(*((item.number, item.scope) for item in items))
+    call = nvml.bind("nvmlDeviceGetFieldValues", handle, ctypes.c_int(len(items)), values)
+    if call is None:
+        return None
+    keep = call
+    parts = list(zip(values, items, strict=True))
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        code = keep()
+        if code:
+            return code
+        has_some = False
+        for value, item in parts:
+            code = int(value.nvmlReturn)
+            if code == codes.OK:
+                found = library.field_number(value)
+                if found is not None:
+                    code = item.take(sheet, at, found)
+            elif code in codes.LACKING and item.instead is not None:
+                code = item.instead(sheet, at)
+            if code in codes.LOST or code in codes.DRIVER_GONE:
+                return code
+            has_some |= code not in codes.LACKING
+            if code not in codes.NO_READING and code != codes.OK:
+                sheet.errors.append(code)
+        return codes.OK if has_some else codes.NOT_SUPPORTED
+
+    return read

@@ -1,0 +1,82 @@
+"""Counts over a sliding window: podgpu's own samples of clock events, and XID errors."""
+
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping
+from typing import Final, Generic, TypeVar
+
+from pipeline.model import Attrs, Instant
+from sources.nvml.readers import REASONS
+
+K = TypeVar("K", bound=Hashable)
+
+_PARTS: Final = 1000
+"""What happens within that part of a window counts as having happened at once, so that a window
+takes no more than so many places, however much happens."""
+
+
+class Window(Generic[K]):
+    """How often each key came up within the last while.
+
+    Args:
+        length_ns: how far back it reaches.
+    """
+
+    def __init__(self, length_ns: int) -> None:
+        self._length_ns = length_ns
+        self._part_ns = max(1, length_ns // _PARTS)
+        self._parts: deque[tuple[int, Counter[K]]] = deque()
+        self._counts: Counter[K] = Counter()
+
+    def add(self, key: K, at: Instant) -> None:
+        """Count one more."""
+        self._trim(at)
+        if not self._parts or at.mono_ns - self._parts[-1][0] >= self._part_ns:
+            self._parts.append((at.mono_ns, Counter()))
+        self._parts[-1][1][key] += 1
+        self._counts[key] += 1
+
+    def counts(self, at: Instant) -> Mapping[K, int]:
+        """Return the counts of the window that ends at that moment; keys that never came lack."""
+        self._trim(at)
+        return self._counts
+
+    def _trim(self, at: Instant) -> None:
+        while self._parts and self._parts[0][0] <= at.mono_ns - self._length_ns:
+            self._counts -= self._parts.popleft()[1]
+
+
+class ClockEvents:
+    """In how many of podgpu's samples each clock event was there, by GPU.
+
+    It outlives the driver and the configuration, unless the window changes.
+
+    Args:
+        length_ns: of the window.
+    """
+
+    def __init__(self, length_ns: int) -> None:
+        self.length_ns = length_ns
+        size = ("window_size_in_ms", in_ms(length_ns))
+        self.attrs: dict[int, Attrs] = {
+            bit: (("clock_event", event), size) for bit, event in REASONS.items()
+        }
+        self._windows: dict[str, Window[int]] = {}
+
+    def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
+        """Count a sample of a GPU; return the counts by bit."""
+        window = self._windows.get(uuid)
+        if window is None:
+            window = self._windows[uuid] = Window(self.length_ns)
+        for bit in REASONS:
+            if mask & bit:
+                window.add(bit, at)
+        return window.counts(at)
+
+    def forget(self, uuid: str) -> None:
+        """Drop the record of a GPU that was taken out."""
+        self._windows.pop(uuid, None)
+
+
+def in_ms(length_ns: int) -> str:
+    """Return a length of time in milliseconds, as a label has it."""
+    return str(length_ns // 1_000_000)

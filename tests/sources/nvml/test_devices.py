@@ -1,0 +1,203 @@
+"""The option `devices` on nodes without, with, and partly with MIG."""
+
+import asyncio
+
+import pytest
+
+from pipeline.errors import PermanentError, TransientError
+from pipeline.model import SamplesTaken
+from sources.nvml.source import NvmlSource
+from tests.fakes.nvml import FakeNvml, Proc, Scenario, h100, h100s, mig_node, mixed, slices
+from tests.sources.nvml.harness import (
+    GPU,
+    inventories,
+    listed,
+    mig,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+
+def has_readings(samples: SamplesTaken) -> set[str]:
+    return {reading.device for reading in samples.readings}
+
+
+WHOLE = set(GPU[:4])
+ALL_WHOLE = {GPU[0], GPU[2]}
+CUT = {mig(1, 7), mig(1, 8), mig(1, 9), mig(3, 7)}
+# Of GPU 1 the numbers are 7 to 9, from the smallest instance on; of GPU 3 it is 21.
+NUMBERED = {7: mig(1, 9), 8: mig(1, 8), 9: mig(1, 7), 21: mig(3, 7)}
+
+READ = [
+    ("whole GPUs", h100s(4), "all", WHOLE),
+    ("whole GPUs", h100s(4), "f", WHOLE),
+    ("whole GPUs", h100s(4), "g", WHOLE),
+    ("whole GPUs", h100s(4), "g:0,2-3", {GPU[0], GPU[2], GPU[3]}),
+    ("whole GPUs", h100s(4), "g+i", WHOLE),
+    ("mixed", mixed(), "all", WHOLE | CUT),
+    ("mixed", mixed(), "f", ALL_WHOLE | CUT),
+    ("mixed", mixed(), "g", WHOLE),
+    ("mixed", mixed(), "g:1", {GPU[1]}),
+    ("mixed", mixed(), "i", CUT),
+    ("mixed", mixed(), "i:7,21", {NUMBERED[7], NUMBERED[21]}),
+    ("mixed", mixed(), "g:0+i:8-9", {GPU[0], NUMBERED[8], NUMBERED[9]}),
+    ("MIG", mig_node(), "f", {mig(place, gi) for place in range(8) for gi in range(7, 14)}),
+    ("MIG", mig_node(), "g", set(GPU)),
+    ("MIG", mig_node(), "i:0,55", {mig(0, 7), mig(7, 13)}),
+    ("MIG on and no instance", Scenario(gpus=[h100(0, mig=[])]), "f", {GPU[0]}),
+    ("MIG on and no instance", Scenario(gpus=[h100(0, mig=[])]), "i", set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("node", "text", "read"), [c[1:] for c in READ], ids=[f"{c[0]}, {c[2]}" for c in READ]
+)
+async def test_only_the_devices_asked_for_have_series_and_all_are_known(
+    fake_nvml: FakeNvml, node: Scenario, text: str, read: set[str]
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(node)
+    async with running(ctx, options(devices=text, interval=0.2, slow=0.2)):
+        if read & set(GPU):
+            samples = await next_rounds(ctx, 3)
+        else:  # without gpu_up rounds are told by their readings alone
+            samples = (await ctx.wait_for(SamplesTaken, 5))[-1]
+    assert has_readings(samples) == read
+    assert set(ups(samples)) == read & set(GPU)
+    assert {found.device for found in samples.processes} == read
+    everything = {gpu.uuid for gpu in node.gpus}
+    everything |= {instance.uuid for gpu in node.gpus for instance in gpu.mig or ()}
+    assert set(inventories(ctx)[0]) == everything, "the join goes on knowing them all"
+
+
+async def test_what_is_not_asked_for_is_not_read(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(4))
+    async with running(ctx, options(devices="g:2", slow=0.1)):
+        await next_rounds(ctx, 2)
+        fake_nvml.calls(reset=True)
+        before = len(rounds(ctx))
+        await next_rounds(ctx, 3)
+        calls, done = fake_nvml.calls(), len(rounds(ctx)) - before
+    assert calls["nvmlDeviceGetPowerUsage"] <= done + 1
+
+
+async def test_a_gpu_s_processes_are_all_of_them_where_instances_are_not_read(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    cut = slices(0, "3g.40gb", processes=[Proc(4711)])
+    fake_nvml.set(Scenario(gpus=[h100(0, mig=cut)]))
+    async with running(ctx, options(devices="g")):
+        found = listed(await next_rounds(ctx), GPU[0])
+    assert found is not None
+    assert [process.pid for process in found.processes] == [4711]
+
+
+async def test_a_new_partition_begins_and_ends_series(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    whole = Scenario(gpus=[h100(0), h100(1)])
+    cut = Scenario(gpus=[h100(0, mig=slices(0, "1g.10gb", "2g.20gb")), h100(1)])
+    async with running(ctx, options(devices="f", slow=0.1)):
+        fake_nvml.set(whole)
+        assert has_readings(await next_rounds(ctx)) == {GPU[0], GPU[1]}
+        fake_nvml.set(cut)
+        await next_rounds(ctx)
+        assert has_readings(await next_rounds(ctx)) == {mig(0, 7), mig(0, 8), GPU[1]}
+        fake_nvml.set(whole)
+        await next_rounds(ctx)
+        assert has_readings(await next_rounds(ctx)) == {GPU[0], GPU[1]}
+
+
+async def test_a_forced_reading_is_one_of_devices_asked_for(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(devices="g:1", interval=60, slow=60)):
+        await until(lambda: rounds(ctx))
+        ctx.hint(GPU[0])
+        ctx.hint(GPU[1])
+        told = await ctx.wait_for(SamplesTaken, 3)
+    assert {uuid for samples in told for uuid in has_readings(samples)} == {GPU[1]}
+
+
+async def test_an_xid_of_a_gpu_not_asked_for_has_no_series(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(devices="g:1", slow=0.1)):
+        await until(lambda: fake_nvml.calls().get("nvmlDeviceRegisterEvents", 0) >= 2)
+        fake_nvml.push_xid(0, 79)
+        fake_nvml.push_xid(1, 31)
+        await until(lambda: values(rounds(ctx)[-1], GPU[1]).get("xid_errors{31}") == 1)
+    assert {uuid for s in await ctx.wait_for(SamplesTaken) for uuid in has_readings(s)} == {GPU[1]}
+
+
+WRONG = [
+    ("g:4", h100s(4), "devices: g:4: there is no GPU 4: the GPUs are 0-3"),
+    ("i", h100s(4), "devices: i: i is for MIG instances, and no GPU has MIG mode on"),
+    ("i:0", h100s(4), "devices: i:0: i is for MIG instances, and no GPU has MIG mode on"),
+    ("i:0", mixed(), "devices: i:0: there is no MIG instance 0: the MIG instances are 7-9,21"),
+    ("i:0", Scenario(gpus=[h100(0, mig=[])]), "there is no MIG instance 0: there are no MIG"),
+]
+
+
+@pytest.mark.parametrize(("text", "node", "why"), WRONG)
+async def test_devices_that_are_not_there_are_a_wrong_configuration(
+    fake_nvml: FakeNvml, text: str, node: Scenario, why: str
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(node)
+    with pytest.raises(PermanentError) as raised:
+        await NvmlSource(options(devices=text)).run(ctx)
+    assert why in str(raised.value)
+    assert ctx.events == [], "nothing was said that would make the error one to live with"
+
+
+async def test_a_gpu_that_is_lost_later_is_down_and_no_error(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    source = NvmlSource(options(devices="g:1", slow=0.1))
+    node = h100s(2)
+    fake_nvml.set(node)
+    async with running(ctx, source):
+        assert ups(await next_rounds(ctx)) == {GPU[1]: 1}
+        fake_nvml.set(node.with_gpu(1, lost=True))
+        assert ups(await next_rounds(ctx)) == {GPU[1]: 0}
+        fake_nvml.set(node.without_gpu(1))
+        assert ups(await next_rounds(ctx)) == {GPU[1]: 0}
+    # The driver was loaded anew, and the source with it.
+    async with running(ctx, source):
+        assert ups(await next_rounds(ctx)) == {GPU[1]: 0}
+
+
+async def test_a_gpu_that_can_t_be_opened_at_the_start_is_no_wrong_configuration(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    node = mixed().with_gpu(1, errors={"nvmlDeviceGetUUID": 999})
+    fake_nvml.set(node)
+    async with running(ctx, options(devices="i:9", slow=0.1)):
+        await ctx.wait_for(SamplesTaken, 2)
+        fake_nvml.set(mixed())
+        await until(
+            lambda: (
+                NUMBERED[9]
+                in has_readings([e for e in ctx.events if isinstance(e, SamplesTaken)][-1])
+            )
+        )
+
+
+async def test_an_outage_is_told_of_the_gpus_asked_for(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(3))
+    source = NvmlSource(options(devices="g:0,2"))
+    task = asyncio.create_task(source.run(ctx))
+    await next_rounds(ctx)
+    fake_nvml.set(h100s(3, errors={"*": 9}))
+    with pytest.raises(TransientError):
+        await task
+    assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[2]: 0}

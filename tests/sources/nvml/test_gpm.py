@@ -1,0 +1,325 @@
+"""GPU performance monitoring: averages over exactly the time between two samples of one device."""
+
+import itertools
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pynvml
+import pytest
+
+from pipeline.fields import FieldPlan, in_group
+from pipeline.model import Instant, Reading, SamplesTaken
+from sources.nvml import codes
+from sources.nvml.gpm import METRICS, Profiler, Profiling
+from sources.nvml.library import Library
+from sources.nvml.readers import Sheet
+from tests.fakes.nvml import FakeNvml, Gpm, Scenario, h100, h100s, slices
+from tests.sources.nvml.harness import (
+    GPU,
+    errors,
+    mig,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+ACTIVE = "sm_active_ratio"  # metric 2, of GPUs and instances
+SENT = "pcie_transmit_bytes_per_second"  # metric 20, of GPUs alone
+MIB = 1 << 20
+
+# Rounds that are well apart for GPM, whatever else the machine does.
+SPACED = {"interval": 0.2, "slow": 0.2}
+
+
+def asking(*names: str) -> FakeSourceContext:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["gpu_up", *(names or METRICS)])
+    return ctx
+
+
+def of(events: Iterable[SamplesTaken], uuid: str, field: str = ACTIVE) -> list[Reading]:
+    return [r for e in events for r in e.readings if r.device == uuid and r.field == field]
+
+
+NAMES = {
+    "graphics_engine_active_ratio": "GRAPHICS_UTIL",
+    "sm_active_ratio": "SM_UTIL",
+    "sm_occupancy_ratio": "SM_OCCUPANCY",
+    "integer_active_ratio": "INTEGER_UTIL",
+    "tensor_active_ratio": "ANY_TENSOR_UTIL",
+    "tensor_dfma_active_ratio": "DFMA_TENSOR_UTIL",
+    "tensor_hmma_active_ratio": "HMMA_TENSOR_UTIL",
+    "tensor_imma_active_ratio": "IMMA_TENSOR_UTIL",
+    "dram_active_ratio": "DRAM_BW_UTIL",
+    "fp64_active_ratio": "FP64_UTIL",
+    "fp32_active_ratio": "FP32_UTIL",
+    "fp16_active_ratio": "FP16_UTIL",
+    "pcie_transmit_bytes_per_second": "PCIE_TX_PER_SEC",
+    "pcie_receive_bytes_per_second": "PCIE_RX_PER_SEC",
+    "nvlink_transmit_bytes_per_second": "NVLINK_TOTAL_TX_PER_SEC",
+    "nvlink_receive_bytes_per_second": "NVLINK_TOTAL_RX_PER_SEC",
+    **{f"nvdec{n}_active_ratio": f"NVDEC_{n}_UTIL" for n in range(8)},
+    **{f"nvjpg{n}_active_ratio": f"NVJPG_{n}_UTIL" for n in range(8)},
+    **{f"nvofa{n}_active_ratio": f"NVOFA_{n}_UTIL" for n in range(2)},
+}
+
+
+def test_every_field_is_the_metric_that_nvml_names() -> None:
+    numbers = {name: known.number for name, known in METRICS.items()}
+    assert numbers == {
+        name: getattr(pynvml, f"NVML_GPM_METRIC_{named}") for name, named in NAMES.items()
+    }
+
+
+async def test_every_metric_in_the_unit_of_its_field(fake_nvml: FakeNvml) -> None:
+    ctx = asking()
+    gpm = {metric.number: Gpm(metric.number + 0.5) for metric in METRICS.values()}
+    fake_nvml.set(h100s(1, gpm=gpm))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    got = values(samples, GPU[0])
+    del got["gpu_up"]
+    assert got == {
+        name: pytest.approx((known.number + 0.5) * (0.01 if name.endswith("ratio") else MIB))
+        for name, known in METRICS.items()
+    }
+    assert set(in_group("profiling")) <= set(METRICS)
+    assert errors(ctx) == {}
+
+
+async def test_a_reading_is_the_mean_over_exactly_its_window(fake_nvml: FakeNvml) -> None:
+    ctx = asking(ACTIVE)
+    start, rate = 10.0, 2.0  # percent, and by how much it grows each second
+    origin = time.monotonic()
+    ramp = h100s(1, gpm={2: Gpm(start, rate)})
+    fake_nvml.set(replace(ramp, t0=origin))
+    async with running(ctx, options(interval=0.3, slow=30)):
+        await until(lambda: len(of(rounds(ctx), GPU[0])) >= 4)
+    found = of(rounds(ctx), GPU[0])
+    for reading in found:
+        assert reading.window_start is not None
+        middle = (reading.window_start.mono_ns + reading.at.mono_ns) / 2e9 - origin
+        # Had a sample been taken a tenth of a second off, it would be 0.001 off.
+        assert reading.value == pytest.approx((start + rate * middle) / 100, abs=0.0005)
+    for before, after in itertools.pairwise(found):
+        assert after.window_start == before.at, "the windows follow each other without a gap"
+    assert len(of(rounds(ctx)[:1], GPU[0])) == 0, "one sample alone tells nothing"
+
+
+async def test_a_metric_that_fails_costs_only_itself(fake_nvml: FakeNvml) -> None:
+    ctx = asking()
+    lacking = dict.fromkeys((4, 6, 7, 9))
+    failing = {3: Gpm(error=3), 5: Gpm(error=999), 10: Gpm(error=4), 20: Gpm(error=6)}
+    fake_nvml.set(h100s(1, gpm={2: Gpm(50), **lacking, **failing}))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    gone = {name for name, known in METRICS.items() if known.number in {**lacking, **failing}}
+    assert set(values(samples, GPU[0])) == {"gpu_up", *METRICS} - gone
+    assert values(samples, GPU[0])[ACTIVE] == 0.5
+    assert set(errors(ctx)) == {(GPU[0], "unknown")}
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "shown"),
+    [
+        (2, 100.0, 1.0),
+        (2, 100.05, 1.0),
+        (2, 100.2, None),
+        (2, -0.05, 0.0),
+        (2, -0.2, None),
+        (2, float("nan"), None),
+        (2, float("inf"), None),
+        (2, float("-inf"), None),
+        (20, 0.0, 0.0),
+        (20, -0.05, None),
+        (20, 1e9, None),
+        (20, float("nan"), None),
+    ],
+)
+async def test_what_cannot_be_true_is_dropped_and_counted(
+    fake_nvml: FakeNvml, metric: int, given: float, shown: float | None
+) -> None:
+    field = ACTIVE if metric == 2 else SENT
+    ctx = asking(ACTIVE, SENT)
+    fake_nvml.set(h100s(1, gpm={metric: Gpm(given)}))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    got = values(samples, GPU[0])
+    assert got.get(field) == shown
+    assert ((GPU[0], "out_of_range") in errors(ctx)) == (shown is None)
+    assert len(got) == (3 if shown is not None else 2), "the other metric is there"
+
+
+async def test_a_card_without_it_is_asked_when_it_is_opened(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(1, values={"gpm_supported": 0}))
+    async with running(ctx):
+        await next_rounds(ctx, 1)
+        calls = {name for name in fake_nvml.calls(reset=True) if "Gpm" in name}
+        assert calls == {"nvmlGpmQueryDeviceSupport"}
+        samples = await next_rounds(ctx, 4)
+    assert not METRICS.keys() & values(samples, GPU[0]).keys()
+    assert not [name for name in fake_nvml.calls() if "Gpm" in name]
+    assert errors(ctx) == {}
+
+
+@pytest.mark.parametrize("code", [3, 13, 999])
+async def test_a_driver_that_can_not_say_what_it_supports(fake_nvml: FakeNvml, code: int) -> None:
+    ctx = asking(ACTIVE)
+    fake_nvml.set(h100s(1, errors={"nvmlGpmQueryDeviceSupport": code}))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    assert (ACTIVE in values(samples, GPU[0])) == (code == 999)
+
+
+async def test_nothing_is_called_that_nobody_asked_for(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["gpu_up", "power_watts"])
+    async with running(ctx):
+        await next_rounds(ctx)
+    assert not [name for name in fake_nvml.calls() if "Gpm" in name]
+    assert fake_nvml.gpm_samples() == (0, 0)
+
+
+async def test_only_metrics_that_somebody_asked_for_are_worked_out(fake_nvml: FakeNvml) -> None:
+    ctx = asking(ACTIVE)
+    gpm = {known.number: Gpm(error=999) for name, known in METRICS.items() if name != ACTIVE}
+    fake_nvml.set(h100s(1, gpm=gpm, mig=slices(0, "3g.40gb", gpm=gpm)))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    for uuid in (GPU[0], mig(0, 7)):
+        assert values(samples, uuid)[ACTIVE] == 0
+    assert errors(ctx) == {}
+
+
+async def test_a_call_that_fails_leaves_a_longer_window(fake_nvml: FakeNvml) -> None:
+    ctx = asking(ACTIVE)
+    async with running(ctx, options(interval=0.15, slow=30)):
+        await next_rounds(ctx)
+        fake_nvml.set(h100s(1, errors={"nvmlGpmSampleGet": 999}))
+        await next_rounds(ctx)
+        last = of(rounds(ctx), GPU[0])[-1]
+        fake_nvml.set(h100s(1))
+        await next_rounds(ctx)
+    following = next(r for r in of(rounds(ctx), GPU[0]) if r.at > last.at)
+    assert following.window_start == last.at
+    assert following.at.mono_ns - last.at.mono_ns > 250_000_000
+    assert errors(ctx)[GPU[0], "unknown"] >= 1
+    assert ups(rounds(ctx)[-1]) == {GPU[0]: 1}
+
+
+async def test_each_gpu_instance_has_its_own(fake_nvml: FakeNvml) -> None:
+    ctx = asking()
+    seven = [
+        replace(one, gpm={2: Gpm(10.0 * at)}) for at, one in enumerate(slices(0, *["1g.10gb"] * 7))
+    ]
+    fake_nvml.set(Scenario(gpus=[h100(0, mig=seven, gpm={2: Gpm(30.0)}), h100(1)]))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    assert values(samples, GPU[0])[ACTIVE] == pytest.approx(0.3)
+    for at in range(7):
+        got = values(samples, mig(0, 7 + at))
+        assert got[ACTIVE] == pytest.approx(0.1 * at)
+        assert set(got) == {name for name, known in METRICS.items() if known.mig}
+    assert SENT in values(samples, GPU[0])
+    assert errors(ctx) == {}
+
+
+async def test_a_gpu_with_mig_on_that_says_nothing_has_instances_that_do(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = asking(ACTIVE)
+    fake_nvml.set(h100s(1, mig=slices(0, "3g.40gb"), errors={"nvmlGpmSampleGet": 3}))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    assert set(values(samples, GPU[0])) == {"gpu_up"}
+    assert set(values(samples, mig(0, 7))) == {ACTIVE}
+    assert errors(ctx) == {}
+
+
+class Clock:
+    """Stands still, but for the milliseconds that are to come, one at each look."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self.coming: list[int] = []
+
+    def __call__(self) -> Instant:
+        if self.coming:
+            self.ms = self.coming.pop(0)
+        return Instant(self.ms * 1_000_000, self.ms * 1_000_000)
+
+
+def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library]:
+    fake.set(scenario)
+    nvml, clock = Library(), Clock()
+    nvml.open()
+    _, handle = nvml.handle_at(0)
+    profiler = Profiling(nvml, handle, frozenset({ACTIVE}), 1, clock).gpu(GPU[0])
+    assert profiler is not None
+    fake.calls(reset=True)
+    return profiler, clock, nvml
+
+
+def test_samples_that_are_too_close_are_not_taken(fake_nvml: FakeNvml) -> None:
+    profiler, clock, _ = opened(fake_nvml, h100s(1))
+    sheet = Sheet(GPU[0], clock())
+    taken = []
+    for ms in (0, 50, 99, 100, 150, 199, 200, 1000):
+        clock.ms = ms
+        code = profiler.read(sheet, clock())
+        calls = fake_nvml.calls(reset=True)
+        taken.append((ms, calls.get("nvmlGpmSampleGet", 0), calls.get("nvmlGpmMetricsGet", 0)))
+        assert code == (codes.UNASKED if not calls else codes.OK)
+    assert [ms for ms, sampled, _ in taken if sampled] == [0, 100, 200, 1000]
+    assert [ms for ms, _, asked in taken if asked] == [100, 200, 1000]
+
+
+def test_a_sample_counts_as_taken_when_its_call_returned(fake_nvml: FakeNvml) -> None:
+    profiler, clock, _ = opened(fake_nvml, h100s(1))
+    sheet = Sheet(GPU[0], clock())
+    clock.coming = [0, 60, 110, 160, 170]
+    assert profiler.read(sheet, sheet.at) == codes.OK, "from 0 to 60 ms"
+    assert profiler.read(sheet, sheet.at) == codes.UNASKED, "50 ms after that"
+    assert profiler.read(sheet, sheet.at) == codes.OK
+
+
+def test_a_device_that_has_none_of_the_metrics_lacks_the_reading(fake_nvml: FakeNvml) -> None:
+    profiler, clock, _ = opened(fake_nvml, h100s(1, gpm={2: None}))
+    sheet = Sheet(GPU[0], clock())
+    assert profiler.read(sheet, clock()) == codes.OK
+    clock.ms = 100
+    assert profiler.read(sheet, clock()) == codes.NOT_SUPPORTED
+    assert not sheet
+    assert not sheet.errors
+
+
+def test_a_buffer_is_freed_by_the_next_who_calls(fake_nvml: FakeNvml) -> None:
+    profiler, clock, nvml = opened(fake_nvml, h100s(1))
+    sheet = Sheet(GPU[0], clock())
+    profiler.read(sheet, clock())
+    assert fake_nvml.gpm_samples() == (2, 0)
+    profiler.forget()
+    assert fake_nvml.gpm_samples() == (2, 0), "whoever forgets may be on the event loop"
+    profiler.read(sheet, clock())
+    assert fake_nvml.gpm_samples() == (2, 0)
+    nvml.close()
+    assert fake_nvml.gpm_samples() == (0, 0)
+    nvml.open()
+    profiler.forget()
+    nvml.buffers.tidy()
+    assert fake_nvml.gpm_samples() == (0, 0), "not twice"
+
+
+def test_no_room_for_a_sample_is_an_error_like_others(fake_nvml: FakeNvml) -> None:
+    profiler, clock, _ = opened(fake_nvml, h100s(1, errors={}))
+    fake_nvml.set(replace(h100s(1), errors={"nvmlGpmSampleAlloc": 20}))
+    assert profiler.read(Sheet(GPU[0], clock()), clock()) == 20
+    fake_nvml.set(h100s(1))
+    assert profiler.read(Sheet(GPU[0], clock()), clock()) == 0

@@ -1,0 +1,122 @@
+"""Temperature limits, fans, the licence."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, SamplesTaken
+from tests.fakes.nvml import ALL_ONES_32, FakeNvml, Scenario, h100
+from tests.sources.nvml.harness import (
+    GPU,
+    errors,
+    good_for,
+    next_rounds,
+    options,
+    running,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+THRESHOLDS = {"temperature_slowdown_celsius": 89, "temperature_shutdown_celsius": 95}
+
+
+async def read(
+    fake: FakeNvml, ctx: FakeSourceContext, *names: str, count: int = 3, **changes: Any
+) -> SamplesTaken:
+    """A later round of one H100 with these fields."""
+    ctx.plan = FieldPlan([*names, "gpu_up"])
+    fake.set(Scenario(gpus=[h100(**changes)]))
+    fake.calls(reset=True)
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        return await next_rounds(ctx, count)
+
+
+async def test_temperature_limits_are_read_once_and_told_in_each_slow_round(
+    fake_nvml: FakeNvml,
+) -> None:
+    samples = await read(fake_nvml, FakeSourceContext(), *THRESHOLDS, count=5)
+    assert {name: values(samples, GPU[0])[name] for name in THRESHOLDS} == THRESHOLDS
+    assert good_for(samples, THRESHOLDS) == {3 * NS // 10}
+    assert fake_nvml.calls()["nvmlDeviceGetTemperatureThreshold"] == 2
+
+
+async def test_what_was_read_once_is_no_sign_of_life(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan([*THRESHOLDS, "gpu_up"])
+    fake_nvml.set(Scenario(gpus=[h100()]))
+    async with running(ctx, options(interval=0.1, slow=0.1, processes=False)):
+        await next_rounds(ctx)
+        fake_nvml.set(Scenario(gpus=[h100(errors={"*": 999})]))
+        samples = await next_rounds(ctx)
+    assert values(samples, GPU[0]) == {"gpu_up": 0}
+
+
+async def test_a_limit_that_failed_is_asked_for_again(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    name = "temperature_slowdown_celsius"
+    ctx.plan = FieldPlan([name, "gpu_up"])
+    fake_nvml.set(Scenario(gpus=[h100(errors={"nvmlDeviceGetTemperatureThreshold": 999})]))
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        assert name not in values(await next_rounds(ctx), GPU[0])
+        fake_nvml.set(Scenario(gpus=[h100()]))
+        assert values(await next_rounds(ctx), GPU[0])[name] == 89
+    assert errors(ctx)[GPU[0], "unknown"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "counted"), [(5000, {"out_of_range"}), (ALL_ONES_32, set())], ids=str
+)
+async def test_a_limit_that_cannot_be_true_is_no_limit(
+    fake_nvml: FakeNvml, value: int, counted: set[str]
+) -> None:
+    ctx = FakeSourceContext()
+    samples = await read(fake_nvml, ctx, *THRESHOLDS, values={"temp_threshold_1": value})
+    assert set(values(samples, GPU[0])) == {"gpu_up", "temperature_shutdown_celsius"}
+    assert {error for _, error in errors(ctx)} == counted
+
+
+FANS = [
+    ("none", {"fans": 0}, None, set()),
+    ("one", {"fans": 1, "fan_speed_0": 33}, 33, set()),
+    ("the fastest", {"fans": 3, "fan_speed_0": 33, "fan_speed_1": 71, "fan_speed_2": 0}, 71, set()),
+    ("beyond its rating", {"fans": 1, "fan_speed_0": 120}, 120, set()),
+    ("nobody knows", {"fans": 1, "fan_speed_0": ALL_ONES_32}, None, set()),
+    ("one of two fails", {"fans": 2, "fan_speed_1": 40}, 40, set()),
+    (
+        "no fan turns so fast",
+        {"fans": 2, "fan_speed_0": 9, "fan_speed_1": 4000},
+        9,
+        {"out_of_range"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("fans", "speed", "counted"), [c[1:] for c in FANS], ids=[c[0] for c in FANS]
+)
+async def test_fans(
+    fake_nvml: FakeNvml, fans: dict[str, int], speed: int | None, counted: set[str]
+) -> None:
+    ctx = FakeSourceContext()
+    samples = await read(fake_nvml, ctx, "fan_speed_percent", values=fans)
+    assert values(samples, GPU[0]).get("fan_speed_percent") == speed
+    assert {error for _, error in errors(ctx)} == counted
+
+
+LICENCES = [
+    ("a card that needs none", {"licence_supported": 0}, 0),
+    ("not licensed", {"licence_supported": 1, "licence_state": 0}, 0),
+    ("licensed", {"licence_supported": 1, "licence_state": 1}, 1),
+    ("a card that can't say", {"licence_supported": None}, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("card", "status"), [c[1:] for c in LICENCES], ids=[c[0] for c in LICENCES]
+)
+async def test_licences(fake_nvml: FakeNvml, card: dict[str, int], status: int | None) -> None:
+    ctx = FakeSourceContext()
+    samples = await read(fake_nvml, ctx, "vgpu_license_status", values=card)
+    assert values(samples, GPU[0]).get("vgpu_license_status") == status
+    assert errors(ctx) == {}
