@@ -8,6 +8,7 @@ from typing import TypeAlias
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
+from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
 from pipeline.join.resources import ResourceTable
@@ -59,6 +60,7 @@ class Attributor:
         resources: what the kubelet offers.
         attributions: by device uuid, in device order. An attribution that didn't change stays the
             same object.
+        places: the MIG instances among the devices, by where they are.
 
     Args:
         sources: what is known of each source.
@@ -70,6 +72,7 @@ class Attributor:
         self.containers = ContainerTable()
         self.resources = ResourceTable()
         self.attributions: dict[str, Attribution] = {}
+        self.places = Places()
         self._sources = sources
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
@@ -131,6 +134,7 @@ class Attributor:
         """Work out the devices anew; who holds them is noted as changed."""
         ranking = self._sources.ranking()
         known = self.inventory.devices(ranking)
+        self.places = Places(device for device, _ in known)
         aliases = {
             raw: uuid
             for source in reversed(ranking)
@@ -242,5 +246,11 @@ def _holder(
         subject = replace(subject, container_id="")
     start = since[subject] = holding.since or began.get(subject, at)
     return Holder(
-        holding.subject, holding.share, start, holding.source, holding.evidence, holding.pod
+        holding.subject,
+        holding.share,
+        start,
+        holding.source,
+        holding.evidence,
+        holding.pod,
+        holding.replicas,
     )

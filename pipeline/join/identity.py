@@ -31,7 +31,7 @@ _N: Final = "[0-9]{1,9}"
 _PLACEHOLDER: Final = re.compile(rf"(gpu-{_HEX})-(?:_-|memory-|core-)?{_N}")
 _LEGACY_MIG: Final = re.compile(rf"mig-(gpu-{_HEX})/({_N})/({_N})")
 _MINOR_MIG: Final = re.compile(rf"nvidia({_N})(?:/gi({_N}))?")
-_REPLICA: Final = re.compile(rf"(.+?)(?:::|/vgpu){_N}")
+_REPLICA: Final = re.compile(rf"(.+?)(?:::|/vgpu)({_N})")
 _INDEX: Final = re.compile(rf"(?:gpu)?({_N})|(?:mig)?({_N}:{_N})")
 _GPU_KIND: Final = re.compile(r"(?:.+\.)?nvidia\.com/gpu")
 _CLAIMED: Final = re.compile(rf"{_HEX}-(.+)")
@@ -49,14 +49,15 @@ class Found(NamedTuple):
         uuid: of the device.
         whole: the id is the one under which a device plugin offers the device as a whole; the
             kubelet gives it to one pod only.
-        replica: the id is one of several that a device plugin made of the device, to share it.
+        replica: the number behind the id, where it is one of several that a device plugin made of
+            the device, to share it; else empty.
         placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
             container really gets, and it need not be this one.
     """
 
     uuid: str
     whole: bool = False
-    replica: bool = False
+    replica: str = ""
     placeholder: bool = False
 
 
@@ -151,11 +152,13 @@ class DeviceIndex:
         return known
 
     def _slice(self, parent: str, gi: int, ci: int | None) -> str | None:
-        fit = [
-            device.uuid
+        there = [
+            (device.uuid, device.mig.compute_instance_id)
             for device in self._slices.get((parent, gi), ())
-            if device.mig is not None and ci in (None, device.mig.compute_instance_id)
+            if device.mig is not None
         ]
+        fit = [uuid for uuid, known in there if known == ci]
+        fit = fit or [uuid for uuid, known in there if None in (ci, known)]
         return fit[0] if len(fit) == 1 else None
 
     def _cdi(self, text: str) -> str | None:
@@ -184,7 +187,7 @@ class DeviceIndex:
         told = self._told.get(("plugin", body))
         uuid = self._uuid(body) or self._by_minor(body) if told is None else self._uuids.get(told)
         if uuid is not None:
-            return Found(uuid, replica=True) if match else Found(uuid, whole=True)
+            return Found(uuid, replica=match[2]) if match else Found(uuid, whole=True)
         if (holding := _PLACEHOLDER.fullmatch(body)) and (uuid := self._uuids.get(holding[1])):
             return Found(uuid, placeholder=True)
         return None

@@ -1,5 +1,8 @@
 """Which devices there are, and which there were."""
 
+from dataclasses import replace
+
+from pipeline.join.places import Places
 from pipeline.model import Device
 
 
@@ -42,13 +45,25 @@ class Inventory:
         """Return every known device with whether it is present, in device order.
 
         Args:
-            ranking: sources, the most trusted first; its description of a device is the one used.
+            ranking: sources, the most trusted first. What the first doesn't know of a device is
+                taken from the next that does, those where the device is present before the others.
         """
+        said = [
+            (device, present)
+            for table, present in ((self._present, True), (self._known, False))
+            for source in ranking
+            for device in table.get(source, {}).values()
+        ]
+        places = Places(device for device, _ in said)
         merged: dict[str, tuple[Device, bool]] = {}
-        for table, present in ((self._present, True), (self._known, False)):
-            for source in ranking:
-                for uuid, device in table.get(source, {}).items():
-                    merged.setdefault(uuid, (device, present))
+        for device, present in said:
+            uuid = places.find(device.uuid)
+            known = merged.get(uuid)
+            if known is None:
+                named = device if uuid == device.uuid else replace(device, uuid=uuid)
+                merged[uuid] = (named, present)
+            elif known[0] != device:
+                merged[uuid] = (_filled(known[0], device), known[1])
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
@@ -71,3 +86,26 @@ class Inventory:
 def _slot(device: Device) -> str:
     """Return the PCI bus id, to be compared; empty when unknown."""
     return device.pci_bus_id.lower()
+
+
+def _filled(device: Device, other: Device) -> Device:
+    """Return a device with what only the other description knows of it."""
+    mig = device.mig
+    if mig is not None and other.mig is not None:
+        ci, index = mig.compute_instance_id, mig.index
+        mig = replace(
+            mig,
+            compute_instance_id=other.mig.compute_instance_id if ci is None else ci,
+            profile=mig.profile or other.mig.profile,
+            index=other.mig.index if index is None else index,
+        )
+    return replace(
+        device,
+        index=other.index if device.index is None else device.index,
+        minor=other.minor if device.minor is None else device.minor,
+        pci_bus_id=device.pci_bus_id or other.pci_bus_id,
+        model=device.model or other.model,
+        driver=device.driver or other.driver,
+        mig=mig,
+        facts=tuple(sorted({**dict(other.facts), **dict(device.facts)}.items())),
+    )

@@ -43,6 +43,7 @@ class Join:
         self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
         self._keys: list[Key] = []
+        self._renamed: list[tuple[int, str]] = []
         self._series: dict[Key, Series] = {}
         self._layout = Layout((), {})
 
@@ -182,14 +183,19 @@ class Join:
         self._lay_out()
         table = self._readings
         fresh = table.fresh
+        readings = [table[key] for key in self._keys]
+        for place, uuid in self._renamed:
+            readings[place] = readings[place]._replace(device=uuid)
         snapshot = Snapshot(
             at=at,
             layout=self._layout,
-            readings=tuple([table[key] for key in self._keys]),
+            readings=tuple(readings),
             fresh=tuple([at for at, key in enumerate(self._keys) if key in fresh]) if fresh else (),
             processes={
                 device: found.processes
-                for device, found in table.processes(self._sources.ranking()).items()
+                for device, found in table.processes(
+                    self._sources.ranking(), self._attributor.places
+                ).items()
             },
             sources=self._sources.states(),
         )
@@ -201,14 +207,19 @@ class Join:
         attributions = self._attributor.attributions
         resources = self._attributor.count_resources()
         reshaped = self._readings.reshaped
+        places = self._attributor.places
         if reshaped:
             devices = {uuid: known.device for uuid, known in attributions.items()}
-            self._keys = self._readings.keys(devices, self._sources.ranking())
+            self._keys = self._readings.keys(devices, self._sources.ranking(), places)
         elif self._layout.attributions == attributions and self._layout.resources == resources:
             return
         series: dict[Key, Series] = {}
-        for key in self._keys:
-            attribution = attributions[key.device]
+        self._renamed = []
+        for at, key in enumerate(self._keys):
+            uuid = places.find(key.device)
+            if uuid != key.device:
+                self._renamed.append((at, uuid))
+            attribution = attributions[uuid]
             known = self._series.get(key)
             if known is None or known.attribution is not attribution:
                 known = Series(key.field, key.attrs, attribution)

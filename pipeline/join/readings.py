@@ -5,6 +5,7 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE
+from pipeline.join.places import Places
 from pipeline.model import Attrs, Device, ProcessList, Reading
 
 _FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
@@ -17,7 +18,7 @@ MOST_PROCESSES: Final = 256
 
 
 class Key(NamedTuple):
-    """One source's series."""
+    """One source's series. The device is named as the source does: by its place perhaps."""
 
     source: str
     device: str
@@ -96,13 +97,13 @@ class ReadingTable:
                 ],
             )
 
-    def processes(self, ranking: Iterable[str]) -> dict[str, ProcessList]:
+    def processes(self, ranking: Iterable[str], places: Places) -> dict[str, ProcessList]:
         """Return each device's process list, from the first source in `ranking` that has one."""
         chosen: dict[str, ProcessList] = {}
         for wanted in ranking:
             for (source, device), listed in self._processes.items():
                 if source == wanted:
-                    chosen.setdefault(device, listed.found)
+                    chosen.setdefault(places.find(device), listed.found)
         return chosen
 
     def expire(self, now_ns: int) -> bool:
@@ -128,23 +129,30 @@ class ReadingTable:
         self._drop(mine)
         return bool(mine or lists)
 
-    def keys(self, devices: Mapping[str, Device], ranking: list[str]) -> list[Key]:
+    def keys(self, devices: Mapping[str, Device], ranking: list[str], places: Places) -> list[Key]:
         """Return the winners for the devices given: by field, then device, then attributes."""
         self.reshaped = False
         rank = {source: at for at, source in enumerate(ranking)}
-        winner: dict[tuple[str, str], str] = {}
+        found = {key.device: places.find(key.device) for key in self._latest}
+        # A source that calls a device by two names counts by the one that says more.
+        winner: dict[tuple[str, str], tuple[int, bool, str, str]] = {}
         for key in self._latest:
-            slot = (key.device, key.field)
+            device, name, source = found[key.device], key.device, key.source
+            slot = (device, key.field)
+            bid = (rank.get(source, 1 << 30), device != name, source, name)
             best = winner.get(slot)
-            if best is None or rank.get(key.source, 1 << 30) < rank.get(best, 1 << 30):
-                winner[slot] = key.source
+            if best is None or bid < best:
+                winner[slot] = bid
         place = {uuid: at for at, uuid in enumerate(devices)}
         chosen = [
             key
             for key in self._latest
-            if key.device in place and winner[key.device, key.field] == key.source
+            if (device := found[key.device]) in place
+            and winner[device, key.field][2:] == (key.source, key.device)
         ]
-        chosen.sort(key=lambda key: (_FIELD_ORDER[key.field], place[key.device], _natural(key)))
+        chosen.sort(
+            key=lambda key: (_FIELD_ORDER[key.field], place[found[key.device]], _natural(key))
+        )
         return chosen
 
     def _drop(self, keys: Iterable[Key]) -> None:

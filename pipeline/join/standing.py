@@ -108,6 +108,22 @@ def _by_device(words: list[Word], *, lone: bool) -> dict[str, "_OnDevice"]:
     return {uuid: _OnDevice(on_it) for uuid, on_it in said.items()}
 
 
+class _Facts(NamedTuple):
+    """What all that is said of a container and a device comes to.
+
+    Attributes:
+        share: part of the device, if known.
+        given: the kubelet gave it the device as a whole.
+        container_id: the runtime's, if known.
+        replicas: the numbers of its replicas.
+    """
+
+    share: float | None
+    given: bool
+    container_id: str
+    replicas: tuple[str, ...]
+
+
 class _OnDevice:
     """What is said of one pod and one device, overruled or not.
 
@@ -120,19 +136,19 @@ class _OnDevice:
         replicated = False
         for word, found in said:
             self._said.setdefault(word.subject.container, []).append((word, found))
-            replicated = replicated or found.replica or found.placeholder
+            replicated = replicated or found.replica != "" or found.placeholder
             if word.claim.share is not None:
                 shares.append(word.claim.share)
         # An id of a share tells that others may have some, a share whether they can.
         self._divisible = min(shares) < 1 if shares else replicated
-        self._facts: dict[str, tuple[float | None, bool, str]] = {}
+        self._facts: dict[str, _Facts] = {}
 
     def stake(self, word: Word, *, backed: bool) -> Stake:
         """Return a word that stands, with what all others know of its container."""
         name, claim = word.subject.container, word.claim
         if name not in self._facts:
             self._facts[name] = self._gather(name)
-        share, given, container_id = self._facts[name]
+        share, given, container_id, replicas = self._facts[name]
         return Stake(
             word.subject,
             word.pod,
@@ -144,10 +160,10 @@ class _OnDevice:
             backed,
             claim.since,
             claim.subject.container_id or container_id,
+            replicas,
         )
 
-    def _gather(self, name: str) -> tuple[float | None, bool, str]:
-        """Return a container's share, whether the kubelet gave it the device, and its id."""
+    def _gather(self, name: str) -> "_Facts":
         mine = self._said[name]
         if name and len(self._said) - ("" in self._said) == 1:
             # A part of the pod's is this container's if no other container has any of it.
@@ -155,4 +171,10 @@ class _OnDevice:
         shares = [(w.evidence, w.claim.share) for w, _ in mine if w.claim.share is not None]
         given = any(f.whole and w.evidence == Evidence.KUBELET_IDS for w, f in mine)
         ids = [w.claim.subject.container_id for w, _ in mine if w.claim.subject.container_id]
-        return (min(shares)[1] if shares else None, given, min(ids, default=""))
+        replicas = {f.replica for _, f in mine if f.replica}
+        return _Facts(
+            min(shares)[1] if shares else None,
+            given,
+            min(ids, default=""),
+            tuple(sorted(replicas, key=lambda number: (len(number), number))),
+        )

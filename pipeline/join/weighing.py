@@ -31,6 +31,7 @@ class Stake(NamedTuple):
             holds devices.
         since: when the holding began, if the source knows.
         container_id: the runtime's, if known.
+        replicas: the numbers of the device plugin's replicas that it has.
     """
 
     subject: PartialRef
@@ -43,6 +44,7 @@ class Stake(NamedTuple):
     backed: bool
     since: Instant | None
     container_id: str
+    replicas: tuple[str, ...] = ()
 
     @property
     def pod_key(self) -> PodKey:
@@ -64,6 +66,7 @@ class Holding(NamedTuple):
     source: str
     evidence: Evidence
     pod: PodInfo | None
+    replicas: tuple[str, ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -181,6 +184,5 @@ def _held(stake: Stake, share: float | None) -> Holding:
     subject = stake.subject
     if stake.container_id:
         subject = replace(subject, container_id=stake.container_id)
-    return Holding(
-        subject, share, since, stake.source, stake.evidence, pod.info if pod is not None else None
-    )
+    info = pod.info if pod is not None else None
+    return Holding(subject, share, since, stake.source, stake.evidence, info, stake.replicas)

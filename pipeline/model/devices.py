@@ -10,16 +10,24 @@ class MigPlace:
     Attributes:
         parent_uuid: uuid of the physical GPU.
         gpu_instance_id: NVML's GPU instance id (GI), unique on the parent.
-        compute_instance_id: NVML's compute instance id (CI), unique in its GPU instance.
+        compute_instance_id: NVML's compute instance id (CI), unique in its GPU instance; None where
+            the source knows the GPU instance alone.
         profile: the profile's name, such as `1g.10gb`.
         index: NVML's index of the instance on the parent, counted from 0; None when unknown.
     """
 
     parent_uuid: str
     gpu_instance_id: int
-    compute_instance_id: int
+    compute_instance_id: int | None
     profile: str
     index: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The uuid of an instance whose uuid isn't known: drivers before R470 wrote it so."""
+        whole = f"MIG-{self.parent_uuid}/{self.gpu_instance_id}"
+        ci = self.compute_instance_id
+        return whole if ci is None else f"{whole}/{ci}"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -30,7 +38,9 @@ class Device:
     Index, minor and position on the board are three different numberings; none implies another.
 
     Attributes:
-        uuid: `GPU-...` or `MIG-...`, the identity of the device everywhere in podgpu.
+        uuid: `GPU-...` or `MIG-...`, the identity of the device everywhere in podgpu. A source that
+            knows of a MIG instance only where it is writes `MigPlace.name`, and the join finds the
+            instance.
         index: NVML's index of the physical GPU; None where the driver gives none.
         minor: N of `/dev/nvidiaN` of the physical GPU; None where the driver gives none.
         pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty when unknown.
@@ -66,6 +76,6 @@ class Device:
             index,
             place.parent_uuid,
             place.gpu_instance_id,
-            place.compute_instance_id,
+            -1 if place.compute_instance_id is None else place.compute_instance_id,
             self.uuid,
         )

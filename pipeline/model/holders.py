@@ -19,6 +19,8 @@ class Holder:
         source: name of the source whose word won.
         evidence: what that word rests on.
         pod: what is known of its pod; None where no source tells of pods, or not of this one.
+        replicas: the numbers of the replicas that it has, where a device plugin made several of the
+            device, to share it; in their order.
     """
 
     subject: PartialRef
@@ -27,3 +29,4 @@ class Holder:
     source: str
     evidence: Evidence
     pod: PodInfo | None = None
+    replicas: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ devices = st.builds(
         texts,
         st.none() | st.integers(0, 6),
     ),
+    st.just(()) | attrs,
 )
 refs = st.builds(PartialRef, texts, texts, texts, texts, texts)
 raw_ids = st.builds(RawDeviceId, st.sampled_from(get_args(Scheme)), texts)

@@ -98,6 +98,20 @@ def test_the_header_comes_back_as_it_was(shared: Path, header: Header) -> None:
         assert not reader.truncated
 
 
+def test_a_recording_of_before_devices_had_facts(tmp_path: Path) -> None:
+    bare = gpu(0)
+    known = replace(bare, facts=(("serial", "165"), ("vbios_version", "96.00")))
+    said = [Envelope("gpus", "nvml", n, at(n), DevicesDiscovered((known,))) for n in range(2)]
+    text = gzip.decompress(record(tmp_path / "new", said).read_bytes()).decode()
+    header, first, second, *rest = text.splitlines(keepends=True)
+    old = re.sub(r',?"facts":\[\[.*?\]\]', "", first)
+    assert old != first
+    path = tmp_path / "old"
+    path.write_bytes(gzip.compress("".join((header, old, second, *rest)).encode()))
+    found = [envelope.event for envelope in replayed(path)]
+    assert found == [DevicesDiscovered((bare,)), DevicesDiscovered((known,))]
+
+
 def test_the_tables_start_anew_before_they_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,8 @@ from tests.pipeline.join.cluster import SOURCES
 from tests.pipeline.join.worlds import Tables
 from tests.support.nodes import at
 
-Shown = dict[str, tuple[dict[PartialRef, tuple[float | None, str, Evidence]], int]]
+Holding = tuple[float | None, str, Evidence, list[str]]
+Shown = dict[str, tuple[dict[PartialRef, Holding], int]]
 PodName = tuple[str, str, str]
 
 
@@ -204,7 +205,7 @@ def answered_otherwise(word: Said, words: list[Said]) -> bool:
 
 def decide(
     uuid: str, stands: list[Said], words: list[Said], *, lone: bool
-) -> tuple[dict[PartialRef, tuple[float | None, str, Evidence]], int]:
+) -> tuple[dict[PartialRef, Holding], int]:
     """Rules 4 to 8, for one device."""
     on_it = [said for said in stands if said.on(uuid, counting=not said.real)]
     everything = [said for said in words if said.on(uuid, counting=lone)]
@@ -232,7 +233,7 @@ def decide(
             on_it_strong = [said for said in on_it if said.about in pods]
         on_it = on_it_strong
         conflicts = conflicts or len(all_pods - pods)
-    shown: dict[PartialRef, tuple[float | None, str, Evidence]] = {}
+    shown: dict[PartialRef, Holding] = {}
     for about, container in {(said.about, said.container) for said in on_it}:
         mine = [said for said in on_it if (said.about, said.container) == (about, container)]
         first = min(SOURCES.index(said.source) for said in mine)
@@ -241,9 +242,10 @@ def decide(
         if share is None and len({(said.about, said.container) for said in on_it}) == 1:
             alone = about not in parts and wholly(word, everything, uuid)
             share = 1.0 if alone else None
-        shown[subject(word, everything)] = (share, word.source, word.evidence)
-    if sum(share or 0 for share, _, _ in shown.values()) > 1 + 1e-12:
-        shown = {ref: (None, source, evidence) for ref, (_, source, evidence) in shown.items()}
+        known = replicas(word, everything, uuid)
+        shown[subject(word, everything)] = (share, word.source, word.evidence, known)
+    if sum(share or 0 for share, *_ in shown.values()) > 1 + 1e-12:
+        shown = {ref: (None, said[1], said[2], said[3]) for ref, said in shown.items()}
         conflicts = max(conflicts, len({said.about for said in on_it}))
     return shown, conflicts
 
@@ -287,6 +289,12 @@ def share_of(word: Said, everything: list[Said]) -> float | None:
         if said.claim.share is not None
     ]
     return min(known)[1] if known else None
+
+
+def replicas(word: Said, everything: list[Said], uuid: str) -> list[str]:
+    """All that anybody knows of, overruled or not."""
+    ids = [found for said in company(word, everything) for found in said.on(uuid, counting=False)]
+    return [str(number) for number in sorted({int(f.replica) for f in ids if f.replica})]
 
 
 def wholly(word: Said, everything: list[Said], uuid: str) -> bool:

@@ -189,9 +189,9 @@ def test_each_form_means_one_device(scheme: str, text: str, device: str) -> None
         ("nvidia3", Found(G0, whole=True)),
         (S1, Found(S1, whole=True)),
         ("nvidia2/gi7", Found(S1, whole=True)),
-        (f"{G0}::3", Found(G0, replica=True)),
-        ("nvidia3/vgpu3", Found(G0, replica=True)),
-        (f"{S1}::3", Found(S1, replica=True)),
+        (f"{G0}::3", Found(G0, replica="3")),
+        ("nvidia3/vgpu3", Found(G0, replica="3")),
+        (f"{S1}::3", Found(S1, replica="3")),
         (f"{G0}-3", Found(G0, placeholder=True)),
         (f"{G0}-_-3", Found(G0, placeholder=True)),
         (f"{G0}-memory-3", Found(G0, placeholder=True)),
@@ -284,5 +284,7 @@ def test_however_many_ids_come_by_few_are_kept(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(identity, "_MOST", 100)
     index = DeviceIndex(GPUS)
     for number in range(1000):
-        assert index.resolve(RawDeviceId("plugin", f"{G0}::{number}")) == Found(G0, replica=True)
+        assert index.resolve(RawDeviceId("plugin", f"{G0}::{number}")) == Found(
+            G0, replica=str(number)
+        )
         assert len(index._known) <= 100

@@ -51,7 +51,7 @@ def test_it_is_what_the_rule_says(world: World, seed: int) -> None:
     node = feed(fresh(), merged(world, Random(seed)))
     found = {
         uuid: (
-            {h.subject: (h.share, h.source, h.evidence) for h in on.holders},
+            {h.subject: (h.share, h.source, h.evidence, list(h.replicas)) for h in on.holders},
             on.conflicts,
         )
         for uuid, on in node.snapshot().layout.attributions.items()

@@ -47,6 +47,21 @@ class TestParts:
         node.kubelet(listed("a", f"{A}::0", f"{A}::1"))
         assert (node.held(), node.shares(A)) == ({A: ["a/main"]}, [None])
 
+    def test_which_replicas_a_container_has_is_told(self) -> None:
+        node = Cluster()
+        node.kubelet(
+            listed("a", f"{A}::10", f"{A}::2"), listed("b", f"{A}::3"), listed("c", B, "x::1")
+        )
+        assert [h.replicas for h in node.on(A).holders] == [("2", "10"), ("3",)]
+        assert [h.replicas for h in node.on(B).holders] == [()]
+
+    def test_so_it_is_where_better_evidence_names_the_device_alone(self) -> None:
+        node = Cluster()
+        node.pods(pod("a", claims=[annotated("a", A)]))
+        node.kubelet(listed("a", f"{A}::1"))
+        [holder] = node.on(A).holders
+        assert (holder.evidence, holder.replicas) == (Evidence.SCHEDULER_ANNOTATION, ("1",))
+
     @pytest.mark.parametrize("turned", [False, True])
     def test_a_replica_and_the_whole_in_one_claim_are_a_part(self, turned: bool) -> None:
         ids = [f"{A}::0", A]
