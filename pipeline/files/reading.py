@@ -32,8 +32,16 @@ class Content:
     data: bytes | None
 
 
-def read_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
+def read_file(
+    path: Path, max_size: ByteSize, known: Stamp | None, *, orphan: bool = False
+) -> Content:
     """Read a file, unless its stamp is `known`.
+
+    Args:
+        path: the file.
+        max_size: a larger one is not read.
+        known: what was read before.
+        orphan: read it even if it was replaced outside its mount, which never shows the new one.
 
     Raises:
         UnreadableError: with a text that stays the same while the fault does.
@@ -41,7 +49,7 @@ def read_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
     try:
         descriptor = os.open(path, _FLAGS)
         try:
-            return _read(descriptor, path, max_size, known)
+            return _read(descriptor, path, max_size, known, orphan=orphan)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -52,11 +60,13 @@ def read_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
         raise UnreadableError(f"{path}: {os.strerror(error.errno or 0).lower()}") from None
 
 
-def _read(descriptor: int, path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
+def _read(
+    descriptor: int, path: Path, max_size: ByteSize, known: Stamp | None, *, orphan: bool
+) -> Content:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise UnreadableError(f"{path}: is not a regular file")
-    if found.st_nlink == 0:
+    if found.st_nlink == 0 and not orphan:
         # Opened by its path and yet without a name: the mount keeps a file that was replaced.
         raise UnreadableError(
             f"{path}: was replaced outside, and this mount of the file still shows the old one; "

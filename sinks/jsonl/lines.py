@@ -180,12 +180,15 @@ def _device(device: Device) -> dict[str, Any]:
         if value not in {None, ""}:
             told[name] = value
     if device.mig is not None:
-        told["mig"] = {
+        place: dict[str, Any] = {
             "parent_uuid": device.mig.parent_uuid,
             "gpu_instance_id": device.mig.gpu_instance_id,
             "compute_instance_id": device.mig.compute_instance_id,
             "profile": device.mig.profile,
         }
+        if device.mig.compute_instance_id is None:
+            del place["compute_instance_id"]
+        told["mig"] = place
     return told
 
 

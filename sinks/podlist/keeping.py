@@ -1,32 +1,20 @@
 """Keeps the file true. Everything here blocks."""
 
-import errno
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from pipeline.errors import TransientError
 from pipeline.files import Content, UnreadableError
+from pipeline.files.placing import refusal
 from sinks.podlist.document import Document, compose, texts_beside, understand
 from sinks.podlist.entries import Entry
 from sinks.podlist.splitting import NoListError
 from sinks.podlist.target import ChangedError, MountedError, Target
 
 _TRIES: Final = 5
-_MENDS: Final = MappingProxyType(
-    {
-        errno.ENOENT: "the folder {folder} isn't there: make it, or mount it",
-        errno.EACCES: "permission denied to uid {uid}, which has to write {place}",
-        errno.EPERM: "permission denied to uid {uid}, which has to write {place}",
-        errno.EROFS: "the file system is read-only: mount {place} writable",
-        errno.ENOSPC: "the disk is full",
-        errno.EDQUOT: "the quota of uid {uid} is used up",
-    }
-)
 
 
 class Keeper:
@@ -128,7 +116,5 @@ class Keeper:
                 f"{path}: holds something else than a pod list; move it away, or give another path"
             ) from error
         except OSError as error:
-            text = _MENDS.get(error.errno or 0, "") or os.strerror(error.errno or 0).lower()
             place = path if self._in_place else path.parent
-            why = text.format(folder=path.parent, place=place, uid=os.geteuid())
-            raise TransientError(f"cannot write {path}: {why}") from error
+            raise TransientError(refusal(error, path, place)) from error

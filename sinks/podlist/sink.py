@@ -1,21 +1,17 @@
 """The sink `podlist`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self
 
 from pipeline.contracts import SinkContext, SinkInbox
-from pipeline.errors import TransientError
+from pipeline.files.asking import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
-from pipeline.threads import DaemonExecutor
 from sinks.podlist.entries import Entry, entries_of
 from sinks.podlist.keeping import Keeper
 from sinks.podlist.options import Options
-
-T = TypeVar("T")
 
 _PATIENCE: Final = 15.0
 """Seconds after which a source that says nothing keeps nobody's entries in the file any more."""
@@ -26,12 +22,6 @@ _LOOK: Final = 5.0
 _SOON: Final = 0.1
 _TORN: Final = 1.0
 """Seconds after which nobody is believed to be at work on a list that has no end."""
-
-_SLOW: Final = 5.0
-"""Seconds that a file system has to answer."""
-
-_FLUSH: Final = 0.5
-"""Seconds that a stopping sink waits for the write it is in."""
 
 
 class PodListSink:
@@ -46,8 +36,7 @@ class PodListSink:
         self._options = options
         self._ctx = ctx
         self._keeper = Keeper(options.path, in_place=options.write == "inplace", log=ctx.log)
-        self._thread: DaemonExecutor | None = None
-        self._call: Future[Any] | None = None
+        self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, ctx.log)
         self._began: Instant | None = None
         self._complete = False
         self._layout: Layout | None = None
@@ -58,12 +47,7 @@ class PodListSink:
     async def __aenter__(self) -> Self:
         """Look whether the file can be kept."""
         self._began = self._began or self._ctx.clock.now()
-        self._thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
-        try:
-            await self._ask(self._keeper.enter)
-        except BaseException:
-            self._thread.shutdown()
-            raise
+        await self._thread.open(self._keeper.enter)
         return self
 
     async def __aexit__(
@@ -74,15 +58,7 @@ class PodListSink:
         /,
     ) -> None:
         """Leave the file as it is, after the write that has begun, unless that takes too long."""
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
-        thread.shutdown()
-        done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
-        if not done:
-            idle.cancel()
-            self._ctx.log.warning("gave up on %s: the last call doesn't end", self._options.path)
+        await self._thread.close()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the file until the inbox ends."""
@@ -121,7 +97,7 @@ class PodListSink:
         if self._entries is None or now.mono_ns < self._due_ns:
             return
         mend = self._torn is not None and self._torn.seconds_until(now) >= _TORN
-        if await self._ask(partial(self._keeper.keep, self._entries, mend=mend)):
+        if await self._thread.ask(partial(self._keeper.keep, self._entries, mend=mend)):
             self._torn, rest = None, _LOOK
         else:
             self._torn, rest = self._torn or now, _SOON
@@ -136,27 +112,6 @@ class PodListSink:
     def _left(self) -> float:
         now = self._ctx.clock.now()
         return _PATIENCE - (self._began or now).seconds_until(now)
-
-    async def _ask(self, what: Callable[[], T]) -> T:
-        """Call what blocks.
-
-        Raises:
-            TransientError: the call says so, or doesn't end in time.
-        """
-        if self._thread is None:
-            raise RuntimeError("run() outside of the sink's context")
-        if self._call is None or self._call.done():
-            self._call = call = self._thread.submit(what)
-            answer = asyncio.wrap_future(call)
-            try:
-                done, _ = await asyncio.wait({answer}, timeout=_SLOW)
-                if done:
-                    return answer.result()
-            finally:
-                answer.cancel()  # the thread goes on with it, but nobody waits any more
-        raise TransientError(
-            f"{self._options.path}: the file system has not answered for {_SLOW:g} s"
-        )
 
 
 async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:

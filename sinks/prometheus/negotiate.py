@@ -6,7 +6,7 @@ A header is a wish: whatever stands in it, there is an answer, and never an erro
 import re
 from typing import NamedTuple
 
-from sinks.prometheus.text import Format
+from pipeline.exposition.text import Format
 
 _TYPES: dict[Format, tuple[str, str, frozenset[str]]] = {
     # On equal wishes the first one here is taken. A version left out means any.

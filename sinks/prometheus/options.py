@@ -1,20 +1,18 @@
 """What can be set for the prometheus sink."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 
 from config.markers import Doc
 from config.types import ListenAddress
+from pipeline.exposition.options import PageOptions
 
 OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz"})
 
 
-Inline: TypeAlias = Literal["pod_uid", "labels", "annotations"]
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(PageOptions, frozen=True, kw_only=True):
     """Options of the prometheus sink."""
 
     listen: Annotated[
@@ -24,10 +22,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("The page's path on the listener.")
     ] = "/metrics"
-    inline: Annotated[
-        tuple[Inline, ...],
-        Doc("What every reading says of the pod that holds its device, besides the names."),
-    ] = ()
 
     def exclusive(self) -> Iterable[str]:
         """A path on a listener has one page."""

@@ -5,14 +5,12 @@ from types import TracebackType
 from typing import Self
 
 from pipeline.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
+from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.text import Format
 from pipeline.model import Snapshot
-from sinks.prometheus.labels import LabelCache
 from sinks.prometheus.negotiate import choose, takes_gzip
 from sinks.prometheus.options import Options
 from sinks.prometheus.page import Page
-from sinks.prometheus.shape import Shape
-from sinks.prometheus.tail import tail
-from sinks.prometheus.text import Format
 
 
 class PrometheusSink:
@@ -25,10 +23,7 @@ class PrometheusSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._labels = LabelCache(ctx.node, options.inline)
-        self._snapshot: Snapshot | None = None
-        self._shape: Shape | None = None
-        self._numbers: tuple[list[bytes], int] | None = None
+        self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
         self._pages: dict[Format, Page] = {}
         self._resources = AsyncExitStack()
 
@@ -55,14 +50,13 @@ class PrometheusSink:
             self._show(snapshot)
 
     def _show(self, snapshot: Snapshot | None) -> None:
-        self._snapshot = snapshot
-        self._numbers = None
+        self._renderer.show(snapshot)
         self._pages = {}
 
     async def serve(self, request: HttpRequest) -> HttpResponse:
         """Answer a scrape."""
         form, content_type = choose(request.headers.get("accept"))
-        page, own = self._page(form), tail(form, self._ctx.telemetry())
+        page, own = self._page(form), self._renderer.tail(form, self._ctx.telemetry())
         headers = {"Vary": "Accept, Accept-Encoding"}
         if takes_gzip(request.headers.get("accept-encoding")):
             headers["Content-Encoding"] = "gzip"
@@ -74,17 +68,5 @@ class PrometheusSink:
     def _page(self, form: Format) -> Page:
         page = self._pages.get(form)
         if page is None:
-            page = self._pages[form] = Page(self._body(form))
+            page = self._pages[form] = Page(self._renderer.body(form))
         return page
-
-    def _body(self, form: Format) -> bytes:
-        snapshot = self._snapshot
-        if snapshot is None:
-            return b""
-        if self._shape is None or self._shape.layout is not snapshot.layout:
-            self._shape = Shape(snapshot.layout, self._ctx.plan, self._labels)
-        if self._numbers is None:
-            self._numbers = self._shape.numbers(snapshot.readings)
-            if gaps := self._numbers[1]:
-                self._ctx.meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
-        return self._shape.body(form, *self._numbers)

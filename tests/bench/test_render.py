@@ -16,13 +16,15 @@ from prometheus_client.registry import Collector
 
 from config.types import ListenAddress
 from pipeline.contracts import HttpRequest
+from pipeline.exposition.labels import LabelCache
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.shape import Shape
+from pipeline.exposition.style import Style
+from pipeline.exposition.text import Format
 from pipeline.fields import CATALOGUE, FieldPlan, by_name
 from pipeline.model import Snapshot
-from sinks.prometheus.labels import LabelCache
 from sinks.prometheus.options import Options
-from sinks.prometheus.shape import Shape
 from sinks.prometheus.sink import PrometheusSink
-from sinks.prometheus.text import Format
 from tests.support.nodes import Node, claim, gpu, reading
 from tests.support.sinks import FakeSinkContext
 
@@ -118,7 +120,8 @@ def test_rendering_5000_series(node: Node, capsys: pytest.CaptureFixture[str]) -
     assert len(snapshot.layout.series) == SERIES
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Ready(snapshot))
-    cache, plan = LabelCache("node-1"), FieldPlan.everything()
+    plan = FieldPlan.everything()
+    cache = LabelCache(Style(PageOptions(), plan, "node-1"))
     shape = Shape(snapshot.layout, plan, cache)
 
     def render() -> bytes:

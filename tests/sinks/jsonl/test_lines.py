@@ -19,6 +19,7 @@ from pipeline.model import (
     Holder,
     Instant,
     Layout,
+    MigPlace,
     PartialRef,
     PodInfo,
     Reading,
@@ -107,6 +108,18 @@ def test_a_mig_instance_names_its_place() -> None:
         "parent_uuid": gpu(1).uuid,
         "gpu_instance_id": 7,
         "compute_instance_id": 2,
+        "profile": "1g.10gb",
+    }
+
+
+def test_an_unknown_compute_instance_is_left_out() -> None:
+    node, place = Node(), MigPlace(gpu(1).uuid, 7, None, "1g.10gb")
+    node.has(Device(place.name, mig=place))
+    node.reads(reading(place.name, "memory_used_bytes", 1))
+    (line,) = lines(node.snapshot())
+    assert line["device"]["mig"] == {
+        "parent_uuid": gpu(1).uuid,
+        "gpu_instance_id": 7,
         "profile": "1g.10gb",
     }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipeline.files import placing
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef
 from sinks.podlist import target
 from sinks.podlist.entries import entries_of
@@ -46,7 +47,7 @@ class Dying:
 
 def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = None) -> None:
     if last is not None:
-        vars(target)["os"] = Dying(last)
+        vars(target)["os"] = vars(placing)["os"] = Dying(last)
     holders = tuple(
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods

@@ -18,6 +18,7 @@ import pytest
 from pipeline.channels import Channel
 from pipeline.contexts import RunningSink
 from pipeline.errors import TransientError
+from pipeline.files import asking
 from pipeline.model import Snapshot
 from pipeline.supervision import SinkRunner
 from sinks.podlist import sink as under_test
@@ -298,7 +299,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(under_test, "_SLOW", 0.2)
+    monkeypatch.setattr(asking, "_SLOW", 0.2)
     yield answer
     answer.set()
 
@@ -313,7 +314,7 @@ async def test_it_is_told_of_and_takes_no_second_thread(path: Path, stuck: threa
             await bench.sink.__aenter__()
     assert threading.active_count() <= threads + 1
     stuck.set()
-    call = bench.sink._call
+    call = bench.sink._thread._call
     assert call is not None
     await until(call.done)
     assert ours(path) == [f"a={short(0)}"]

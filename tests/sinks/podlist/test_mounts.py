@@ -1,26 +1,15 @@
 """The file mounted alone, as koordinator's exporter has it; in a mount namespace of its own."""
 
 import asyncio
-import os
-import subprocess
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import Process
 from pathlib import Path
 
 import pytest
 
 from tests.sinks.podlist.support import FOREIGN, Bench, held, listing, ours, short
+from tests.support.mounts import MAY_MOUNT, beside
 
-ROOT = Path(__file__).parents[3]
-# Without root, one who is root in a user namespace may mount too.
-UNSHARE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
-
-pytestmark = pytest.mark.skipif(
-    subprocess.run([*UNSHARE, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0,
-    reason="this kernel lets only root mount",
-)
+pytestmark = MAY_MOUNT
 
 READ = """
 import pathlib, sys
@@ -43,22 +32,6 @@ async def main():
 logging.basicConfig(format="%(message)s")
 asyncio.run(main())
 """
-
-
-@asynccontextmanager
-async def beside(mounts: str, program: str, *args: Path) -> AsyncIterator[Process]:
-    """A program that sees these mounts, which nobody else does."""
-    command = f'{mounts} && exec "$0" -c "$1" "$3"'
-    process = await asyncio.create_subprocess_exec(
-        *UNSHARE, "sh", "-c", command, sys.executable, program, *args,
-        cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 @pytest.fixture

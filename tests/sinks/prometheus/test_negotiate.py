@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.exposition.text import Format
 from sinks.prometheus.negotiate import choose, takes_gzip
-from sinks.prometheus.text import Format
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

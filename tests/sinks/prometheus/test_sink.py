@@ -10,17 +10,21 @@ import pytest
 from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.errors import PermanentError
+from pipeline.exposition.text import Format
 from pipeline.model import Snapshot
 from pipeline.registry import ENTRIES, build_sink, load
 from sinks.prometheus.options import Options
 from sinks.prometheus.sink import PrometheusSink
-from sinks.prometheus.text import Format
-from tests.sinks.prometheus.pages import ACCEPT, context, of, parsed, plain_gpus
+from tests.pipeline.exposition.pages import context, of, parsed, plain_gpus
 from tests.support.nodes import Node, claim, gpu, reading
 from tests.support.sinks import FakeSinkContext
 
 LOCAL = ListenAddress.parse("127.0.0.1:0")
 OPTIONS = Options(listen=LOCAL)
+ACCEPT = {
+    Format.TEXT: "text/plain; version=0.0.4",
+    Format.OPENMETRICS: "application/openmetrics-text; version=1.0.0",
+}
 
 
 @contextlib.asynccontextmanager

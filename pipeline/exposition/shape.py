@@ -5,22 +5,26 @@ which every second place is a value's, and a page is one slice assignment and on
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress, groupby
+from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import orjson
 
-from pipeline.fields import Field, FieldPlan, by_name
+from pipeline.exposition import xids
+from pipeline.exposition.labels import LabelCache
+from pipeline.exposition.style import Style
+from pipeline.exposition.text import Format, Kind, header, labels, number
+from pipeline.fields import FieldPlan, Row
 from pipeline.model import Attrs, Layout, Reading, ResourceCount, Value
-from sinks.prometheus.labels import BASE_LABELS, CONTAINER_LABELS, LabelCache
-from sinks.prometheus.text import Format, header, labels, number
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _FIELD = attrgetter("field")
-_TAKEN = frozenset((*BASE_LABELS, *CONTAINER_LABELS))
+_WITH_CODE = "DCGM_FI_DEV_XID_ERRORS"
 
 INFO_FAMILIES = (
     ("podgpu_device_info", "GPUs and MIG instances; always 1."),
+    ("podgpu_device_board_info", "Boards, with their constant texts; always 1."),
     ("podgpu_device_holder_info", "Containers that hold the device, one series each; always 1."),
     (
         "podgpu_device_holder_since_timestamp_seconds",
@@ -39,6 +43,15 @@ INFO_FAMILIES = (
 )
 
 
+class _Family(NamedTuple):
+    """A family on the page: where its lines begin, and what stands before them."""
+
+    start: int
+    metric: str
+    kind: Kind
+    about: str
+
+
 class Shape:
     """The lines of one layout.
 
@@ -50,31 +63,46 @@ class Shape:
 
     def __init__(self, layout: Layout, plan: FieldPlan, cache: LabelCache) -> None:
         self.layout = layout
+        style = cache.style
         known = {uuid: cache[held] for uuid, held in layout.attributions.items()}
-        self._lines: list[bytes] = []
-        self._families: list[tuple[int, Field]] = []
+        lines: list[bytes] = []
+        times: dict[int, int] = {}
+        self._families: list[_Family] = []
         self._scales: list[tuple[int, int, int]] = []
-        shown: list[bool] = []
+        self._codes: list[tuple[int, int]] = []
+        stop = 0
         for name, group in groupby(layout.series, _FIELD):
-            field = by_name(name) if name in plan else None
-            if field is None:
-                shown += [False for _ in group]
+            members = list(group)
+            begin, stop = stop, stop + len(members)
+            row = plan.row(name)
+            if row is None:
+                times.update((at, 0) for at in range(begin, stop))
                 continue
-            start, metric = len(self._lines), field.metric.encode()
-            for series in group:
-                attrs = _attrs(series.attrs)
-                shown.append(attrs is not None)
-                if attrs is not None:
-                    device = known[series.attribution.device.uuid]
-                    front = device.front if field.dcgm else device.own
-                    line = b"%b{%b%b%b} " % (metric, front, attrs, device.back)
-                    self._lines.append(line)
-            self._families.append((start, field))
-            if field.dcgm_divisor != 1:
-                self._scales.append((start, len(self._lines), field.dcgm_divisor))
-        self._shown = None if all(shown) else shown
+            start, family = len(lines), style.metric(row)
+            own = style.is_own(family)
+            with_code = family == _WITH_CODE
+            line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
+            for at, series in enumerate(members, begin):
+                device = known[series.attribution.device.uuid]
+                front = device.own if own else device.front
+                attrs = _attrs(series.attrs, style, device.extra) if series.attrs else b""
+                backs = device.backs if attrs is not None else ()
+                if len(backs) == 1:  # nearly always
+                    lines.append(line % (front, attrs, backs[0]))
+                else:
+                    lines += [line % (front, attrs, back) for back in backs]
+                    times[at] = len(backs)
+            self._families.append(_Family(start, family, row.type or _kind(row), _about(row, own)))
+            if row.field.dcgm_divisor != 1 and not own:
+                self._scales.append((start, len(lines), row.field.dcgm_divisor))
+            if with_code:
+                self._codes.append((start, len(lines)))
+        self._lines = lines
+        # Which reading each line shows; None where they are the same.
+        self._shown = [at for at in range(stop) for _ in range(times.get(at, 1))] if times else None
         self._infos = (
             b"".join(rendered.device for rendered in known.values()),
+            b"".join(rendered.board for rendered in known.values()),
             b"".join(line for rendered in known.values() for line in rendered.holders),
             b"".join(line for rendered in known.values() for line in rendered.since),
             b"".join(line for rendered in known.values() for line in rendered.shares),
@@ -91,20 +119,14 @@ class Shape:
         Args:
             readings: in the order of the layout's series.
         """
-        picked = readings if self._shown is None else compress(readings, self._shown)
+        picked = readings if self._shown is None else [readings[at] for at in self._shown]
         values: list[Value] = list(map(_VALUE, picked))
         for start, stop, divisor in self._scales:
             values[start:stop] = [_scaled(value, divisor) for value in values[start:stop]]
-        if not values:
-            return [], 0
-        try:
-            text = orjson.dumps(values)
-        except TypeError:  # an integer of more than 64 bits
-            return _one_by_one(values)
-        # orjson writes null, true or false for what is no number.
-        if b"u" in text or b"s" in text:
-            return _one_by_one(values)
-        return text[1:-1].split(b","), 0
+        numbers, gaps = _numbers(values)
+        for start, stop in self._codes:
+            numbers[start:stop] = [code and xids.told(code) for code in numbers[start:stop]]
+        return numbers, gaps
 
     def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
         """Return the page, but for podgpu's own metrics.
@@ -147,8 +169,8 @@ class Shape:
 
     def _heads(self, form: Format) -> list[tuple[int, bytes]]:
         return [
-            (at, header(form, field.metric, field.type, _about(field)))
-            for at, field in self._families
+            (start, header(form, metric, kind, about))
+            for start, metric, kind, about in self._families
         ]
 
     def _info(self, form: Format) -> bytes:
@@ -168,20 +190,31 @@ def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
                 yield b"podgpu_resource_devices{%b} %d\n" % (pairs, value)
 
 
-def _attrs(attrs: Attrs) -> bytes | None:
-    """Return attributes as labels after a comma; None if a name is malformed or there twice."""
-    if not attrs:
-        return b""
+def _attrs(attrs: Attrs, style: Style, extra: frozenset[str]) -> bytes | None:
+    """Return attributes as labels after a comma; None if a name is malformed or there twice.
+
+    Args:
+        attrs: of a series.
+        style: knows the names that are taken.
+        extra: further names that are taken.
+    """
     names = {name for name, _ in attrs}
-    if len(names) < len(attrs) or not _TAKEN.isdisjoint(names):
+    if len(names) < len(attrs) or not (style.fixed.isdisjoint(names) and extra.isdisjoint(names)):
         return None
     if not all(name.isascii() and name.isidentifier() for name in names):
         return None
     return b"," + labels(attrs)
 
 
-def _about(field: Field) -> str:
-    return f"{field.help} In {field.dcgm_unit}." if field.dcgm_unit else field.help
+def _kind(row: Row) -> Kind:
+    return "counter" if row.field.type == "counter" else "gauge"
+
+
+def _about(row: Row, own: bool) -> str:
+    field = row.field
+    if row.help or own or not field.dcgm_unit:
+        return row.help or field.help
+    return f"{field.help} In {field.dcgm_unit}."
 
 
 def _scaled(value: Value, divisor: int) -> Value:
@@ -189,6 +222,19 @@ def _scaled(value: Value, divisor: int) -> Value:
     if isinstance(value, int) and not value % divisor:
         return value // divisor
     return value / divisor
+
+
+def _numbers(values: list[Value]) -> tuple[list[bytes], int]:
+    if not values:
+        return [], 0
+    try:
+        text = orjson.dumps(values)
+    except TypeError:  # an integer of more than 64 bits
+        return _one_by_one(values)
+    # orjson writes null, true or false for what is no number.
+    if b"u" in text or b"s" in text:
+        return _one_by_one(values)
+    return text[1:-1].split(b","), 0
 
 
 def _one_by_one(values: list[Value]) -> tuple[list[bytes], int]:

@@ -1,15 +1,17 @@
 """Scenes to render, and pages read back by prometheus_client's two parsers."""
 
-import gzip
 import math
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import prometheus_client.openmetrics.parser as openmetrics
 import prometheus_client.parser as text
 from prometheus_client import Metric
 
-from pipeline.contracts import HttpRequest, HttpResponse
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.text import Format
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -29,26 +31,13 @@ from pipeline.model import (
     Snapshot,
 )
 from pipeline.telemetry import Point
-from sinks.prometheus.options import Options
-from sinks.prometheus.sink import PrometheusSink
-from sinks.prometheus.text import Format
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
 
-ACCEPT = {
-    Format.TEXT: "text/plain; version=0.0.4",
-    Format.OPENMETRICS: "application/openmetrics-text; version=1.0.0",
-}
 HOSTILE = 'a"} 1\nevil{x="\\', "p\n# EOF\n\\n", '\ud800\0{}=,"', "{__name__='x'} \U0001f680"
 
 Series: TypeAlias = dict[tuple[str, frozenset[tuple[str, str]]], float]
 """Values by sample name and labels."""
-
-
-def whole(answer: HttpResponse) -> bytes:
-    """Return an answer's body as a client gets it."""
-    body = answer.body + answer.tail
-    return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
 
 
 def context(snapshot: Snapshot | None = None) -> FakeSinkContext:
@@ -62,32 +51,40 @@ def context(snapshot: Snapshot | None = None) -> FakeSinkContext:
     return ctx
 
 
-def sink_showing(snapshot: Snapshot | None, ctx: FakeSinkContext | None = None) -> PrometheusSink:
-    """Make a sink that shows a snapshot, without a listener."""
-    sink = PrometheusSink(Options(), ctx or context())
-    sink._show(snapshot)
-    return sink
+def renderer(ctx: FakeSinkContext | None = None, **options: Any) -> Renderer:
+    ctx = ctx or context()
+    return Renderer(PageOptions(**options), ctx.plan, ctx.node, ctx.meter)
 
 
-async def scraped(sink: PrometheusSink, form: Format = Format.TEXT) -> bytes:
-    return whole(await sink.serve(HttpRequest("GET", "/metrics", {}, {"accept": ACCEPT[form]})))
+def rendered(
+    snapshot: Snapshot | None,
+    form: Format = Format.TEXT,
+    *,
+    ctx: FakeSinkContext | None = None,
+    **options: Any,
+) -> bytes:
+    """Return a whole page."""
+    ctx = ctx or context()
+    made = renderer(ctx, **options)
+    made.show(snapshot)
+    return made.body(form) + made.tail(form, ctx.telemetry())
 
 
-def families(page: bytes, form: Format) -> list[Metric]:
+def families(shown: bytes, form: Format) -> list[Metric]:
     parser = text if form is Format.TEXT else openmetrics
-    return list(parser.text_string_to_metric_families(page.decode()))
+    return list(parser.text_string_to_metric_families(shown.decode()))
 
 
-def parsed(page: bytes, form: Format = Format.TEXT) -> Series:
+def parsed(shown: bytes, form: Format = Format.TEXT) -> Series:
     """Read a page back; no family and no series may be there twice."""
     found: Series = {}
     names: set[str] = set()
-    for family in families(page, form):
+    for family in families(shown, form):
         assert family.name not in names, family.name
         names.add(family.name)
         for sample in family.samples:
             # This parser of the text format gives every counter a `_total`.
-            dcgm = sample.name.startswith("DCGM_")
+            dcgm = sample.name.startswith(("DCGM_", "dcgm_"))
             name = sample.name.removesuffix("_total") if dcgm else sample.name
             key = name, frozenset(sample.labels.items())
             assert key not in found, key
@@ -215,11 +212,30 @@ def pods_and_resources() -> Snapshot:
     return node.snapshot()
 
 
+def replicas() -> Snapshot:
+    """Boards that tell their facts: one that a device plugin shares out, one held as a whole."""
+    node = Node()
+    known = ("brand", "NVIDIA"), ("driver_version", "580.159.04"), ("serial", "1650123000042")
+    devices = [replace(gpu(at), facts=(*known, ("vbios_version", "96.00"))) for at in range(2)]
+    node.has(*devices)
+    shared, whole = (device.uuid for device in devices)
+    said = [
+        kubelet_claim("serve-a", f"{shared}::0", f"{shared}::2"),
+        kubelet_claim("serve-b", f"{shared}::1"),
+        kubelet_claim("train-0", whole),
+    ]
+    node.say(claims(*said), "kubelet", "podresources")
+    _readings(devices, node)
+    node.reads(reading(devices[0], "xid_last", 79), reading(devices[1], "xid_last", 0))
+    return node.snapshot()
+
+
 SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "plain-gpus": plain_gpus,
     "mig-instances": mig_instances,
     "lost-gpu": lost_gpu,
     "hostile-labels": hostile_labels,
     "pods-and-resources": pods_and_resources,
+    "replicas": replicas,
     "before-the-first-snapshot": lambda: None,
 }

@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
 _LONGEST = 1024
 """Characters of a label value; Kubernetes' names are shorter."""
@@ -63,9 +65,7 @@ def number(value: int | float) -> bytes | None:
 
 
 @lru_cache(maxsize=512)
-def header(
-    form: Format, name: str, kind: Literal["gauge", "counter", "summary"], about: str
-) -> bytes:
+def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
     """Return the lines before a family's samples.
 
     OpenMetrics wants `_total` on a counter's samples and not on its family. DCGM's counters have no

@@ -5,8 +5,8 @@ Ages have to grow between snapshots: else a dead source would look as fresh as i
 
 from collections.abc import Iterable
 
+from pipeline.exposition.text import Format, header, labels, number
 from pipeline.telemetry import FamilyPoints
-from sinks.prometheus.text import Format, header, labels, number
 
 
 def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:

@@ -1,0 +1,55 @@
+"""Snapshots turned into pages, each worked out when somebody first asks for it."""
+
+from collections.abc import Iterable
+
+from pipeline.exposition.labels import LabelCache
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.shape import Shape
+from pipeline.exposition.style import Style
+from pipeline.exposition.tail import tail
+from pipeline.exposition.text import Format
+from pipeline.fields import FieldPlan
+from pipeline.model import Snapshot
+from pipeline.telemetry import FamilyPoints, Meter
+
+
+class Renderer:
+    """The newest snapshot as a page.
+
+    Args:
+        options: what the page is to look like.
+        plan: fields that are not in it are left out.
+        node: the node's name.
+        meter: readings that can't be shown are counted there, once per snapshot.
+    """
+
+    def __init__(self, options: PageOptions, plan: FieldPlan, node: str, meter: Meter) -> None:
+        self._plan = plan
+        self._meter = meter
+        self._labels = LabelCache(Style(options, plan, node))
+        self._snapshot: Snapshot | None = None
+        self._shape: Shape | None = None
+        self._numbers: tuple[list[bytes], int] | None = None
+
+    def show(self, snapshot: Snapshot | None) -> None:
+        """Take a snapshot as the newest; None before the first."""
+        self._snapshot = snapshot
+        self._numbers = None
+
+    def body(self, form: Format) -> bytes:
+        """Return the page without its tail; anew at each call."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            return b""
+        if self._shape is None or self._shape.layout is not snapshot.layout:
+            self._shape = Shape(snapshot.layout, self._plan, self._labels)
+        if self._numbers is None:
+            self._numbers = self._shape.numbers(snapshot.readings)
+            if gaps := self._numbers[1]:
+                self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
+        return self._shape.body(form, *self._numbers)
+
+    @staticmethod
+    def tail(form: Format, own: Iterable[FamilyPoints]) -> bytes:
+        """Return the end of the page: podgpu's own metrics as they are now."""
+        return tail(form, own)

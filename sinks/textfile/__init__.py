@@ -1,0 +1,1 @@
+"""The page as a file, for node_exporter's textfile collector."""

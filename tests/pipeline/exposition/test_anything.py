@@ -1,0 +1,88 @@
+"""Whatever pods, boards and readings are called, in every form: a page that can be read."""
+
+import re
+from dataclasses import replace
+from typing import get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.exposition.options import Inline, LabelForm, PageOptions
+from pipeline.exposition.text import Format
+from pipeline.fields import LABELS, FieldPlan, LabelRow
+from pipeline.model import NS, Pod, PodInfo, PodsReplaced, Snapshot
+from tests.pipeline.exposition.pages import context, parsed, rendered
+from tests.support.nodes import Node, at, claims, every_field, gpu, kubelet_claim, mig, uuid_of
+
+FIELDS = {"memory_used_bytes", "xid_last", "gpu_up", "xid_errors", "clock_events_in_window"}
+TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(['"', "\\", "\n", "\0", "\ud800"]))
+WORDS = ("gpu", "UUID", "uuid", "pod", "pod_name", "xid", "err_code", "Hostname", "vgpu", "1", "")
+KEYS = st.one_of(st.text("ab_-/.0", max_size=3), st.sampled_from(WORDS), TEXTS)
+PAIRS = st.dictionaries(KEYS, TEXTS, max_size=5).map(lambda pairs: tuple(sorted(pairs.items())))
+FACTS = st.dictionaries(st.sampled_from([field.name for field in LABELS]), TEXTS, max_size=4)
+ROWS = st.lists(st.builds(LabelRow, KEYS, st.sampled_from([f.name for f in LABELS])), max_size=4)
+INLINE = st.lists(st.sampled_from(get_args(Inline)), unique=True).map(tuple)
+OPTIONS = st.builds(
+    PageOptions,
+    labels=st.sampled_from(get_args(LabelForm)),
+    inline=INLINE,
+    containers=st.booleans(),
+    hostname=st.booleans(),
+    replace_model_blanks=st.booleans(),
+    pod_label_prefix=st.sampled_from(["label_", "", "pod_", "annotation_", "g"]),
+    sharing=st.sampled_from(["info", "copies"]),
+)
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"(?:,|$)')
+
+
+def snapshot(
+    names: tuple[str, str, str],
+    pairs: tuple[tuple[str, str], ...],
+    facts: dict[str, str],
+    annotations: tuple[tuple[str, str], ...],
+) -> Snapshot:
+    told = tuple(sorted(facts.items()))
+    first = replace(gpu(0), facts=told, model=names[1])
+    devices = [first, replace(mig(first, 1), facts=told), gpu(1)]
+    node = Node()
+    node.has(*devices)
+    infos = [
+        PodInfo(f"u-{name}", "ml", name, names[0], labels=pairs, annotations=annotations)
+        for name in ("a", "b")
+    ]
+    node.say(PodsReplaced(tuple(Pod(i, at(-60)) for i in infos), 300 * NS), "pods", "pods")
+    said = [
+        kubelet_claim("a", f"{uuid_of(0)}::1", f"{uuid_of(0)}::2", container=names[2]),
+        kubelet_claim("b", f"{uuid_of(0)}::3"),
+        kubelet_claim("b", uuid_of(1), container=names[2]),
+    ]
+    node.say(claims(*said), "kubelet", "podresources")
+    node.reads(*(found for found in every_field(devices) if found.field in FIELDS))
+    return node.snapshot()
+
+
+SNAPSHOTS = st.builds(snapshot, st.tuples(TEXTS, TEXTS, TEXTS), PAIRS, FACTS, PAIRS)
+
+
+@given(SNAPSHOTS, ROWS, OPTIONS)
+@settings(deadline=None)
+def test_every_line_is_a_sample_and_no_label_is_there_twice(
+    shown: Snapshot, rows: list[LabelRow], options: PageOptions
+) -> None:
+    ctx = context()
+    ctx.plan = FieldPlan((f.name for f in FieldPlan.everything().fields), labels=rows)
+    chosen = {name: getattr(options, name) for name in PageOptions.__struct_fields__}
+    series = [
+        parsed(rendered(shown, form, ctx=ctx, **chosen), form)  # nor is a series
+        for form in Format
+    ]
+    assert series[0] == series[1]
+    for line in rendered(shown, ctx=ctx, **chosen).decode().split("\n")[:-1]:
+        if not line.startswith("#") and "{" in line:
+            inside = line[line.index("{") + 1 : line.rindex("}")]
+            found = LABEL.findall(inside)
+            assert LABEL.sub("", inside) == ""
+            assert len(set(found)) == len(found) > 0
+    used = [labels for name, labels in series[0] if name in {"DCGM_FI_DEV_FB_USED", "dcgm_fb_used"}]
+    many = options.sharing == "copies" and options.containers
+    assert len(used) == (5 if many else 3)

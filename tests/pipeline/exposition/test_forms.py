@@ -1,0 +1,220 @@
+"""Whose names a page is in, and what a counters file changes about it."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.exposition.options import LabelForm, PageOptions
+from pipeline.exposition.shape import INFO_FAMILIES
+from pipeline.exposition.style import FORMS, Style
+from pipeline.exposition.text import Format
+from pipeline.fields import CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
+from pipeline.telemetry import FAMILIES
+from tests.pipeline.exposition.pages import (
+    SCENES,
+    context,
+    families,
+    of,
+    parsed,
+    plain_gpus,
+    rendered,
+)
+from tests.support.nodes import Node, every_field, gpu, mig, reading
+
+EVERY_FORM = pytest.mark.parametrize("form", FORMS)
+HELD = (("namespace", "ml"), ("pod", "train-0"), ("container", "main"))
+OLD = (("pod_namespace", "ml"), ("pod_name", "train-0"), ("container_name", "main"))
+
+
+def row(name: str, **wish: str) -> Row:
+    field = by_name(name)
+    assert field is not None
+    return Row(field, **wish)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("form", "named"),
+    [
+        ("dcgm", (("UUID", gpu(0).uuid), ("Hostname", "node-1"), *HELD)),
+        ("dcgm-hostname", (("UUID", gpu(0).uuid), ("hostname", "node-1"), *HELD)),
+        ("dcgm-old", (("uuid", gpu(0).uuid), ("Hostname", "node-1"), *OLD)),
+        ("dcgm-1x", (("uuid", gpu(0).uuid), ("Hostname", "node-1"), *OLD)),
+    ],
+)
+def test_the_names_of_labels(form: LabelForm, named: tuple[tuple[str, str], ...]) -> None:
+    series = parsed(rendered(plain_gpus(), labels=form))
+    same = {("gpu", "0"), ("device", "nvidia2")}
+    dcgm_s = {("pci_bus_id", "00000000:01:00.0"), ("modelName", "NVIDIA H100 80GB HBM3")}
+    util = "dcgm_gpu_utilization" if form == "dcgm-1x" else "DCGM_FI_DEV_GPU_UTIL"
+    for metric, more in ((util, dcgm_s), ("podgpu_gpu_up", set())):
+        [held] = [labels for labels, _ in of(series, metric) if labels["gpu"] == "0"]
+        assert set(held.items()) == same | more | set(named)
+
+
+@EVERY_FORM
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_page_has_one_name_for_a_thing(scene: str, form: LabelForm) -> None:
+    """So that its families can be joined."""
+    others = {name for names in FORMS.values() for name in (names.uuid, names.hostname)}
+    others |= {name for names in FORMS.values() for name in names.holder}
+    mine = {FORMS[form].uuid, FORMS[form].hostname, *FORMS[form].holder}
+    shown = {
+        name for _, labels in parsed(rendered(SCENES[scene](), labels=form)) for name, _ in labels
+    }
+    assert not shown & (others - mine)
+
+
+@EVERY_FORM
+def test_no_two_families_share_a_name(form: LabelForm) -> None:
+    plan = FieldPlan.everything()
+    style = Style(PageOptions(labels=form), plan, "node-1")
+    names = [style.metric(row) for row in plan.rows]
+    names += [family.name for family in FAMILIES] + [name for name, _ in INFO_FAMILIES]
+    assert len(set(names)) == len(names)
+
+
+@EVERY_FORM
+def test_no_attribute_is_named_as_a_label_of_the_device(form: LabelForm) -> None:
+    attrs = {name for field in CATALOGUE for name in field.attrs}
+    assert not attrs & Style(PageOptions(labels=form), FieldPlan(), "node-1").fixed
+
+
+@EVERY_FORM
+@pytest.mark.parametrize("exposition", Format)
+def test_all_there_is_can_be_read_back(form: LabelForm, exposition: Format) -> None:
+    node = Node()
+    devices = [gpu(0), mig(gpu(0), 1), gpu(1)]
+    node.has(*devices)
+    node.reads(*every_field(devices))
+    snapshot = node.snapshot()
+    series = parsed(rendered(snapshot, exposition, labels=form), exposition)
+    style = Style(PageOptions(labels=form), FieldPlan.everything(), "node-1")
+    metrics = {style.metric(row) for row in FieldPlan.everything().rows}
+    names = metrics | {name.removesuffix("_total") for name in metrics}
+    assert sum(name in names for name, _ in series) == len(snapshot.readings)
+
+
+def test_metrics_of_the_first_releases() -> None:
+    series = parsed(rendered(plain_gpus(), labels="dcgm-1x"))
+    assert len(of(series, "dcgm_fb_used")) == 3
+    assert [value for _, value in of(series, "dcgm_fb_used")] == [1.5, 2.5, 3.5]
+    assert not of(series, "DCGM_FI_DEV_FB_USED")
+    assert len(of(series, "DCGM_FI_DEV_FB_TOTAL")) == 3  # 1.x had no name for it
+
+
+@EVERY_FORM
+def test_a_name_from_the_counters_file_wins(form: LabelForm) -> None:
+    ctx = context()
+    ctx.plan = FieldPlan(
+        rows=[
+            row("memory_used_bytes", metric="dcgm_fb_used", type="gauge", help="Used, as asked."),
+            row("energy_millijoules", metric="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", type="gauge"),
+            row("power_watts", metric="DCGM_FI_DEV_POWER_USAGE", type="counter", help="Power."),
+        ]
+    )
+    series = parsed(rendered(plain_gpus(), ctx=ctx, labels=form))
+    assert [value for _, value in of(series, "dcgm_fb_used")] == [1.5, 2.5, 3.5]
+    assert "modelName" in of(series, "dcgm_fb_used")[0][0]
+    for exposition, counter in ((Format.TEXT, "counter"), (Format.OPENMETRICS, "unknown")):
+        page = rendered(plain_gpus(), exposition, ctx=ctx, labels=form)
+        shown = {f.name: (f.type, f.documentation) for f in families(page, exposition)}
+        assert shown["dcgm_fb_used"] == ("gauge", "Used, as asked.")
+        assert shown["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][0] == "gauge"
+        assert shown["DCGM_FI_DEV_POWER_USAGE"] == (counter, "Power.")
+
+
+def test_a_field_asked_for_by_our_own_name_is_in_our_unit() -> None:
+    ctx = context()
+    ctx.plan = FieldPlan(rows=[row("memory_used_bytes", metric="podgpu_memory_used_bytes")])
+    page = rendered(plain_gpus(), ctx=ctx)
+    used = of(parsed(page), "podgpu_memory_used_bytes")
+    assert [value for _, value in used] == [mib * (1 << 20) for mib in (1.5, 2.5, 3.5)]
+    assert "modelName" not in used[0][0]
+    assert b"MiB" not in page
+
+
+class TestFacts:
+    """Texts about a board that never change."""
+
+    ROWS = (LabelRow("DCGM_FI_DRIVER_VERSION", "driver_version"), LabelRow("serial_no", "serial"))
+
+    def node(self) -> Node:
+        known = ("brand", "NVIDIA"), ("driver_version", "580.1"), ("serial", 'a"b')
+        node = Node()
+        told = [replace(device, facts=known) for device in (gpu(0), mig(gpu(0), 1))]
+        node.has(*told, gpu(1))
+        node.reads(
+            *(reading(gpu(at), name, 1) for at in range(2) for name in ("power_watts", "gpu_up"))
+        )
+        return node
+
+    def test_a_label_row_stands_on_all_series_in_dcgm_s_names(self) -> None:
+        ctx = context()
+        ctx.plan = FieldPlan(labels=self.ROWS)
+        series = parsed(rendered(self.node().snapshot(), ctx=ctx))
+        shown = {
+            labels["gpu"]: (labels["DCGM_FI_DRIVER_VERSION"], labels["serial_no"])
+            for labels, _ in of(series, "DCGM_FI_DEV_POWER_USAGE")
+        }
+        assert shown == {"0": ("580.1", 'a"b'), "1": (gpu(1).driver, "")}
+        assert not any("serial_no" in labels for labels, _ in of(series, "podgpu_gpu_up"))
+
+    def test_rows_that_can_t_be_labels_are_left_out(self) -> None:
+        ctx = context()
+        bad = ("gpu", "pod", "xid", "vgpu", "a b", "0", "")
+        ctx.plan = FieldPlan(labels=[LabelRow(name, "serial") for name in (*bad, "ok", "ok")])
+        [(labels, _), _] = of(
+            parsed(rendered(self.node().snapshot(), ctx=ctx)), "DCGM_FI_DEV_POWER_USAGE"
+        )
+        assert labels["ok"] == 'a"b'
+        assert (labels["gpu"], labels["pod"]) == ("0", "")
+
+    def test_boards_tell_all_they_know(self) -> None:
+        board = of(parsed(rendered(self.node().snapshot())), "podgpu_device_board_info")
+        assert [labels.get("GPU_I_ID") for labels, _ in board] == [None, "1"]
+        for labels, value in board:
+            assert value == 1
+            assert {field.name for field in LABELS} <= labels.keys()
+            assert (labels["brand"], labels["serial"]) == ("NVIDIA", 'a"b')
+            assert labels["vbios_version"] == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(0, "No Error"), (79, "GPU has fallen off the bus"), (4242, "Unknown Error")],
+)
+@pytest.mark.parametrize("form", ["dcgm", "dcgm-hostname", "dcgm-old"])
+def test_what_the_last_xid_means(form: LabelForm, code: int, text: str) -> None:
+    node = Node()
+    node.has(gpu(0), gpu(1))
+    node.reads(reading(gpu(0), "xid_last", code), reading(gpu(1), "xid_last", float("nan")))
+    found = of(parsed(rendered(node.snapshot(), labels=form)), "DCGM_FI_DEV_XID_ERRORS")
+    assert [(v, labels["err_code"], labels["err_msg"]) for labels, v in found] == [
+        (code, str(code), text)
+    ]
+    [(labels, value)] = of(parsed(rendered(node.snapshot(), labels="dcgm-1x")), "dcgm_xid_errors")
+    assert value == code
+    assert "err_code" not in labels
+
+
+class TestWithout:
+    """What can be left away."""
+
+    def test_without_containers_no_reading_says_who_holds_its_device(self) -> None:
+        series = parsed(rendered(plain_gpus(), containers=False, inline=("pod_uid",)))
+        holders = "podgpu_device_holder", "podgpu_pod_info"
+        for name, labels in series:
+            if not name.startswith(holders):
+                assert not {"namespace", "pod", "container", "pod_uid"} & dict(labels).keys()
+        assert len(of(series, "podgpu_device_holder_info")) == 3
+
+    @EVERY_FORM
+    def test_without_the_node_s_name(self, form: LabelForm) -> None:
+        page = rendered(SCENES["pods-and-resources"](), labels=form, hostname=False)
+        assert b"node-1" not in page
+        assert parsed(page)
+
+    def test_dashes_for_the_blanks_in_the_model(self) -> None:
+        page = rendered(plain_gpus(), replace_model_blanks=True)
+        assert b'modelName="NVIDIA-H100-80GB-HBM3"' in page
+        assert b'model="NVIDIA H100 80GB HBM3"' in page

@@ -1,0 +1,215 @@
+"""What goes wrong is told with its mend, and is over when it is."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from config.types import Duration
+from pipeline.channels import Channel
+from pipeline.errors import PermanentError, TransientError
+from pipeline.model import Snapshot
+from pipeline.registry import RegisteredKinds
+from sinks.textfile.options import Options
+from sinks.textfile.sink import TextfileSink
+from tests.pipeline.exposition.pages import context, plain_gpus
+from tests.sinks.podlist.support import names
+from tests.support.mounts import MAY_MOUNT, beside
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "collected"
+    folder.mkdir()
+    return folder / "podgpu.prom"
+
+
+def sink(path: Path) -> TextfileSink:
+    return TextfileSink(Options(path=path), context(plain_gpus()))
+
+
+async def once(under_test: TextfileSink) -> None:
+    """Run a sink until it fails."""
+    async with under_test:
+        await under_test.run(Channel[Snapshot](1))
+
+
+def folder_gone(path: Path) -> None:
+    path.parent.rmdir()
+
+
+def folder_is_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.touch()
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (
+            folder_gone,
+            "cannot write {path}: the folder {path.parent} isn't there: make it, or mount it",
+        ),
+        (folder_is_a_file, "cannot write {path}: not a directory"),
+    ],
+)
+async def test_at_the_start(path: Path, fault: Callable[[Path], None], text: str) -> None:
+    fault(path)
+    with pytest.raises(TransientError) as caught:
+        await sink(path).__aenter__()
+    assert str(caught.value) == text.format(path=path)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_link(path: Path) -> None:
+    path.symlink_to("elsewhere.prom")
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "text"),
+    [(a_folder, "is a folder"), (a_link, "is not a regular file")],
+)
+async def test_what_can_never_be_is_said_at_the_start(
+    path: Path, nonsense: Callable[[Path], None], text: str
+) -> None:
+    nonsense(path)
+    with pytest.raises(PermanentError) as caught:
+        await sink(path).__aenter__()
+    assert str(caught.value) == f"{path}: {text}; give the path of a file"
+
+
+ERRORS = {
+    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which has to write {place}",
+    errno.EROFS: "cannot write {path}: the file system is read-only: mount {place} writable",
+    errno.ENOSPC: "cannot write {path}: the disk is full",
+    errno.EBUSY: "{path}: is mounted by itself and can't be replaced: mount its folder instead",
+    errno.EIO: "cannot write {path}: input/output error",
+}
+
+
+@pytest.mark.parametrize("call", ["pwrite", "rename"])
+@pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
+async def test_while_it_is_written(
+    path: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text("before 1\n")
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fails)
+        with pytest.raises(TransientError) as caught:
+            await once(sink(path))
+    text = ERRORS[number].format(path=path, place=path.parent, uid=os.geteuid())
+    assert str(caught.value) == text
+    assert path.read_text() == "before 1\n"
+    assert names(path.parent) == [path.name]
+
+
+async def test_a_page_that_can_no_longer_be_renewed_is_taken_away(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its values would be taken for present ones."""
+    real = os.pwrite
+    written: list[bytes] = []
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(data)
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    under_test = TextfileSink(Options(path=path, interval=Duration(0)), context(plain_gpus()))
+    async with asyncio.timeout(5):
+        with pytest.raises(TransientError, match="the disk is full"):
+            await once(under_test)
+    assert written
+    assert names(path.parent) == []
+
+
+async def test_a_file_that_can_t_be_removed_is_told_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unlink(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    inbox: Channel[Snapshot] = Channel(1)
+    inbox.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        async with sink(path) as under_test:
+            await under_test.run(inbox)
+    assert f"{path}: can't be removed: Read-only file system" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/data/podgpu.txt", "/data/.prom", "/data/podgpu", "/"])
+def test_a_name_that_the_collector_passes_over_is_refused(path: str) -> None:
+    [(key, text)] = Options(path=Path(path)).problems()
+    assert (key, text) == (
+        "path",
+        f"{path} doesn't end with .prom: node_exporter would not read it",
+    )
+
+
+def test_a_file_is_written_by_one() -> None:
+    text = (
+        "sources: {g: {kind: nvml}}\n"
+        "sinks:\n"
+        "  a: {kind: textfile, path: /data/gpu.prom}\n"
+        "  b: {kind: textfile, path: /data/../data/gpu.prom}\n"
+        "  c: {kind: textfile, path: /data/other.prom, labels: dcgm-1x}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
+
+
+def test_the_path_is_to_be_given() -> None:
+    with pytest.raises(ConfigError, match="path"):
+        parse(
+            "sources: {g: {kind: nvml}}\nsinks: {a: {kind: textfile}}\n",
+            RegisteredKinds(),
+            env={},
+            origin="f",
+        )
+
+
+WRITE = """
+import asyncio, pathlib, sys
+from pipeline.errors import TransientError
+from tests.sinks.textfile.test_faults import once, sink
+
+try:
+    asyncio.run(once(sink(pathlib.Path(sys.argv[1]))))
+except TransientError as error:
+    print(error)
+"""
+MOUNTS = {
+    'mount --bind "$2" "$3"': "can't be replaced: mount its folder instead",
+    'd=$(dirname "$3") && mount --bind "$d" "$d" && mount -o remount,ro,bind "$d"': (
+        "the file system is read-only: mount {folder} writable"
+    ),
+}
+
+
+@MAY_MOUNT
+@pytest.mark.parametrize("mounts", MOUNTS, ids=["the file alone", "read-only"])
+async def test_where_the_file_is_mounted(tmp_path: Path, mounts: str) -> None:
+    outside, inside = tmp_path / "host" / "gpu.prom", tmp_path / "pod" / "gpu.prom"
+    for place in (outside, inside):
+        place.parent.mkdir()
+        place.touch()
+    async with beside(mounts, WRITE, outside, inside) as process, asyncio.timeout(10):
+        said, complaints = await process.communicate()
+    assert MOUNTS[mounts].format(folder=inside.parent) in said.decode(), complaints.decode()
+    assert names(inside.parent) == ["gpu.prom"]

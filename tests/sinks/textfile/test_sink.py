@@ -1,0 +1,217 @@
+"""The file, as the collector that reads it finds it."""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.types import Duration
+from pipeline.channels import Channel
+from pipeline.exposition.text import Format
+from pipeline.model import Snapshot
+from pipeline.telemetry import Point
+from sinks.textfile.options import Options
+from sinks.textfile.sink import TextfileSink
+from tests.pipeline.exposition.pages import (
+    SCENES,
+    context,
+    families,
+    of,
+    parsed,
+    plain_gpus,
+    rendered,
+)
+from tests.sinks.podlist.support import HurryingClock, names, until
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "podgpu.prom"
+
+
+class Bench:
+    """A sink that runs, a clock that the test moves on, and the file."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path = path
+        self.clock = HurryingClock()
+        self.ctx = context()
+        self.ctx.clock = self.clock
+        self.sink = TextfileSink(Options(path=path, **options), self.ctx)
+        self.inbox: Channel[Snapshot] = Channel(1)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator["Bench"]:
+        async with self.sink:
+            running = asyncio.create_task(self.sink.run(self.inbox))
+            yield self
+            self.inbox.close()
+            async with asyncio.timeout(10):
+                await running
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass, and wake the sink as a snapshot does."""
+        self.clock.seconds += seconds
+        assert self.ctx.snapshot is not None
+        self.inbox.offer(self.ctx.snapshot)
+
+    def shows(self, snapshot: Snapshot) -> None:
+        self.ctx.snapshot = snapshot
+        self.inbox.offer(snapshot)
+
+    @property
+    def text(self) -> bytes:
+        return self.path.read_bytes() if self.path.exists() else b""
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_the_file_is_the_page(path: Path, scene: str) -> None:
+    bench = Bench(path)
+    bench.ctx.snapshot = SCENES[scene]()
+    async with bench.writing():
+        await until(path.exists)
+        assert bench.text == rendered(bench.ctx.snapshot, ctx=bench.ctx)
+
+
+async def test_options_of_the_page_are_the_page_s(path: Path) -> None:
+    bench = Bench(path, labels="dcgm-1x", hostname=False)
+    bench.ctx.snapshot = plain_gpus()
+    async with bench.writing():
+        await until(path.exists)
+        page = rendered(plain_gpus(), ctx=bench.ctx, labels="dcgm-1x", hostname=False)
+        assert bench.text == page
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("form", ["dcgm", "dcgm-1x"])
+async def test_it_is_what_the_collector_asks_for(path: Path, scene: str, form: str) -> None:
+    """Whole lines, no timestamps, each family once, with one help and one type."""
+    bench = Bench(path, labels=form)
+    bench.ctx.snapshot = SCENES[scene]()
+    async with bench.writing():
+        await until(path.exists)
+        text = bench.text
+    assert text.endswith(b"\n")
+    assert b"\n# EOF" not in text
+    lines = text.decode().splitlines()
+    for word in ("# HELP ", "# TYPE "):
+        told = [line.split(" ")[2] for line in lines if line.startswith(word)]
+        assert len(set(told)) == len(told)
+    for line in lines:
+        if not line.startswith("#"):
+            float(line.rpartition(" ")[2])
+            assert "}" in line or line.count(" ") == 1
+    assert parsed(text)
+    assert all(
+        sample.timestamp is None for f in families(text, Format.TEXT) for sample in f.samples
+    )
+
+
+async def test_name_and_mode(path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        async with Bench(path).writing():
+            await until(path.exists)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o644
+            assert names(path.parent) == ["podgpu.prom"]
+    finally:
+        os.umask(before)
+
+
+async def test_no_reader_ever_sees_a_part(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a name that the collector would take for a file of its own."""
+    real, seen = os.rename, list[tuple[list[str], bytes]]()
+
+    def rename(source: str, target: str, **folders: int) -> None:
+        seen.append((names(path.parent), path.read_bytes() if path.exists() else b""))
+        real(source, target, **folders)
+
+    monkeypatch.setattr(os, "rename", rename)
+    bench = Bench(path)
+    bench.ctx.snapshot = plain_gpus()
+    async with bench.writing():
+        await until(lambda: len(seen) == 1)
+        await until(path.exists)
+        await bench.passes(10)
+        await until(lambda: len(seen) == 2)
+    assert [text[:6] for _, text in seen] == [b"", b"# HELP"]
+    for found, _ in seen:
+        assert [name for name in found if name.endswith(".prom")] in ([], ["podgpu.prom"])
+        assert len(found) <= 2
+
+
+async def test_there_is_one_write_in_an_interval_and_the_newest_is_written(path: Path) -> None:
+    bench = Bench(path, interval=Duration.parse("30s"))
+    async with bench.writing():
+        await until(path.exists)
+        first = path.stat().st_ino
+        bench.shows(plain_gpus())
+        await asyncio.sleep(0.05)
+        await bench.passes(29)
+        await asyncio.sleep(0.05)
+        assert path.stat().st_ino == first
+        assert b"train-0" not in bench.text
+        await bench.passes(1)
+        await until(lambda: b"train-0" in bench.text)
+
+
+async def test_without_any_snapshot_ages_grow(path: Path) -> None:
+    """Else a dead source would look as fresh as it was when it died."""
+    bench = Bench(path, interval=Duration.parse("1s"))
+    bench.ctx.computed["podgpu_source_age_seconds"] = [Point((("source", "gpus"),), 1.0)]
+    async with bench.writing():
+        await until(path.exists)
+        bench.ctx.computed["podgpu_source_age_seconds"] = [Point((("source", "gpus"),), 2.0)]
+        await until(lambda: of(parsed(bench.text), "podgpu_source_age_seconds")[0][1] == 2.0)
+
+
+async def test_when_podgpu_stops_the_file_goes(path: Path) -> None:
+    bench = Bench(path)
+    bench.ctx.snapshot = plain_gpus()
+    async with bench.writing():
+        await until(path.exists)
+    assert names(path.parent) == []
+
+
+async def test_a_file_that_is_to_stay_is_the_newest_page(path: Path) -> None:
+    bench = Bench(path, keep=True, interval=Duration.parse("1h"))
+    async with bench.writing():
+        await until(path.exists)
+        assert b"train-0" not in bench.text
+        bench.shows(plain_gpus())
+        await asyncio.sleep(0.02)
+    assert b"train-0" in bench.text
+    assert names(path.parent) == ["podgpu.prom"]
+
+
+async def test_a_file_that_was_never_written_is_not_ours_to_remove(path: Path) -> None:
+    path.write_text("theirs 1\n")
+    async with Bench(path).sink:
+        pass
+    assert path.read_text() == "theirs 1\n"
+
+
+async def test_what_a_killed_podgpu_left_is_cleared_away(path: Path) -> None:
+    left = path.with_name(f".podgpu.prom.podgpu-{'0' * 16}")
+    left.touch()
+    other = path.with_name(".other.prom.podgpu-0000000000000000")
+    other.touch()
+    async with Bench(path, keep=True).writing():
+        await until(path.exists)
+    assert names(path.parent) == [other.name, "podgpu.prom"]
+
+
+async def test_after_a_fault_it_goes_on(path: Path) -> None:
+    """It is left and entered again, as its supervisor does."""
+    bench = Bench(path)
+    bench.ctx.snapshot = plain_gpus()
+    for _ in range(2):
+        bench.inbox = Channel(1)
+        async with bench.writing():
+            await until(lambda: b"train-0" in bench.text)
+        assert not path.exists()
