@@ -48,6 +48,7 @@ class Converter:
     def __init__(self, kinds: Kinds, environment: Environment) -> None:
         self.problems: list[Problem] = []
         self._kinds = kinds
+        self._words: dict[str, frozenset[str]] = {}
         self._environment = environment
 
     def convert(self, shape: Shape, node: Node, path: _Path = ()) -> object:
@@ -74,9 +75,20 @@ class Converter:
         if value is None:
             return _FAILED
         try:
-            return read_scalar(shape, value)
+            read = read_scalar(shape, value)
         except Refused as refused:
             return self._problem(path, node, refused.message, refused.hint)
+        if isinstance(shape, Scalar) and shape.known:
+            return self._word(shape.known, str(read), value, node, path)
+        return read
+
+    def _word(self, noun: str, word: str, value: Value, node: Node, path: _Path) -> object:
+        words = self._words.setdefault(noun, frozenset(self._kinds.words(noun)))
+        if word in words:
+            return word
+        guess = "" if value.expanded or len(self.problems) >= MAX_PROBLEMS else nearest(word, words)
+        hint = f'did you mean "{guess}"?' if guess else ""
+        return self._problem(path, node, f"unknown {noun} {shown(value.written)}", hint)
 
     def _maybe(self, shape: Maybe, node: Node, path: _Path) -> object:
         if isinstance(node, ScalarNode):
@@ -197,11 +209,11 @@ class Converter:
             return struct
         result: object = struct
         keys = {field.name: field.key for field in shape.fields}
-        for name, message in cast("Iterable[tuple[str, str]]", check()):
-            key = keys.get(name, name)
-            place = node.entries[key].value if key in node.entries else node
+        for name, message in cast("Iterable[tuple[str | tuple[str, ...], str]]", check()):
+            first, *below = (name,) if isinstance(name, str) else name
+            steps = (keys.get(first, first), *below) if first else ()
             text = " ".join(message.split())
-            result = self._problem((*path, key) if key else path, place, text)
+            result = self._problem((*path, *steps), _deepest(node, steps), text)
         return result
 
     def _unknown(self, key: str, entry: Entry, path: _Path, known: list[str]) -> None:
@@ -244,3 +256,12 @@ class Converter:
 
 
 _KIND: Final = Scalar(str, Limits(min_length=1))
+
+
+def _deepest(node: Node, steps: tuple[str, ...]) -> Node:
+    """Return the value that the steps lead to, or the last one on the way that is there."""
+    for step in steps:
+        if not isinstance(node, MapNode) or step not in node.entries:
+            break
+        node = node.entries[step].value
+    return node

@@ -80,3 +80,14 @@ class Environment:
             faults[f"the environment variable {name} is not UTF-8", "set it anew"] = None
             return ""
         return value
+
+
+class Verbatim(Environment):
+    """Takes every text as it is: for files whose form knows no placeholders."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def expand(self, text: str) -> str:
+        """Return ``text``."""
+        return text

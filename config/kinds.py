@@ -19,6 +19,10 @@ class Kinds(Protocol):
         """Return the options of a kind; asked only for kinds that ``names`` gave."""
         ...
 
+    def words(self, noun: str) -> "Iterable[str]":
+        """Return every word that an option marked ``Known(noun)`` may have."""
+        ...
+
 
 @runtime_checkable
 class Exclusive(Protocol):

@@ -1,22 +1,25 @@
-"""Read the configuration: the two entry points of this package."""
+"""Read the configuration, or another file with a shape of its own: the ways into this package."""
 
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
+import msgspec
 from yaml.reader import Reader
 
 from config.compose import compose
 from config.convert import Converter
-from config.environment import Environment
+from config.environment import Environment, Verbatim
 from config.errors import ConfigError, Problem
 from config.kinds import Kinds
 from config.nodes import MapNode
 from config.schema import Config
 from config.shapes import record
 
-__all__ = ["MAX_BYTES", "Kinds", "load", "parse"]
+__all__ = ["MAX_BYTES", "Kinds", "load", "parse", "parse_struct", "read"]
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BYTES: Final = 1024 * 1024
 """The largest file that is read."""
@@ -28,13 +31,22 @@ def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
     Raises:
         ConfigError: The file cannot be read, or anything in it is wrong.
     """
+    return parse(read(path), kinds, env=env, origin=str(path))
+
+
+def read(path: Path) -> bytes:
+    """Return a file's bytes, one more than ``MAX_BYTES`` at most; blocks while it reads.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
     origin = str(path)
     try:
         # A pipe or a device might never end.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(origin, [Problem("", "not a file", "give the path of a YAML file")])
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         problem = Problem("", "there is no such file", "check the path, and that it is mounted")
         raise ConfigError(origin, [problem]) from None
@@ -44,7 +56,6 @@ def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(origin, [Problem("", f"the file cannot be read: {reason}")]) from error
-    return parse(data, kinds, env=env, origin=origin)
 
 
 def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: str) -> Config:
@@ -74,6 +85,37 @@ def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: st
     if problems:
         raise ConfigError(origin, problems)
     return cast("Config", config)
+
+
+def parse_struct(text: str | bytes, shape: type[T], *, origin: str) -> T:
+    """Read a document that holds one Struct and no components; placeholders stay as they are.
+
+    An empty document counts as an empty mapping.
+
+    Raises:
+        ConfigError: Anything in it is wrong; it tells all of it.
+        TypeError: The Struct is at fault, which no file can cause or cure.
+    """
+    root, problems = compose(_decoded(text, origin))
+    converter = Converter(_NoKinds(), Verbatim())
+    found = None if problems else converter.convert(record(shape), root or MapNode(1, 1))
+    problems += converter.problems
+    if problems:
+        raise ConfigError(origin, problems)
+    return cast("T", found)
+
+
+class _NoKinds:
+    """For documents without components."""
+
+    def names(self, role: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def options(self, role: str, kind: str) -> type[msgspec.Struct]:
+        raise TypeError(f"there is no {role} {kind} here")
+
+    def words(self, noun: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
 
 
 def _decoded(text: str | bytes, origin: str) -> str:

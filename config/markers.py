@@ -29,6 +29,17 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """A text that is one of the words that the program knows; ``Kinds.words`` tells which.
+
+    Attributes:
+        noun: What such a word names, for messages: ``field``.
+    """
+
+    noun: str
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """Marks a ``dict[str, Component]`` of the top level as holding components.
 

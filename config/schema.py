@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, Role
+from config.markers import AtLeast, Doc, Known, Role
 from config.types import Duration, ListenAddress
 
 
@@ -60,7 +60,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         bool, Doc("Whether podgpu's own readings are shown beside the rows of a file.")
     ] = True
     also: Annotated[
-        tuple[str, ...],
+        tuple[Annotated[str, Known("field or group")], ...],
         Doc(
             "Further fields by name, and groups: profiling, statistics, links, health, limits; "
             "all for everything."

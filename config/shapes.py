@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 
 from config.limits import Limits
-from config.markers import AtLeast, AtMost, Doc, Role
+from config.markers import AtLeast, AtMost, Doc, Known, Role
 from config.types import ByteSize, Duration, ListenAddress
 
 _SCALARS: Final[frozenset[type]] = frozenset(
@@ -23,10 +23,15 @@ _SCALARS: Final[frozenset[type]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value of one of the supported types."""
+    """A single value of one of the supported types.
+
+    Attributes:
+        known: What a text has to name, such as ``field``; empty where any text is good.
+    """
 
     type: type
     limits: Limits
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,8 @@ def _shape(hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, .
         return Maybe(_shape(inner[0], where, outer, markers))
     limits = Limits.of(hint, where, _bounding(markers))
     if hint in _SCALARS:
-        return Scalar(hint, limits)
+        known = next((marker.noun for marker in markers if isinstance(marker, Known)), "")
+        return Scalar(hint, limits, known)
     if origin in (tuple, list, dict):
         return _collection(hint, where, outer, markers, limits)
     if limits != Limits():

@@ -84,6 +84,9 @@ class Samples:
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
         return self._kinds[role][kind]
 
+    def words(self, noun: str) -> Sequence[str]:
+        return ["energy", "power", "everything"]
+
 
 ENV = {
     "NODE_NAME": "node-1",

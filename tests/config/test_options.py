@@ -106,6 +106,9 @@ class CheckedKinds:
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
         return Checked if role == "source" else Lines
 
+    def words(self, noun: str) -> list[str]:
+        return []
+
 
 @pytest.mark.parametrize(
     ("options", "problems"),

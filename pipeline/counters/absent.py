@@ -1,0 +1,65 @@
+"""Names that DCGM or dcgm-exporter has and podgpu doesn't, with the reason and the way out."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_THROUGHPUT: Final = "NVML measures it anew at each call, which takes 20 ms"
+
+_OF_HEALTH: Final = (
+    "podgpu_gpu_up, podgpu_xid_errors_total and, with also: [health], podgpu_recovery_action tell "
+    "of health"
+)
+
+ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "DCGM_EXP_GPU_HEALTH_STATUS": (
+            "the health checks are DCGM's own, NVML has none",
+            _OF_HEALTH,
+        ),
+        "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": (
+            _THROUGHPUT,
+            "DCGM_FI_PROF_PCIE_TX_BYTES counts the same bytes",
+        ),
+        "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": (
+            _THROUGHPUT,
+            "DCGM_FI_PROF_PCIE_RX_BYTES counts the same bytes",
+        ),
+        "dcgm_pcie_tx_throughput": (
+            _THROUGHPUT,
+            "dcgm_fi_prof_pcie_tx_bytes counts the same bytes",
+        ),
+        "dcgm_pcie_rx_throughput": (
+            _THROUGHPUT,
+            "dcgm_fi_prof_pcie_rx_bytes counts the same bytes",
+        ),
+        "DCGM_FI_DEV_UUID": ("it is a text", "the label UUID stands on every series"),
+        "DCGM_FI_DEV_PCI_BUSID": ("it is a text", "the label pci_bus_id stands on every series"),
+        "DCGM_FI_DEV_MINOR_NUMBER": (
+            "it is a constant",
+            "the label device stands on every series",
+        ),
+    }
+)
+"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first five."""
+
+_FAMILIES: Final = (
+    ("DCGM_FI_DEV_NVSWITCH_", "it is of an NVSwitch, and podgpu reads GPUs"),
+    ("DCGM_FI_DEV_CPU_", "it is of a processor, and podgpu reads GPUs"),
+    ("DCGM_FI_DEV_CONNECTX_", "it is of a network adapter, and podgpu reads GPUs"),
+    ("DCGM_FI_DEV_VGPU_", "it is of a virtual GPU on its host, which podgpu does not read"),
+    ("DCGM_FI_IMEX_", "it is of the IMEX service, which DCGM alone asks"),
+    ("DCGM_FI_SYSMON_", "it is of the machine, and podgpu reads GPUs"),
+    ("DCGM_FI_DEV_DIAG_", "it is a result of DCGM's diagnosis, and NVML has none"),
+)
+
+
+def why(name: str) -> str:
+    """Return why DCGM's name can't be given, and the way out; empty for any other name."""
+    if name in ABSENT:
+        reason, instead = ABSENT[name]
+        return f"can't be given: {reason}; {instead}"
+    for prefix, reason in _FAMILIES:
+        if name.startswith(prefix):
+            return f"can't be given: {reason}"
+    return ""

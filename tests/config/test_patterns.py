@@ -1,0 +1,112 @@
+"""Patterns fit as Go's regexp has it, in bounded time."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.patterns import Pattern
+from config.types import FormatError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "fails"),
+    [
+        ("team", ["team", "my-team-x"], ["tea", ""]),
+        ("^team$", ["team"], ["my-team", "teams"]),
+        ("", ["", "x"], []),
+        ("^app\\.kubernetes\\.io/", ["app.kubernetes.io/name"], ["appxkubernetes.io/name"]),
+        ("^(?:team|app)$", ["team", "app"], ["teams"]),
+        ("^(?P<k>a|b)+$", ["abba"], ["", "c"]),
+        ("^a{2,3}$", ["aa", "aaa"], ["a", "aaaa"]),
+        ("^a{2,}$", ["aa", "aaaaaa"], ["a"]),
+        ("^a{2}?b$", ["aab"], ["ab"]),
+        ("^a{,2}$", ["a{,2}"], ["a"]),
+        ("^x{$", ["x{"], ["x"]),
+        ("^[a-c0-9_.-]+$", ["b_9.-"], ["d"]),
+        ("^[^/]+/name$", ["app/name"], ["a/b/name"]),
+        ("^[]a]$", ["]", "a"], ["b"]),
+        ("^[[:alpha:]][[:^digit:]]$", ["ab", "a-"], ["1a", "a1"]),
+        (r"^\w+-\d\d$", ["web-07"], ["web-7x"]),
+        (r"^[\d.]+\D$", ["1.0a"], ["a.0"]),
+        (r"^\x61\x{62}$", ["ab"], ["ac"]),
+        (r"\Aa.c\z", ["abc", "a/c"], ["xabc", "abcx"]),
+        (r"\bteam\b", ["my-team-x"], ["steam"]),
+        (r"\Beam", ["team"], ["eam"]),
+        ("(?i)team", ["TEAM", "Team"], ["tea"]),
+        ("^(?i:a)b$", ["Ab", "ab"], ["aB"]),
+        ("^((?i)a)b(?i-s)c$", ["AbC"], ["ABc"]),
+        ("^(a*)*$", ["", "aaa"], ["b"]),
+        ("^(|a)+$", ["", "aa"], ["b"]),
+        ("a|", ["", "b"], []),
+    ],
+)
+def test_what_a_pattern_fits(pattern: str, fits: list[str], fails: list[str]) -> None:
+    found = Pattern.parse(pattern).found
+    assert [text for text in fits if not found(text)] == []
+    assert [text for text in fails if found(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(a", '"(a" is no regular expression: a ( without its ); see character 1'),
+        ("a)", '"a)" is no regular expression: a ) without its (; see character 2'),
+        ("x[a", '"x[a" is no regular expression: a [ without its ]; see character 2'),
+        ("*a", '"*a" is no regular expression: nothing to repeat before *; see character 1'),
+        ("a**", '"a**" is no regular expression: a second repetition, **; see character 3'),
+        ("a{3,2}", '"a{3,2}" is no regular expression: a bad repetition, {3,2}; see character 2'),
+        ("[z-a]", '"[z-a]" is no regular expression: a bad range, z-a; see character 2'),
+        ("(?=a)", '"(?=a)" is no regular expression: a group of an unknown kind; see character 1'),
+        ("a\\", '"a\\" is no regular expression: it ends too soon; see character 3'),
+        (r"(a)\1", r'"(a)\1" is no regular expression: an unknown escape, \1; see character 4'),
+        (r"\pL", r'"\pL" is no regular expression: an unknown escape, \p; see character 1'),
+        ("[[:foo:]]", "an unknown class of letters; see character 2"),
+        ("(" * 200 + ")" * 200, "nested too deep"),
+        ("(a{1000}){1000}", "is too large a regular expression; repeat less"),
+        ("a" * 1001, "is too long; the most is 1000 characters"),
+    ],
+)
+def test_what_is_no_pattern_is_said_with_its_place(pattern: str, message: str) -> None:
+    with pytest.raises(FormatError) as found:
+        Pattern.parse(pattern)
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "(a|aa)+$", "^a*a*a*a*a*a*$", "(.*)*x"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    """Python's own would take years for some of these."""
+    found = Pattern.parse(pattern).found
+    begun = time.process_time()
+    assert not found("a" * 316 + "b")
+    assert time.process_time() - begun < 0.5
+
+
+_ATOMS = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", "^", "$", r"\b", r"\w", "-", r"\-"])
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map("|".join).map("({})".format),
+        st.tuples(inner.map("({})".format), st.sampled_from(["*", "+", "?", "{2}", "{1,2}"])).map(
+            "".join
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_PATTERNS, st.text("abc-", max_size=8))
+def test_they_agree_with_pythons_own(pattern: str, text: str) -> None:
+    assert Pattern.parse(pattern).found(text) is (re.search(pattern, text) is not None)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_text_is_a_pattern_or_refused(pattern: str, text: str) -> None:
+    try:
+        made = Pattern.parse(pattern)
+    except FormatError:
+        return
+    assert made.found(text) in {True, False}

@@ -1,0 +1,272 @@
+"""A changed list in a running podgpu: who looks at the plan is exchanged, nobody else."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from config.schema import Config, Counters
+from pipeline import registry
+from pipeline.contracts import SourceContext
+from pipeline.counters import following
+from pipeline.errors import PermanentError
+from pipeline.fields import FieldPlan
+from pipeline.model import DevicesDiscovered, SamplesTaken
+from pipeline.registry import ENTRIES, Entry
+from pipeline.runtime import Runtime
+from tests.pipeline.counters.places import ConfigMap, refuse, served
+from tests.pipeline.counters.test_keeping import BAD, ONE, TWO, until
+from tests.pipeline.runtimes import GPUS, registered
+from tests.support.components import KeepingSink, Registered, configured, never
+from tests.support.nodes import reading, uuid_of
+
+__all__ = ["registered"]
+
+SOURCES = {"g": ("gpus", 0), "p": ("pods", 0)}
+SINKS = {"k": ("keep", 0), "o": ("other", 0)}
+
+
+class Node:
+    """A podgpu of which one source and one sink look at the plan."""
+
+    def __init__(self, registered: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.registered = registered
+        self.plans: list[list[str]] = []
+        self.kept: list[object] = []
+        self.others = 0
+        registered.sources = {"gpus": self._gpus, "pods": self._pods}
+        planned = Entry("", "", "", planned=True)
+        monkeypatch.setitem(registry.ENTRIES, ("source", "gpus"), planned)
+        monkeypatch.setitem(registry.ENTRIES, ("sink", "keep"), planned)
+        self.runtime: Runtime
+
+    async def _gpus(self, ctx: SourceContext) -> None:
+        self.plans.append(listed(ctx.plan))
+        self.kept.append(ctx.kept.get("xids"))
+        ctx.kept["xids"] = len(self.plans)
+        await ctx.emit(DevicesDiscovered(GPUS))
+        if "gpu_up" in ctx.plan:
+            await ctx.emit(SamplesTaken((reading(uuid_of(0), "gpu_up", 1, when=ctx.clock.now()),)))
+        await never()
+
+    async def _pods(self, ctx: SourceContext) -> None:
+        self.others += 1
+        await never()
+
+    def entered(self, kind: str) -> int:
+        sink = self.registered.sinks[kind]
+        assert isinstance(sink, KeepingSink)
+        return sink.entered
+
+    def reloads(self) -> dict[str, float]:
+        return {
+            dict(point.labels)["result"]: point.value
+            for family, points in self.runtime.telemetry()
+            if family.name == "podgpu_config_reloads_total"
+            for point in points
+        }
+
+    @asynccontextmanager
+    async def running(self, config: Config) -> AsyncIterator[Runtime]:
+        stop = asyncio.Event()
+        self.runtime = Runtime(config)
+        task = asyncio.create_task(self.runtime.run(stop))
+        try:
+            await until(lambda: self.plans or task.done())
+            await asyncio.sleep(0.1)
+            yield self.runtime
+        finally:
+            stop.set()
+            await task
+
+
+def listed(plan: FieldPlan) -> list[str]:
+    return [row.help for row in plan.rows]
+
+
+def with_counters(counters: Counters) -> Config:
+    return msgspec.structs.replace(configured(SOURCES, SINKS), counters=counters)
+
+
+@pytest.fixture
+def node(registered: Registered, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(registered, monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "counters.csv"
+    path.write_text(ONE)
+    return path
+
+
+async def test_a_changed_list_exchanges_those_that_look_at_it(node: Node, path: Path) -> None:
+    async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
+        assert node.plans == [["One."]]
+        path.write_text(TWO)
+        await until(lambda: len(node.plans) == 2)
+        assert node.plans[1] == listed(runtime.plan) == ["One.", "Two."]
+        assert (node.entered("keep"), node.entered("other"), node.others) == (2, 1, 1)
+        assert node.kept == [None, 1]
+        assert node.reloads() == {"done": 1}
+
+
+async def test_a_list_that_comes_to_the_same_plan_changes_nothing(node: Node, path: Path) -> None:
+    async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
+        path.write_text(f"# a comment\n\n{ONE}")
+        await asyncio.sleep(1)
+        assert runtime.reread()
+        await asyncio.sleep(0.5)
+        assert len(node.plans) == 1
+        assert node.entered("keep") == 1
+        assert node.reloads() == {}
+
+
+async def test_a_bad_list_leaves_everything_as_it_was(node: Node, path: Path) -> None:
+    async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
+        path.write_text(BAD)
+        await until(node.reloads)
+        assert node.reloads() == {"refused": 1}
+        assert listed(runtime.plan) == ["One."]
+        assert node.entered("keep") == 1
+
+
+async def test_a_list_whose_sink_cannot_be_had_is_not_taken_over(node: Node, path: Path) -> None:
+    sink = node.registered.sinks["keep"]
+    assert isinstance(sink, KeepingSink)
+    async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
+        sink.failures = [None, PermanentError("gone")]
+        path.write_text(TWO)
+        await until(node.reloads)
+        assert node.reloads() == {"failed": 1}
+        assert listed(runtime.plan) == ["One."]
+        assert len(node.plans) == 1
+        assert runtime.reread()
+        await until(lambda: len(node.plans) == 2)
+        assert node.reloads() == {"failed": 1, "done": 1}
+
+
+async def test_a_changed_setting_is_another_list(node: Node, path: Path) -> None:
+    other = path.with_name("other.csv")
+    other.write_text(TWO)
+    async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
+        assert await runtime.reload(with_counters(Counters(file=other, own=False)))
+        assert listed(runtime.plan) == ["One.", "Two."]
+        path.write_text(BAD)
+        other.write_text(ONE)
+        await until(lambda: listed(runtime.plan) == ["One."])
+        assert node.reloads() == {"done": 1}
+        assert await runtime.reload(with_counters(Counters()))
+        assert runtime.plan == FieldPlan()
+        assert not runtime.reread()
+
+
+async def test_a_setting_whose_file_is_not_there_is_refused_whole(node: Node, path: Path) -> None:
+    config = with_counters(Counters(file=path, own=False))
+    async with node.running(config) as runtime:
+        assert not await runtime.reload(with_counters(Counters(file=path.with_name("none"))))
+        assert runtime.config == config
+        path.write_text(TWO)
+        await until(lambda: listed(runtime.plan) == ["One.", "Two."])
+
+
+async def test_a_start_without_the_file_ends_with_its_name(node: Node, path: Path) -> None:
+    path.unlink()
+    runtime = Runtime(with_counters(Counters(file=path)))
+    with pytest.raises(PermanentError, match=r"counters: .*counters\.csv: no such file"):
+        await runtime.run(asyncio.Event())
+
+
+async def test_a_start_with_a_list_of_nothing_reads_the_usual_fields(
+    node: Node, path: Path
+) -> None:
+    path.write_text(BAD)
+    async with node.running(with_counters(Counters(file=path))) as runtime:
+        assert runtime.plan == FieldPlan()
+        path.write_text(ONE)
+        await until(lambda: "One." in listed(runtime.plan))
+
+
+async def test_a_stop_is_heard_while_the_list_is_waited_for(
+    node: Node, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = asyncio.Event()
+
+    async def silent(_: object) -> str:
+        await released.wait()
+        return ONE
+
+    monkeypatch.setattr(following.ListFile, "read", silent)
+    stop = asyncio.Event()
+    task = asyncio.create_task(Runtime(with_counters(Counters(file=path))).run(stop))
+    await asyncio.sleep(0.1)
+    stop.set()
+    async with asyncio.timeout(2):
+        await task
+    assert node.plans == []
+
+
+async def test_a_configmap_that_comes_late_is_taken_over(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_ASK", 0.1)
+    server = served(ConfigMap(metrics=TWO))
+    refuse(server, 403, "Forbidden")
+    async with server.serving():
+        setting = Counters(
+            configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
+        )
+        async with node.running(with_counters(setting)) as runtime:
+            assert len(runtime.plan.fields) > 20
+            server.refusals.clear()
+            await until(lambda: listed(runtime.plan) == ["One.", "Two."])
+
+
+async def test_a_configmap_is_in_force_from_the_first_reading(node: Node, tmp_path: Path) -> None:
+    async with served(ConfigMap(metrics=TWO)).serving() as server:
+        setting = Counters(
+            configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
+        )
+        async with node.running(with_counters(setting)):
+            assert node.plans == [["One.", "Two."]]
+
+
+class TestPresence:
+    def present(self, runtime: Runtime) -> dict[str, float]:
+        return {
+            dict(point.labels)["state"]: point.value
+            for family, points in runtime.telemetry()
+            if family.name == "podgpu_gpus"
+            for point in points
+        }
+
+    @pytest.mark.parametrize(
+        ("own", "expected"),
+        [(True, {"present": 1, "expected": 2}), (False, {"expected": 2})],
+    )
+    async def test_gpus_that_nobody_asked_for_are_not_counted_as_gone(
+        self, node: Node, path: Path, own: bool, expected: dict[str, float]
+    ) -> None:
+        async with node.running(with_counters(Counters(file=path, own=own))) as runtime:
+            await until(lambda: self.present(runtime) == expected)
+
+
+def looks_at_the_plan(module: str) -> bool:
+    package = import_module(module.rpartition(".")[0])
+    folder = Path(inspect.getfile(package)).parent
+    return any(
+        ".plan" in path.read_text(encoding="utf-8").replace("sources.nvml.plan", "")
+        for path in folder.rglob("*.py")
+    )
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_who_looks_at_the_plan_says_so_in_the_registry(entry: tuple[str, str]) -> None:
+    known: Callable[..., Entry] = ENTRIES.__getitem__
+    module = known(entry).factory.partition(":")[0]
+    assert known(entry).planned == looks_at_the_plan(module)

@@ -1,0 +1,122 @@
+"""The setting as a user meets it: in the file, on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from config.schema import Counters
+from pipeline.cli import main
+from pipeline.cli.catalogue import COLUMNS
+from pipeline.fields import CATALOGUE, LABELS, chosen, words
+from pipeline.registry import RegisteredKinds
+from tests.pipeline.counters.test_keeping import BAD, ONE
+
+BASE = "sources: {gpus: {kind: nvml}}\nsinks: {lines: {kind: jsonl}}\n"
+
+
+def counters(text: str) -> Counters:
+    return parse(f"{BASE}counters: {text}\n", RegisteredKinds(), env={}, origin="f").counters
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("profiling", "statistics", "links", "health", "limits", "all"),
+        *("sm_active_ratio", "DCGM_FI_PROF_SM_ACTIVE", "dcgm_fi_prof_sm_active"),
+        *("podgpu_nvlink_up", "DCGM_FI_DEV_SERIAL"),
+    ],
+)
+def test_a_field_is_asked_for_by_any_name_and_by_its_group(word: str) -> None:
+    assert counters(f"{{also: [{word}]}}").also == (word,)
+    assert chosen(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "{also: [links, limit]}",
+            '26: counters.also[1]: unknown field or group "limit"; did you mean "limits"?',
+        ),
+        (
+            "{also: [gpu_upp]}",
+            '19: counters.also[0]: unknown field or group "gpu_upp"; did you mean "gpu_up"?',
+        ),
+        ('{also: [""]}', '19: counters.also[0]: unknown field or group ""'),
+        (
+            "{file: /x, configmap: 'a:b'}",
+            "33: counters.configmap: there is a file too: give one of the two",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_an_error_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        counters(text)
+    assert str(caught.value) == f"f:3:{problem}"
+
+
+def test_every_word_means_something() -> None:
+    assert len(words()) == len(set(words()))
+    for word in words():
+        assert chosen(word), word
+
+
+def check(tmp_path: Path, setting: str) -> int:
+    config = tmp_path / "podgpu.yaml"
+    config.write_text(f"{BASE}counters: {setting}\n")
+    return main(["check", "-c", str(config)])
+
+
+class TestCheck:
+    def test_a_good_list(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "c.csv").write_text(ONE)
+        assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
+        assert capsys.readouterr().err == ""
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            (f"{ONE}DCGM_FI_DEV_FB_USE, gauge, x", "did you mean DCGM_FI_DEV_FB_USED?"),
+            (BAD, "not one reading of the list can be given; podgpu's usual fields are read"),
+        ],
+    )
+    def test_wrong_rows_are_told_and_no_error(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+    ) -> None:
+        (tmp_path / "c.csv").write_text(text)
+        assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
+        out, err = capsys.readouterr()
+        assert "good: sources gpus" in out
+        assert told in err
+
+    def test_a_list_that_is_not_there_is_one(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert check(tmp_path, f"{{file: {tmp_path / 'none.csv'}}}") == 2
+        assert "counters.file: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "json"])
+def test_fields_tells_all_of_each(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fields", "--format", form]) == 0
+    out = capsys.readouterr().out
+    for field in (*CATALOGUE, *LABELS):
+        for word in (field.name, field.group, field.dcgm, field.dcgm_1x, field.otel, *field.attrs):
+            assert word in out
+    for column in COLUMNS:
+        assert column in out
+
+
+def test_fields_in_json_are_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fields", "--format", "json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    used, sent, driver = (
+        rows[name] for name in ("memory_used_bytes", "pcie_transmitted_bytes", "driver_version")
+    )
+    assert used["metric unit"] == "MiB (bytes / 1048576)"
+    assert used["1.x metric"] == "dcgm_fb_used"
+    assert sent["further names"] == "DCGM_FI_PROF_PCIE_TX_BYTES"
+    assert (driver["type"], driver["metric"]) == ("label", "DCGM_FI_DRIVER_VERSION")

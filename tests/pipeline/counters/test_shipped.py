@@ -1,0 +1,58 @@
+"""The lists that come with podgpu name what dcgm-exporter's do, and can be given but for one."""
+
+from importlib.resources import files
+
+import pytest
+
+from config.schema import Counters
+from pipeline.counters.csv import read
+from pipeline.counters.planning import planned
+
+DEFAULT, PROFILING, FIRST = (
+    "default-counters.csv",
+    "dcp-metrics-included.csv",
+    "1.x-compatibility-metrics.csv",
+)
+HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
+
+
+def text_of(name: str) -> str:
+    return files("config").joinpath("counters", name).read_text(encoding="utf-8")
+
+
+def with_all(text: str) -> str:
+    """The list with the rows that are comments, but for those of a name that is there anyway."""
+    names = {row.name for row in read(text)[0]}
+    lines = []
+    for line in text.splitlines():
+        row = line.removeprefix("# ")
+        name, _, rest = row.partition(", ")
+        rest = rest.partition(", ")[0]
+        if rest in ("gauge", "counter", "label") and (line == row or name not in names):
+            lines.append(row)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "every"), [(DEFAULT, 26, 61), (PROFILING, 26, 57), (FIRST, 20, 39)]
+)
+def test_the_rows_are_dcgm_exporter_s(name: str, rows: int, every: int) -> None:
+    found, complaints = read(text_of(name))
+    assert complaints == []
+    assert len(found) == rows
+    assert len(read(with_all(text_of(name)))[0]) == every
+    assert all(row.help for row in found)
+
+
+@pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])
+def test_each_row_can_be_given(name: str) -> None:
+    reading = planned(text_of(name), Counters(own=False))
+    assert reading.complaints == ()
+    assert reading.plan is not None
+    assert len(reading.plan.rows) + len(reading.plan.labels) == len(read(text_of(name))[0])
+
+
+@pytest.mark.parametrize(("name", "absent"), [(DEFAULT, [HEALTH]), (PROFILING, []), (FIRST, [])])
+def test_each_comment_can_be_taken_away(name: str, absent: list[str]) -> None:
+    complaints = planned(with_all(text_of(name)), Counters()).complaints
+    assert [str(complaint).split()[2] for complaint in complaints] == absent
