@@ -1,0 +1,137 @@
+"""Gets one page over HTTP, within bounds of time and size.
+
+It imports aiohttp, which costs 10 MB and a tenth of a second: import it where it is used.
+"""
+
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from pipeline.errors import TransientError
+from pipeline.texts import line
+from pipeline.version import VERSION
+
+_HEADERS: Final = {
+    "User-Agent": f"podgpu/{VERSION}",
+    # What is packed tightly could be of any size once it is unpacked.
+    "Accept-Encoding": "identity",
+}
+_HEADER_BYTES: Final = 1 << 14
+_MENDS: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "see that user, password or token are those that it takes",
+    HTTPStatus.FORBIDDEN: "see that user, password or token are those that it takes",
+    HTTPStatus.NOT_FOUND: "see that the path is right",
+}
+_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
+"""What a request fails with. ssl.SSLError and TimeoutError are OSErrors."""
+
+
+def tls(ca_file: Path | None = None, *, insecure: bool = False) -> ssl.SSLContext:
+    """Return how a server is checked. Reads files: call it in a thread.
+
+    Args:
+        ca_file: certificates to check with; None for the system's.
+        insecure: any server will do.
+
+    Raises:
+        TransientError: there are no such certificates; the text names the file.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except FileNotFoundError:
+        raise TransientError(f"{ca_file}: no such file; see that ca_file is mounted") from None
+    except ssl.SSLError as error:
+        mend = "ca_file has to be certificates in PEM form"
+        raise TransientError(f"{ca_file}: {line(str(error))}; {mend}") from error
+    except OSError as error:
+        raise TransientError(f"{ca_file}: {line(str(error.strerror or error))}") from error
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def fetch(
+    url: str,
+    *,
+    timeout: float,
+    most: int,
+    headers: Mapping[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
+) -> bytes:
+    """Return a page's body. Redirects are not followed, and no proxy is asked.
+
+    Args:
+        url: without user and password.
+        timeout: seconds for the whole of it.
+        most: bytes of the body.
+        headers: of the request.
+        context: how the server is checked; None for the system's certificates.
+
+    Raises:
+        TransientError: there is no such page; the text names the url and what mends it.
+    """
+    bound = aiohttp.ClientTimeout(total=timeout)
+    try:
+        async with (
+            aiohttp.ClientSession(
+                timeout=bound,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                max_line_size=_HEADER_BYTES,
+                max_field_size=_HEADER_BYTES,
+            ) as session,
+            session.get(
+                url,
+                headers={**_HEADERS, **(headers or {})},
+                allow_redirects=False,
+                ssl=True if context is None else context,
+            ) as response,
+        ):
+            if response.status != HTTPStatus.OK:
+                raise TransientError(f"{url}: {_refusal(response)}")
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise TransientError(f"{url}: sent a packed page, which was not asked for")
+            return await _body(response, url, most)
+    except TimeoutError as error:
+        raise TransientError(
+            f"{url}: no answer within {timeout:g} s; see that the address is right and reachable"
+        ) from error
+    except _BROKEN as error:
+        raise TransientError(f"{url}: {_told(error)}") from error
+
+
+async def _body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > most:
+            # The rest is left on the line: closing the session drops it.
+            response.close()
+            raise TransientError(
+                f"{url}: is larger than {int(most)} bytes; see that it is the right one"
+            )
+    return bytes(body)
+
+
+def _refusal(response: aiohttp.ClientResponse) -> str:
+    status = response.status
+    said = f"answered {status} {line(response.reason or '', 60)}".rstrip()
+    if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
+        return f"{said}; give the address that it points to: {line(elsewhere)}"
+    return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
+
+
+def _told(error: Exception) -> str:
+    told = line(str(error)) or type(error).__name__
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return f"TLS failed: {told}; see that the server's certificate fits its address and ca_file"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"{told}; see that the server runs and its address is right"
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+        return f"the connection broke: {told}; see the log of that server"
+    return f"{type(error).__name__}: {told}"

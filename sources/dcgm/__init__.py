@@ -1,0 +1,1 @@
+"""Reads the page of a running dcgm-exporter."""

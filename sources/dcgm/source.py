@@ -1,0 +1,74 @@
+"""The dcgm source: readings of a dcgm-exporter that runs on this node."""
+
+import asyncio
+from typing import Final
+
+from pipeline.contracts import SourceContext
+from pipeline.errors import TransientError
+from pipeline.model import NS, Device, DevicesDiscovered, SamplesTaken
+from sources.dcgm.getting import File, Server
+from sources.dcgm.options import Options
+from sources.dcgm.page import Page, Reason, understand
+
+_SAID: Final[dict[Reason, str]] = {
+    "malformed": "can't be read",
+    "no_device": "names no GPU by its uuid, nor does another line with its number",
+    "out_of_range": "has a value that can't be true",
+    "contradictory": "has copies that differ, and none for the device",
+}
+"""What is worth a word; a blank value is the exporter's way to say that there is none."""
+
+
+class DcgmSource:
+    """Reads the page again and again. Implements `pipeline.contracts.Source`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._told: set[Reason] = set()
+
+    async def run(self, ctx: SourceContext) -> None:
+        """Read and emit until cancelled.
+
+        Raises:
+            TransientError: there is no page now, or it is no exporter's.
+        """
+        options = self._options
+        where = options.url or str(options.path)
+        page_of = (
+            Server(options) if options.path is None else File(options.path, options, ctx.clock)
+        )
+        stands = 3 * float(options.interval)
+        if options.path is not None:
+            stands = max(stands, options.oldest)
+        devices: tuple[Device, ...] | None = None
+        while True:
+            began = ctx.clock.now()
+            data = await page_of.get()
+            if data is not None:
+                at = ctx.clock.now()
+                # A page of megabytes takes a while.
+                page = await asyncio.to_thread(understand, data, ctx.plan, at, round(stands * NS))
+                if page.empty:
+                    raise TransientError(
+                        f"{where}: has no metric of dcgm-exporter's; see that it is the right page"
+                    )
+                if page.devices != devices:
+                    devices = page.devices
+                    await ctx.emit(DevicesDiscovered(devices))
+                await ctx.emit(SamplesTaken(page.readings))
+                self._tell(ctx, page, where)
+            rest = float(options.interval) - began.seconds_until(ctx.clock.now())
+            await ctx.clock.sleep(max(0.0, rest))
+
+    def _tell(self, ctx: SourceContext, page: Page, where: str) -> None:
+        for reason, count in page.dropped.items():
+            ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
+            if reason in _SAID and reason not in self._told:
+                self._told.add(reason)
+                ctx.log.warning(
+                    "%s: %s %s; left out, as are others like it",
+                    where,
+                    page.examples[reason],
+                    _SAID[reason],
+                )
+        self._told &= page.dropped.keys()

@@ -1,0 +1,1 @@
+"""Asks a DCGM host engine, through DCGM's own client library."""

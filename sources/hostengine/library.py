@@ -1,0 +1,242 @@
+"""DCGM's client library, by ctypes. Every call may block: none is made on the event loop."""
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Sequence
+from ctypes import byref
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.texts import line
+from sources.hostengine import structs
+from sources.hostengine.structs import (
+    ConnectParams,
+    Entity,
+    FieldValue,
+    Hierarchy,
+    MigEntity,
+)
+
+NAMES: Final = ("libdcgm.so.4", "libdcgm.so.3")
+"""Under these the library is looked for; their interface is the same as far as it is used here."""
+
+OK: Final = 0
+VERSION_MISMATCH: Final = -12
+GONE: Final = -21
+NO_LIBRARY: Final = -25
+_NEEDED: Final = (
+    "dcgmInit",
+    "dcgmShutdown",
+    "dcgmConnect_v2",
+    "dcgmDisconnect",
+    "dcgmGetEntityGroupEntities",
+    "dcgmGetGpuInstanceHierarchy",
+    "dcgmGroupCreate",
+    "dcgmGroupAddEntity",
+    "dcgmFieldGroupCreate",
+    "dcgmWatchFields",
+    "dcgmUpdateAllFields",
+    "dcgmEntitiesGetLatestValues",
+)
+_KEEP_SAMPLES: Final = 2
+
+
+class DcgmError(Exception):
+    """A call failed.
+
+    Attributes:
+        code: what it returned; `dcgmReturn_t`.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Library:
+    """The library, loaded.
+
+    Args:
+        path: of the file; None to let the linker look for it.
+
+    Raises:
+        DcgmError: there is none, or it is none of DCGM's; the code is `NO_LIBRARY`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.name, self._dll = _load(path)
+        for call in _NEEDED:
+            if not hasattr(self._dll, call):
+                raise DcgmError(f"{self.name} has no {call}", NO_LIBRARY)
+        self._lock = threading.Lock()
+        self._users = 0
+        with contextlib.suppress(AttributeError):
+            self._dll.errorString.restype = ctypes.c_char_p
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Make a call.
+
+        Raises:
+            DcgmError: it returned another code than `DCGM_ST_OK`.
+        """
+        code = int(self._dll[name](*arguments))
+        if code != OK:
+            raise DcgmError(f"{name}: {self._told(code)}", code)
+
+    def _told(self, code: int) -> str:
+        with contextlib.suppress(AttributeError):
+            text = self._dll.errorString(ctypes.c_int(code))
+            if text:
+                return f"{line(text.decode('utf-8', 'replace'), 120)} ({code})"
+        return f"error {code}"
+
+    def enter(self) -> None:
+        """Initialise the library for one more user: it is one for the whole process."""
+        with self._lock:
+            if not self._users:
+                self.call("dcgmInit")
+            self._users += 1
+
+    def leave(self) -> None:
+        """Shut the library down after its last user."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self.call("dcgmShutdown")
+
+
+class Session:
+    """A connection with a host engine; `close` ends it, and with it all that it watches.
+
+    Args:
+        library: the library.
+        address: host and port, or the path of a socket.
+        is_socket: which of the two it is.
+        timeout: seconds for connecting.
+
+    Raises:
+        DcgmError: the engine can't be reached.
+    """
+
+    def __init__(self, library: Library, address: str, *, is_socket: bool, timeout: float) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        params = ConnectParams(
+            structs.version(ConnectParams, 2), 0, max(1, round(timeout * 1000)), int(is_socket)
+        )
+        library.enter()
+        try:
+            library.call("dcgmConnect_v2", address.encode(), byref(params), byref(self._handle))
+        except DcgmError:
+            library.leave()
+            raise
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            self._library.call("dcgmDisconnect", self._handle)
+        finally:
+            self._library.leave()
+
+    def entities(self, kind: int) -> tuple[int, ...]:
+        """Return the ids of all entities of a kind that DCGM supports."""
+        ids = (ctypes.c_uint * (structs.MOST_GPUS * 14))()
+        count = ctypes.c_int(len(ids))
+        self._library.call(
+            "dcgmGetEntityGroupEntities",
+            self._handle,
+            ctypes.c_int(kind),
+            ids,
+            byref(count),
+            ctypes.c_uint(structs.ONLY_SUPPORTED),
+        )
+        return tuple(ids[: max(0, min(count.value, len(ids)))])
+
+    def instances(self) -> list[MigEntity]:
+        """Return GPU instances and compute instances."""
+        found = Hierarchy(version=structs.version(Hierarchy, 2))
+        self._library.call("dcgmGetGpuInstanceHierarchy", self._handle, byref(found))
+        return list(found.entities[: min(found.count, len(found.entities))])
+
+    def watch(
+        self, name: str, entities: Sequence[Entity], fields: Sequence[int], every: float
+    ) -> None:
+        """Let the engine read fields of entities from now on.
+
+        Args:
+            name: of the group, which has to be one's own.
+            entities: what to read them of.
+            fields: their numbers.
+            every: seconds between two readings.
+        """
+        call, handle = self._library.call, self._handle
+        group, chosen = ctypes.c_void_p(), ctypes.c_void_p()
+        numbers = (ctypes.c_ushort * len(fields))(*fields)
+        kind = ctypes.c_int(structs.EMPTY_GROUP)
+        call("dcgmGroupCreate", handle, kind, name.encode(), byref(group))
+        for entity in entities:
+            kind, number = ctypes.c_int(entity.kind), ctypes.c_uint(entity.id)
+            call("dcgmGroupAddEntity", handle, group, kind, number)
+        count = ctypes.c_int(len(fields))
+        call("dcgmFieldGroupCreate", handle, count, numbers, name.encode(), byref(chosen))
+        call(
+            "dcgmWatchFields",
+            handle,
+            group,
+            chosen,
+            ctypes.c_longlong(round(every * 1_000_000)),
+            ctypes.c_double(3 * every),
+            ctypes.c_int(_KEEP_SAMPLES),
+        )
+
+    def update(self) -> None:
+        """Let the engine read all that is watched, and wait until it has."""
+        self._library.call("dcgmUpdateAllFields", self._handle, ctypes.c_int(1))
+
+    def values(
+        self, entity: Entity, fields: Sequence[int], *, live: bool = False
+    ) -> list[FieldValue]:
+        """Return the newest values of an entity.
+
+        Args:
+            entity: of what.
+            fields: their numbers.
+            live: have them read now, as can be done for what isn't watched.
+        """
+        found = (FieldValue * len(fields))()
+        for value in found:
+            value.version = structs.version(FieldValue, 2)
+        self._library.call(
+            "dcgmEntitiesGetLatestValues",
+            self._handle,
+            byref(entity),
+            ctypes.c_uint(1),
+            (ctypes.c_ushort * len(fields))(*fields),
+            ctypes.c_uint(len(fields)),
+            ctypes.c_uint(structs.LIVE if live else 0),
+            found,
+        )
+        return list(found)
+
+
+_LOADED: Final[dict[Path | None, Library]] = {}
+_LOADING: Final = threading.Lock()
+
+
+def library(path: Path | None) -> Library:
+    """Return the library, loaded once for all who use it."""
+    with _LOADING:
+        if path not in _LOADED:
+            _LOADED[path] = Library(path)
+        return _LOADED[path]
+
+
+def _load(path: Path | None) -> tuple[str, ctypes.CDLL]:
+    reasons: list[str] = []
+    for name in (str(path),) if path is not None else NAMES:
+        try:
+            return name, ctypes.CDLL(name)
+        except OSError as error:
+            reasons.append(line(str(error)))
+    raise DcgmError("; ".join(reasons), NO_LIBRARY)

@@ -1,0 +1,38 @@
+"""Pages as a test writes them, and what is read from them."""
+
+from pathlib import Path
+
+from pipeline.fields import FieldPlan
+from pipeline.model import Attrs, Value
+from sources.dcgm.page import Page, understand
+from tests.support.nodes import START, uuid_of
+
+PAGES = Path(__file__).parent / "pages"
+EVERYTHING = FieldPlan.everything()
+A, B = uuid_of(0), uuid_of(1)
+
+Told = dict[tuple[str, str, Attrs], Value]
+
+
+def line(name: str, value: object, gpu: int = 0, /, **labels: str) -> str:
+    """Return a line about a GPU, as dcgm-exporter writes it."""
+    given = {"gpu": str(gpu), "UUID": uuid_of(gpu), **labels}
+    shown = ",".join(f'{label}="{text}"' for label, text in given.items())
+    return f"{name}{{{shown}}} {value}\n"
+
+
+def read(page: str | bytes, plan: FieldPlan = EVERYTHING) -> Page:
+    data = page.encode() if isinstance(page, str) else page
+    return understand(data, plan, START, 45)
+
+
+def told(page: Page) -> Told:
+    """Return values by device, field and attributes; each is there once."""
+    found = {(r.device, r.field, r.attrs): r.value for r in page.readings}
+    assert len(found) == len(page.readings)
+    return found
+
+
+def plain(page: Page, device: str = A) -> dict[str, Value]:
+    """Return the values of a device's fields without attributes."""
+    return {field: value for (uuid, field, _), value in told(page).items() if uuid == device}

@@ -1,0 +1,100 @@
+"""Pages of all releases of dcgm-exporter, in whole."""
+
+from pipeline.fields import FieldPlan
+from pipeline.model import Device, MigPlace
+from tests.sources.dcgm.reading import PAGES, A, B, plain, read, told
+
+MIB = 1 << 20
+
+
+def page(release: str) -> bytes:
+    return (PAGES / f"{release}.prom").read_bytes()
+
+
+def test_1_7() -> None:
+    found = read(page("1.7"))
+    assert found.devices == (Device(A, index=0), Device(B, index=1))
+    assert plain(found, B) == {
+        "sm_clock_mhz": 1530,
+        "memory_clock_mhz": 877,
+        "gpu_temperature_celsius": 58,
+        "power_watts": 287.004,
+        "energy_millijoules": 5102348331,
+        "pcie_replays": 0,
+        "gpu_utilization_percent": 97,
+        "memory_copy_utilization_percent": 41,
+        "xid_last": 31,
+        "memory_free_bytes": 4021 * MIB,
+        "memory_used_bytes": 12109 * MIB,
+        "ecc_uncorrected_volatile": 0,
+        "retired_pages_double_bit": 1,
+        "nvlink_bandwidth_bytes_per_second": 0,
+    }
+    assert found.dropped == {"blank": 2}
+
+
+def test_2_4() -> None:
+    found = read(page("2.4"))
+    model = "NVIDIA A100-SXM4-40GB"
+    assert found.devices == (Device(A, 0, 0, model=model), Device(B, 1, 1, model=model))
+    assert plain(found, B) == {
+        "sm_clock_mhz": 1410,
+        "gpu_temperature_celsius": 61,
+        "power_watts": 301.22,
+        "gpu_utilization_percent": 100,
+        "memory_used_bytes": 30211 * MIB,
+        "nvlink_bandwidth_bytes_per_second": 0,
+        "vgpu_license_status": 0,
+        "graphics_engine_active_ratio": 0.984211,
+        "tensor_active_ratio": 0.412004,
+        # Called a counter by the counters file; what DCGM gives is a rate.
+        "pcie_transmit_bytes_per_second": 90233471,
+    }
+    assert not found.dropped
+
+
+def test_3_1_with_mig() -> None:
+    found = read(page("3.1"))
+    small, large = f"MIG-{B}/7", f"MIG-{B}/2"
+    assert [device.uuid for device in found.devices] == [A, B, small, large]
+    assert {device.driver for device in found.devices} == {"525.85.12"}
+    assert [device.mig for device in found.devices[2:]] == [
+        MigPlace(B, 7, None, "1g.5gb"),
+        MigPlace(B, 2, None, "3g.20gb"),
+    ]
+    assert found.devices[2].facts == (("driver_version", "525.85.12"),)
+    assert found.devices[2].index == 1
+    assert plain(found, B) == {}
+    assert plain(found, small) == {
+        "sm_clock_mhz": 1275,
+        "xid_last": 0,
+        "memory_used_bytes": 19 * MIB,
+        "graphics_engine_active_ratio": 0.125,
+    }
+    assert plain(found, A)["xid_last"] == 79
+    assert plain(found, A)["pcie_receive_bytes_per_second"] == 4000
+    assert not found.dropped
+
+
+def test_4_2() -> None:
+    found = read(page("4.2"))
+    facts = (("driver_version", "570.86.15"), ("serial", "1650123456000"))
+    assert found.devices[0] == Device(
+        A, 0, 0, "00000000:01:00.0", "NVIDIA H100 80GB HBM3", "570.86.15", facts=facts
+    )
+    window = ("window_size_in_ms", "300000")
+    values = told(found)
+    assert values[A, "xid_errors_in_window", (window, ("xid", "43"))] == 2
+    assert values[B, "xid_errors_in_window", (window,)] == 0
+    assert values[A, "clock_events_in_window", (("clock_event", "sw_thermal"), window)] == 3
+    # The GPU's, and not that of one of its links.
+    assert values[A, "nvlink_bandwidth_bytes_per_second", ()] == 812345 * 1000 * 1024
+    assert values[A, "violation_power_nanoseconds", ()] == 1500300
+    assert values[A, "energy_millijoules", ()] == 99281733882
+    assert not found.dropped
+
+
+def test_fields_that_nobody_asked_for_are_passed_over() -> None:
+    found = read(page("4.2"), FieldPlan(["sm_clock_mhz"]))
+    assert {field for _, field, _ in told(found)} == {"sm_clock_mhz"}
+    assert len(found.devices) == 2

@@ -1,0 +1,164 @@
+"""An engine that is not there, goes, hangs; a library that is missing, or another."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from config.types import Duration
+from pipeline.errors import TransientError
+from pipeline.model import SamplesTaken
+from tests.fakes.dcgm import Card, FakeDcgm, Scenario
+from tests.sources.hostengine.running import STANDARD, context, source, values
+from tests.support.running import running
+
+CARD = Card(0, values={1001: 0.5, 1004: 0.25, 1009: 1000})
+READ = "dcgmEntitiesGetLatestValues"
+
+
+def threads() -> int:
+    return sum(thread.name == "podgpu-dcgm" for thread in threading.enumerate())
+
+
+async def settled(count: int) -> None:
+    """Wait until so many threads are left."""
+    async with asyncio.timeout(5):
+        while threads() != count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "said"),
+    [
+        pytest.param(Scenario((CARD,), epoch=0), "see that nv-hostengine runs", id="unreachable"),
+        pytest.param(
+            Scenario((CARD,), returns={"dcgmConnect_v2": -12}), "both DCGM 3 or both", id="version"
+        ),
+        pytest.param(
+            Scenario((CARD,), returns={"dcgmGetGpuInstanceHierarchy": -12}),
+            "both DCGM 3 or both",
+            id="version of a later call",
+        ),
+        pytest.param(Scenario((CARD,), returns={"dcgmInit": -7}), "dcgmInit", id="no init"),
+        pytest.param(
+            Scenario((CARD,), returns={"dcgmUpdateAllFields": -3}), "dcgmUpdateAllFields", id="odd"
+        ),
+        pytest.param(Scenario((CARD,), unwatchable={0: -33}), "profiling module", id="no module"),
+        pytest.param(Scenario((CARD,), unwatchable={0: -38}), "fewer", id="too many fields"),
+        pytest.param(Scenario((CARD,), unreadable={(1, 0): -18}), READ, id="nothing readable"),
+    ],
+)
+async def test_what_is_wrong_is_said_with_its_mend(
+    fake_dcgm: FakeDcgm, scenario: Scenario, said: str
+) -> None:
+    fake_dcgm.set(scenario)
+    with pytest.raises(TransientError, match=said) as caught:
+        await source(fake_dcgm).run(context())
+    assert "localhost:5555" in str(caught.value)
+    await settled(0)
+    assert fake_dcgm.inits == 0
+
+
+@pytest.mark.parametrize("kind", ["none", "no library", "another library"])
+async def test_a_missing_library_names_the_ways_out(
+    fake_dcgm: FakeDcgm, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "libdcgm.so.4"
+    if kind == "no library":
+        path.write_text("nothing")
+    if kind == "another library":
+        path = Path("libc.so.6")
+    with pytest.raises(TransientError) as caught:
+        await source(fake_dcgm, library=path).run(context())
+    for way in ("install libdcgm", "kind dcgm", "Hopper"):
+        assert way in str(caught.value)
+    assert caught.value.retry_after == 60
+
+
+async def test_the_address_is_handed_on(fake_dcgm: FakeDcgm) -> None:
+    for address in ("engine.gpu:5555", "/run/engine.sock", "unix:///run/engine.sock"):
+        async with running(source(fake_dcgm, address=address), context()) as ctx:
+            await ctx.wait_for(SamplesTaken)
+    asked = [call for call in fake_dcgm.calls() if call.startswith("dcgmConnect_v2 ")]
+    assert asked == [
+        "dcgmConnect_v2 engine.gpu:5555 0 300",
+        "dcgmConnect_v2 /run/engine.sock 1 300",
+        "dcgmConnect_v2 /run/engine.sock 1 300",
+    ]
+
+
+async def test_an_engine_that_was_restarted_is_connected_with_anew(fake_dcgm: FakeDcgm) -> None:
+    engine, ctx = source(fake_dcgm), context()
+    run = asyncio.create_task(engine.run(ctx))
+    await ctx.wait_for(SamplesTaken)
+    fake_dcgm.set(Scenario((CARD,), epoch=0))
+    with pytest.raises(TransientError, match="connection invalid"):
+        await run
+    with pytest.raises(TransientError, match="connection invalid"):
+        await engine.run(ctx)
+    fake_dcgm.set(Scenario((CARD,), epoch=2))
+    ctx.events.clear()
+    async with running(engine, ctx):
+        await ctx.wait_for(SamplesTaken)
+    assert values(ctx, CARD.name) == STANDARD
+
+
+async def test_a_source_that_stops_gives_everything_back(fake_dcgm: FakeDcgm) -> None:
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+        assert fake_dcgm.inits == 1
+    await settled(0)
+    assert fake_dcgm.inits == 0
+    assert fake_dcgm.calls()[-2:] == ["dcgmDisconnect", "dcgmShutdown"]
+
+
+async def test_the_library_stays_up_while_one_of_two_uses_it(fake_dcgm: FakeDcgm) -> None:
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+        async with running(source(fake_dcgm, address="other:5555"), context()) as other:
+            await other.wait_for(SamplesTaken)
+        await settled(1)
+        assert fake_dcgm.inits == 1
+    await settled(0)
+    assert fake_dcgm.inits == 0
+
+
+class TestACallThatHangs:
+    @pytest.mark.parametrize("call", ["dcgmConnect_v2", "dcgmWatchFields", READ])
+    async def test_it_costs_one_thread_however_often_the_source_starts(
+        self, fake_dcgm: FakeDcgm, call: str
+    ) -> None:
+        fake_dcgm.set(Scenario((CARD,), hangs=(call,)))
+        engine, ctx = source(fake_dcgm), context()
+        with pytest.raises(TransientError, match=r"takes more than .* s"):
+            await engine.run(ctx)
+        for _ in range(2):
+            with pytest.raises(TransientError, match="still hangs"):
+                await engine.run(ctx)
+        assert threads() == 1
+        fake_dcgm.set(Scenario((CARD,)))
+        await settled(0)
+        ctx.events.clear()
+        async with running(engine, ctx):
+            await ctx.wait_for(SamplesTaken)
+        assert values(ctx, CARD.name) == STANDARD
+        await settled(0)
+        assert fake_dcgm.inits == 0
+
+    async def test_a_stop_does_not_wait_for_it(self, fake_dcgm: FakeDcgm) -> None:
+        engine, ctx = source(fake_dcgm, timeout=Duration.parse("1h")), context()
+        task = asyncio.create_task(engine.run(ctx))
+        await ctx.wait_for(SamplesTaken)
+        fake_dcgm.set(Scenario((CARD,), hangs=(READ,)))
+        async with asyncio.timeout(5):
+            while fake_dcgm.calls()[-1] != READ:
+                await asyncio.sleep(0.01)
+        began = time.monotonic()
+        task.cancel()
+        await asyncio.wait([task])
+        assert time.monotonic() - began < 0.5
+        fake_dcgm.set(Scenario((CARD,)))
+        await settled(0)
+        assert fake_dcgm.inits == 0

@@ -1,0 +1,185 @@
+"""Which fields of which devices are read, and what of them is passed on."""
+
+import ctypes
+
+import pytest
+
+from pipeline.model import DevicesDiscovered, MigPlace, SamplesTaken
+from sources.hostengine import structs
+from tests.fakes.dcgm import Card, FakeDcgm, Scenario, Slice
+from tests.fakes.dcgm.scenario import AMPERE, HOPPER
+from tests.sources.hostengine.running import STANDARD, context, names, source, values
+from tests.support.running import running
+
+A, B = Card(0), Card(1)
+ANSWER = {1001: 0.5}
+ONE_RATIO = {"graphics_engine_active_ratio": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("connect", structs.ConnectParams),
+        ("value", structs.FieldValue),
+        ("hierarchy", structs.Hierarchy),
+        ("entity", structs.Entity),
+    ],
+)
+def test_structures_are_as_large_as_a_compiler_makes_them(
+    fake_dcgm: FakeDcgm, name: str, ours: type[ctypes.Structure]
+) -> None:
+    assert ctypes.sizeof(ours) == fake_dcgm.size(name)
+
+
+async def test_what_was_asked_for_is_read(fake_dcgm: FakeDcgm) -> None:
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken, 2)
+    assert values(ctx, A.name) == STANDARD
+    [found] = [event for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    [device] = found.devices
+    assert (device.uuid, device.index, device.minor) == (A.name, 0, 0)
+    assert (device.pci_bus_id, device.model) == ("00000000:01:00.0", "NVIDIA A100-SXM4-40GB")
+
+
+async def test_the_engine_reads_at_the_interval_and_stays_fast_enough(fake_dcgm: FakeDcgm) -> None:
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    assert "watch every 100000" in fake_dcgm.calls()
+    first = next(event for event in ctx.events if isinstance(event, SamplesTaken))
+    assert {reading.good_for_ns for reading in first.readings} == {300_000_000}
+
+
+async def test_fields_that_nobody_asked_for_are_not_watched(fake_dcgm: FakeDcgm) -> None:
+    fake_dcgm.set(Scenario((Card(0, values={1001: 0.5, 1002: 0.75}),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    assert values(ctx, A.name) == ONE_RATIO
+    async with running(source(fake_dcgm), context("profiling")) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    assert values(ctx, A.name) == {**ONE_RATIO, "sm_active_ratio": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("capability", "fields", "read"),
+    [
+        pytest.param(AMPERE, "missing", True, id="before Hopper"),
+        pytest.param(8 << 32 | 9, "missing", True, id="before Hopper, as the headers have it"),
+        pytest.param(HOPPER, "missing", False, id="Hopper"),
+        pytest.param(9 << 32, "missing", False, id="Hopper, as the headers have it"),
+        pytest.param(10 << 16 | 3, "missing", False, id="after Hopper"),
+        pytest.param(HOPPER, "all", True, id="Hopper, asked for"),
+        pytest.param((1 << 63) - 16, "missing", True, id="blank"),
+    ],
+)
+async def test_cards_whose_fields_nvml_gives_are_left_to_it(
+    fake_dcgm: FakeDcgm, capability: int, fields: str, read: bool
+) -> None:
+    fake_dcgm.set(Scenario((Card(0, capability, values=ANSWER),)))
+    async with running(source(fake_dcgm, fields=fields), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    assert values(ctx, A.name) == (ONE_RATIO if read else {})
+    assert names(ctx) == [A.name]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *((1 << 63) - 16 + kind for kind in range(4)),
+        *((1 << 31) - 16 + kind for kind in range(4)),
+        *(float((1 << 47) + kind) for kind in range(4)),
+        float("nan"),
+        float("inf"),
+        "<<<NOT_SUPPORTED>>>",
+    ],
+)
+async def test_a_blank_value_is_no_reading(fake_dcgm: FakeDcgm, value: float | str) -> None:
+    fake_dcgm.set(Scenario((Card(0, values={**ANSWER, 1009: value}),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken, 2)
+    assert values(ctx, A.name) == ONE_RATIO
+    assert dropped(ctx)["blank"] >= 1
+
+
+async def test_a_value_that_cannot_be_true_is_no_reading(fake_dcgm: FakeDcgm) -> None:
+    fake_dcgm.set(Scenario((Card(0, values={**ANSWER, 1004: 17.0, 1009: -1}),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    assert values(ctx, A.name) == ONE_RATIO
+    assert dropped(ctx)["out_of_range"] == 2
+
+
+async def test_what_the_engine_has_not_read_anew_is_not_said_again(fake_dcgm: FakeDcgm) -> None:
+    fake_dcgm.set(Scenario((Card(0, values=ANSWER),), frozen=1_700_000_000_000_000))
+    async with running(source(fake_dcgm), context()) as ctx:
+        taken = await ctx.wait_for(SamplesTaken, 3)
+    assert [len(round_.readings) for round_ in taken[:3]] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("cis", "name"),
+    [((0,), "3/0"), ((2,), "3/2"), ((0, 1), "3"), ((), "3")],
+)
+async def test_an_instance_is_named_by_its_place(
+    fake_dcgm: FakeDcgm, cis: tuple[int, ...], name: str
+) -> None:
+    one = Slice(3, cis, "2g.10gb", {1001: 0.125})
+    fake_dcgm.set(Scenario((Card(0, values=ANSWER, slices=(one,)),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+    place = f"MIG-{A.name}/{name}"
+    assert values(ctx, A.name) == ONE_RATIO
+    assert values(ctx, place) == {"graphics_engine_active_ratio": 0.125}
+    [found] = [event for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    ci = cis[0] if len(cis) == 1 else None
+    assert found.devices[1].mig == MigPlace(A.name, 3, ci, "2g.10gb")
+
+
+async def test_instances_that_come_and_go_are_noticed(fake_dcgm: FakeDcgm) -> None:
+    small, large = Slice(7, values={1001: 0.1}), Slice(1, values={1001: 0.2})
+    fake_dcgm.set(Scenario((Card(0, slices=(small,)),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+        fake_dcgm.set(Scenario((Card(0, slices=(large,)),)))
+        await ctx.wait_for(DevicesDiscovered, 2)
+        await ctx.wait_for(SamplesTaken, len(ctx.events))
+    assert names(ctx) == [A.name, f"MIG-{A.name}/1/0"]
+    assert values(ctx, f"MIG-{A.name}/1/0") == {"graphics_engine_active_ratio": 0.2}
+
+
+class TestFaultsOfOneGpu:
+    async def test_one_that_cannot_be_watched_costs_the_others_nothing(
+        self, fake_dcgm: FakeDcgm, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        cards = (Card(0, values=ANSWER), Card(1, values=ANSWER))
+        fake_dcgm.set(Scenario(cards, unwatchable={0: -29}))
+        async with running(source(fake_dcgm), context()) as ctx:
+            await ctx.wait_for(SamplesTaken)
+        assert (values(ctx, A.name), values(ctx, B.name)) == ({}, ONE_RATIO)
+        assert f"no profiling fields of {A.name}" in caplog.text
+        assert "run the host engine as root" in caplog.text
+
+    async def test_one_that_cannot_be_read_costs_the_others_nothing(
+        self, fake_dcgm: FakeDcgm, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        cards = (Card(0, values=ANSWER), Card(1, values=ANSWER))
+        fake_dcgm.set(Scenario(cards, unreadable={(1, 0): -18}))
+        async with running(source(fake_dcgm), context()) as ctx:
+            await ctx.wait_for(SamplesTaken, 3)
+        assert (values(ctx, A.name), values(ctx, B.name)) == ({}, ONE_RATIO)
+        assert caplog.text.count(A.name) == 1
+
+    async def test_one_without_a_uuid_is_left_out(self, fake_dcgm: FakeDcgm) -> None:
+        unknown = Card(0, values={**ANSWER, 54: "<<<NULL>>>"})
+        fake_dcgm.set(Scenario((unknown, Card(1, values=ANSWER))))
+        async with running(source(fake_dcgm), context()) as ctx:
+            await ctx.wait_for(SamplesTaken)
+        assert names(ctx) == [B.name]
+
+
+def dropped(ctx) -> dict[str, float]:  # type: ignore[no-untyped-def]
+    return {
+        dict(point.labels)["reason"]: point.value
+        for family, points in ctx.telemetry.collect({})
+        if family.name == "podgpu_source_dropped_total"
+        for point in points
+    }
