@@ -34,7 +34,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _stopper(signum, stop, log))
     watch = FileWatch(path, log) if path is not None else None
-    loop.add_signal_handler(signal.SIGHUP, watch.ask if watch else _nothing_to_reload(log))
+    loop.add_signal_handler(signal.SIGHUP, _rereader(runtime, watch, log))
     try:
         async with asyncio.TaskGroup() as group:
             reloading = group.create_task(_reload_on_change(runtime, watch), name="reload")
@@ -98,5 +98,11 @@ def _stopper(signum: int, stop: asyncio.Event, log: logging.Logger) -> Callable[
     return handle
 
 
-def _nothing_to_reload(log: logging.Logger) -> Callable[[], None]:
-    return lambda: log.info("SIGHUP: there is no configuration file to read again")
+def _rereader(runtime: Runtime, watch: FileWatch | None, log: logging.Logger) -> Callable[[], None]:
+    def handle() -> None:
+        if watch is not None:
+            watch.ask()
+        if not runtime.reread() and watch is None:
+            log.info("SIGHUP: there is no configuration file to read again")
+
+    return handle

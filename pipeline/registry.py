@@ -11,6 +11,7 @@ from typing import Literal, cast
 import msgspec
 
 from pipeline.contracts import Delivery, Sink, SinkContext, Source
+from pipeline.fields import words
 
 Role = Literal["source", "sink"]
 
@@ -26,12 +27,14 @@ class Entry:
         factory: dotted path of the component. A source is called with its options, a sink with its
             options and its context.
         delivery: how snapshots reach a sink.
+        planned: it looks at the plan of its context, so that another plan makes it another one.
     """
 
     summary: str
     options: str
     factory: str
     delivery: Delivery = Delivery.LATEST
+    planned: bool = False
 
 
 ENTRIES: dict[tuple[Role, str], Entry] = {
@@ -39,6 +42,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "samples this machine's NVIDIA GPUs through the driver's own library",
         "sources.nvml.options:Options",
         "sources.nvml.source:NvmlSource",
+        planned=True,
     ),
     ("source", "podlist"): Entry(
         "reads who holds which GPU from koordinator's podlist.json",
@@ -65,6 +69,18 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
     ),
+    ("source", "dcgm"): Entry(
+        "reads the page of a dcgm-exporter on this node, of any version",
+        "sources.dcgm.options:Options",
+        "sources.dcgm.source:DcgmSource",
+        planned=True,
+    ),
+    ("source", "hostengine"): Entry(
+        "asks a DCGM host engine for the profiling fields that NVML can't give",
+        "sources.hostengine.options:Options",
+        "sources.hostengine.source:HostEngineSource",
+        planned=True,
+    ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
@@ -75,12 +91,21 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.prometheus.options:Options",
         "sinks.prometheus.sink:PrometheusSink",
         Delivery.LATEST,
+        planned=True,
+    ),
+    ("sink", "textfile"): Entry(
+        "writes the page to a .prom file, for node_exporter's textfile collector",
+        "sinks.textfile.options:Options",
+        "sinks.textfile.sink:TextfileSink",
+        Delivery.LATEST,
+        planned=True,
     ),
     ("sink", "jsonl"): Entry(
         "writes one JSON object per device and round of readings to a file or stdout",
         "sinks.jsonl.options:Options",
         "sinks.jsonl.sink:JsonLinesSink",
         Delivery.QUEUE,
+        planned=True,
     ),
     ("sink", "podlist"): Entry(
         "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
@@ -112,6 +137,14 @@ class RegisteredKinds:
         """
         entry = ENTRIES[cast("Role", role), kind]
         return cast("type[msgspec.Struct]", load(entry.options))
+
+    def words(self, noun: str) -> Sequence[str]:
+        """Return the words for fields and groups of them, the one thing that options name so.
+
+        Raises:
+            KeyError: another noun.
+        """
+        return {"field or group": words}[noun]()
 
 
 def build_source(kind: str, options: msgspec.Struct) -> Source:

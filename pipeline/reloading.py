@@ -10,7 +10,8 @@ from typing import Any
 
 from asyncinotify import Inotify, Mask
 
-from config.schema import Config
+from config.schema import Component, Config
+from pipeline.registry import ENTRIES
 
 _POLL = 10.0
 """Seconds between looks at the file where no event comes: network file systems, odd mounts."""
@@ -38,18 +39,27 @@ class Changes:
     reordered: bool
 
 
-def changes(old: Config, new: Config) -> Changes:
+def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
     """Compare two configurations component by component.
 
     Sinks carry the node's name in their labels, and sources ask the cluster for it: a new name
     changes them all.
+
+    Args:
+        old: the configuration in force.
+        new: the one to come.
+        replanned: another plan comes with it, which changes those that look at it.
     """
     renamed = old.node != new.node
-    sinks = [name for name, sink in new.sinks.items() if renamed or old.sinks.get(name) != sink]
+
+    def other(component: Component, before: Component | None) -> bool:
+        entry = ENTRIES.get((component.role, component.kind))
+        planned = entry is not None and entry.planned
+        return renamed or component != before or (replanned and planned)
+
+    sinks = [name for name, sink in new.sinks.items() if other(sink, old.sinks.get(name))]
     sinks += [name for name in old.sinks if name not in new.sinks]
-    sources = [
-        name for name, source in new.sources.items() if renamed or old.sources.get(name) != source
-    ]
+    sources = [name for name, one in new.sources.items() if other(one, old.sources.get(name))]
     sources += [name for name in old.sources if name not in new.sources]
     return Changes(tuple(sinks), tuple(sources), list(old.sources) != list(new.sources))
 

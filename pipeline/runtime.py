@@ -3,17 +3,19 @@
 import asyncio
 import logging
 import socket
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.schema import Config
-from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.clock import Clock, SystemClock
 from pipeline.contexts import Inlet
-from pipeline.contracts import HttpMounts, KubeApi
-from pipeline.errors import ComponentError
+from pipeline.contracts import KubeApi
+from pipeline.counters.following import UnheardError
+from pipeline.counters.keeping import STAYS, USUAL, Keeper
+from pipeline.counters.planning import default_plan
+from pipeline.errors import ComponentError, PermanentError
 from pipeline.fields import FieldPlan
 from pipeline.footprint import settle
 from pipeline.hints import HintBoard
@@ -21,15 +23,14 @@ from pipeline.logs import ROOT
 from pipeline.model import ClockTicked, Envelope
 from pipeline.publishing import Publisher, Tap
 from pipeline.reloading import changes
+from pipeline.serving import Serving
 from pipeline.shared import Shared
 from pipeline.sinkset import SinkSet
 from pipeline.sourceset import SourceSet
 from pipeline.status import Status
 from pipeline.telemetry import FamilyPoints, Telemetry
-from pipeline.version import VERSION
 
 if TYPE_CHECKING:
-    from pipeline.http import Listeners
     from pipeline.kube.sessions import Sessions
 
 _INBOX = 1024
@@ -56,7 +57,7 @@ class Runtime:
         self._publisher.taps.extend(taps)
         self._shared = Shared(
             clock=clock,
-            plan=FieldPlan(),
+            plan=default_plan(config.counters),
             telemetry=telemetry,
             inlet=Inlet(self._inbox, clock),
             hints=hints,
@@ -67,10 +68,12 @@ class Runtime:
             node=node_name(config),
         )
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
-        self._listeners: Listeners | None = None
+        self._serving = Serving(self._shared.node, self._status.healthy, self._status.ready)
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
-        self._sinks = SinkSet(self._shared, self._status.collect, self._listen)
+        self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
+        self._keeper = self._keeper_of(config)
+        self._keeping: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._reloading: asyncio.Task[object] | None = None
 
@@ -78,6 +81,11 @@ class Runtime:
     def config(self) -> Config:
         """The configuration in force."""
         return self._config
+
+    @property
+    def plan(self) -> FieldPlan:
+        """The fields that are read and shown now."""
+        return self._shared.plan
 
     def telemetry(self) -> list[FamilyPoints]:
         """Return podgpu's own metrics as they are now."""
@@ -91,24 +99,31 @@ class Runtime:
         """Run until `stop` is set, then drain and return.
 
         Raises:
-            PermanentError: a sink can't be had with this configuration.
+            PermanentError: a sink, a listener or the counters file can't be had with this
+                configuration.
             ExceptionGroup: a source can't (`PermanentError`), or there is a bug.
         """
-        if not await self._enter(stop):
-            return
+        try:
+            if await self._enter(stop):
+                await self._run(stop)
+        finally:
+            await self._serving.leave()
+
+    async def _run(self, stop: asyncio.Event) -> None:
         async with self._shared.group:
             self._sinks.start()
             joining = self._shared.spawn(self._publisher.run(), "join")
             ticking = self._shared.spawn(self._tick(), "clock")
             for order, component in enumerate(self._config.sources.values()):
                 await self._sources.start(component, order, fatal=True)
+            self._keep(self._keeper)
             settle()
             await stop.wait()
             await self._stop(joining, ticking)
 
     async def _enter(self, stop: asyncio.Event) -> bool:
         """Enter the sinks, unless podgpu is to stop meanwhile: a file system may not answer."""
-        entering = asyncio.ensure_future(self._sinks.enter(self._config, node_name(self._config)))
+        entering = asyncio.ensure_future(self._prepare())
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,6 +136,14 @@ class Runtime:
             if entering.cancel():
                 await asyncio.wait({entering}, timeout=1)
 
+    async def _prepare(self) -> None:
+        try:
+            self._shared.plan = await self._keeper.first(USUAL) or self._shared.plan
+        except UnheardError as error:
+            raise PermanentError(f"counters: {error}") from error
+        await self._serving.enter(self._config.http)
+        await self._sinks.enter(self._config, node_name(self._config))
+
     async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
         """Stop with the flow, all in `shutdown_grace`."""
         loop = asyncio.get_running_loop()
@@ -129,6 +152,8 @@ class Runtime:
             # It may be waiting for a sink that never stops, or for a disk.
             self._reloading.cancel()
             await asyncio.wait({self._reloading}, timeout=1)
+        if self._keeping is not None:
+            self._keeping.cancel()
         await self._sources.stop()
         ticking.cancel()
         self._inbox.close()
@@ -150,34 +175,68 @@ class Runtime:
                 self._reloading = None
 
     async def _reload(self, config: Config) -> bool:
-        difference = changes(self._config, config)
-        with ExitStack() as stack:
-            if self._listeners is not None:
-                stack.enter_context(self._listeners.hold())
+        keeper, plan = self._keeper, self._shared.plan
+        if config.counters != self._config.counters:
+            keeper = self._keeper_of(config)
             try:
-                await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
-            except ComponentError as error:
-                self._shared.log.error("the changed configuration is not taken over: %s", error)
+                plan = await keeper.first(STAYS) or plan
+            except UnheardError as error:
+                told = f"counters: {error}"
+                self._shared.log.error("the changed configuration is not taken over: %s", told)
                 return False
+        if not await self._exchange(config, plan):
+            return False
+        if keeper is not self._keeper:
+            self._keep(keeper)
+        return True
+
+    async def _exchange(self, config: Config, plan: FieldPlan) -> bool:
+        before = self._shared.plan
+        difference = changes(self._config, config, replanned=plan != before)
+        self._shared.plan = plan
+        try:
+            async with self._serving.changed(config.http):
+                await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
+        except ComponentError as error:
+            self._shared.plan = before
+            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            return False
         self._config = config
         self._shared.node = node_name(config)
-        if self._listeners is not None:
-            self._listeners.node = self._shared.node
+        self._serving.rename(self._shared.node)
         await self._sources.reload(difference, config)
         return True
 
-    def _listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        if self._listeners is None:
-            # An HTTP server costs 10 MB: not without somebody who wants one.
-            from pipeline.http import Listeners  # noqa: PLC0415
+    def reread(self) -> bool:
+        """Read the counters list again, changed or not; return whether there is one."""
+        return self._keeper.ask()
 
-            self._listeners = Listeners(
-                node=node_name(self._config),
-                version=VERSION,
-                health=self._status.healthy,
-                ready=self._status.ready,
-            )
-        return self._listeners.listen(address)
+    def _keeper_of(self, config: Config) -> Keeper:
+        return Keeper(config.counters, self._connect, self._shared.log, self.count_reload)
+
+    def _keep(self, keeper: Keeper) -> None:
+        """Follow a list, and no other."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        self._keeper = keeper
+        self._keeping = self._shared.spawn(keeper.follow(self._replan), "counters")
+
+    async def _replan(self, plan: FieldPlan, asked: bool) -> None:
+        """Take over a changed plan; who doesn't look at it goes on running."""
+        async with self._lock:
+            before = self._shared.plan
+            if plan == before:
+                if asked:
+                    self._shared.log.info("the counters have not changed")
+                return
+            self._reloading = asyncio.current_task()
+            try:
+                done = await self._exchange(self._config, plan)
+            finally:
+                self._reloading = None
+            self.count_reload("done" if done else "failed")
+            if done:
+                self._shared.log.info("the changed counters are in force: %s", told(before, plan))
 
     def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         if self._sessions is None:
@@ -196,6 +255,12 @@ class Runtime:
                 await shared.inlet.put("", "clock", ClockTicked())
                 silent = 0
             await shared.clock.sleep(_SILENCE - silent)
+
+
+def told(before: FieldPlan, plan: FieldPlan) -> str:
+    """Return what has changed from one plan to the next, for people."""
+    old, new = ({field.name for field in each.fields} for each in (before, plan))
+    return f"{len(new)} fields, {len(new - old)} new, {len(old - new)} gone"
 
 
 def node_name(config: Config) -> str:

@@ -86,17 +86,21 @@ class Status:
 
 
 def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
-    """Count the physical GPUs; no points before any source has enumerated devices."""
+    """Count the physical GPUs; no points before any source has enumerated devices.
+
+    Which of them are there is not known where nobody asked for `gpu_up`.
+    """
     if snapshot is None or all(s.devices is None for s in snapshot.sources.values()):
         return []
     layout = snapshot.layout
     expected = sum(1 for known in layout.attributions.values() if known.device.mig is None)
-    present = 0
+    up: list[float] = []
     for series, reading in zip(layout.series, snapshot.readings, strict=True):
-        if series.field != "gpu_up":  # the catalogue's first field: nothing of it comes later
+        if series.field == "gpu_up":
+            up.append(reading.value)
+        elif up:  # series stand together by field: nothing of it comes later
             break
-        present += reading.value == 1
-    return [
-        Point((("state", "present"),), present),
-        Point((("state", "expected"),), expected),
-    ]
+    points = [Point((("state", "expected"),), expected)]
+    if up or not expected:
+        points.insert(0, Point((("state", "present"),), sum(value == 1 for value in up)))
+    return points

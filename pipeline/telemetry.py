@@ -78,6 +78,11 @@ FAMILIES: tuple[Family, ...] = (
         "counter",
         "Rounds of readings left out because the one before had not ended.",
     ),
+    Family(
+        "podgpu_source_dropped_total",
+        "counter",
+        "Values that the source was given and could not use, by reason.",
+    ),
     Family("podgpu_sink_up", "gauge", "1 while the sink takes snapshots, 0 while it can't."),
     Family(
         "podgpu_sink_dropped_total",

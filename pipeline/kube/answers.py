@@ -88,6 +88,14 @@ def _unauthorized(credentials: str, error: ApiError) -> str:
 
 def _forbidden(path: str, query: Mapping[str, str], error: ApiError) -> str:
     group, resource = _resource(path)
+    parts = path.strip("/").split("/")
+    if "namespaces" in parts[:-3]:
+        namespace, resource, name = parts[-3:]
+        return (
+            f"podgpu may not get {name} of {resource} in {namespace} ({error}); give its service "
+            f'account a Role in {namespace} with apiGroups ["{group}"], resources ["{resource}"], '
+            f'resourceNames ["{name}"], verbs [get]'
+        )
     verb = "watch" if query.get("watch") == "true" else "list"
     shown = f"{resource} of {group}" if group else resource
     return (
@@ -97,7 +105,7 @@ def _forbidden(path: str, query: Mapping[str, str], error: ApiError) -> str:
 
 
 def _resource(path: str) -> tuple[str, str]:
-    """Return API group and resource of `/api/v1/pods` or `/apis/GROUP/VERSION/RESOURCE`."""
+    """Return API group and last part of `/api/v1/pods` or `/apis/GROUP/VERSION/RESOURCE`."""
     parts = path.strip("/").split("/")
     group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
     return group, parts[-1]

@@ -83,7 +83,7 @@ async def test_why_an_address_cant_be_had(
     async def fails(_: ListenAddress) -> socket.socket:
         raise error
 
-    monkeypatch.setattr("pipeline.http.bind", fails)
+    monkeypatch.setattr("pipeline.http.listener.bind", fails)
     with pytest.raises(PermanentError, match=f"listen 127.0.0.1:0: .*{text}"):
         await listeners().listen(LOCAL).__aenter__()
 

@@ -1,6 +1,7 @@
 """Listeners to test with, and a client that has nothing between the test and the bytes."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Self
 
@@ -67,8 +68,8 @@ class Clients:
     def __init__(self) -> None:
         self._open: list[Client] = []
 
-    async def connect(self, port: int) -> Client:
-        self._open.append(Client(*await asyncio.open_connection("127.0.0.1", port)))
+    async def connect(self, port: int, context: ssl.SSLContext | None = None) -> Client:
+        self._open.append(Client(*await asyncio.open_connection("127.0.0.1", port, ssl=context)))
         return self._open[-1]
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,166 @@
+"""aiohttp's server with a bound on its connections."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from pipeline.http.door import FULL, Door, Guest
+from pipeline.http.limits import Limits
+
+if TYPE_CHECKING:
+    from pipeline.web import Access
+
+_LOG = logging.getLogger("podgpu.http")
+_HEADER_BYTES = 4096
+_HEADERS = 64
+
+
+class Server(web.Server):
+    """Serves connections, so many at most.
+
+    Args:
+        serve: answers a request.
+        limits: how many, and for how long.
+        access: who says on what terms a connection is taken; None for plain HTTP.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        limits: Limits,
+        access: "Callable[[], Access | None]",
+    ) -> None:
+        # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
+        quiet = logging.getLogger("podgpu.http.clients")
+        quiet.addFilter(_only_when_debugging)
+        super().__init__(
+            serve,
+            handler_cancellation=True,
+            access_log=None,
+            logger=quiet,
+            keepalive_timeout=limits.idle_seconds,
+            lingering_time=0,
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
+            max_headers=_HEADERS,
+        )
+        self.limits = limits
+        self._access = access
+        self._transports: dict[Guest, asyncio.Transport] = {}
+        self._waiting: dict[Guest, None] = {}
+        self._contexts: dict[Guest, ssl.SSLContext] = {}
+        self._closing = False
+        self._last_call: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+
+    def protocol(self) -> asyncio.Protocol:
+        """Return what takes a connection that was just accepted."""
+        access = self._access()
+        return self() if access is None else Door(self, access)
+
+    def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
+        """Count a connection; False if there is no room."""
+        if self._closing or not self._has_room():
+            return False
+        self._transports[guest] = transport
+        self._waiting[guest] = None
+        return True
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection; called by aiohttp."""
+        if not self.enter(handler, transport):
+            transport.write(FULL)
+            handler.force_close()
+            return
+        super().connection_made(handler, transport)
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        """Count it no longer; called by aiohttp."""
+        self.forget(handler)
+        super().connection_lost(handler, exc)
+
+    def pass_on(
+        self, door: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+    ) -> web.RequestHandler:
+        """Let the door's connection be answered."""
+        self.forget(door)
+        handler = self()
+        if context is not None:
+            self._contexts[handler] = context
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
+        return handler
+
+    def context(self, handler: web.RequestHandler) -> ssl.SSLContext | None:
+        """Return what a connection was secured with."""
+        return self._contexts.get(handler)
+
+    @property
+    def _most(self) -> int:
+        access = self._access()
+        if access is None or access.rules.context is None:
+            return self.limits.connections
+        return self.limits.secure_connections
+
+    def _has_room(self) -> bool:
+        """Make room at the cost of the connection that has waited longest, if any waits."""
+        if len(self._transports) >= self._most:
+            longest = next(iter(self._waiting), None)
+            if longest is None:
+                return False
+            transport = self._transports[longest]
+            self.forget(longest)
+            longest.force_close()
+            # Else it would wait for its client to take what was written.
+            transport.abort()
+        return True
+
+    def forget(self, guest: Guest) -> None:
+        """Count a connection no longer."""
+        self._transports.pop(guest, None)
+        self._waiting.pop(guest, None)
+        self._contexts.pop(guest, None)
+        if self._closing and not self._transports:
+            if self._last_call is not None:
+                self._last_call.cancel()
+            self._gone.set()
+
+    def busy(self, handler: web.RequestHandler) -> None:
+        """Note that a connection's request is being answered."""
+        self._waiting.pop(handler, None)
+
+    def idle(self, handler: web.RequestHandler) -> None:
+        """Note that a connection waits for a request."""
+        if handler in self._transports:
+            self._waiting[handler] = None
+
+    def close(self, seconds: float) -> None:
+        """End all connections: idle ones now, the others with their answer or when time is up."""
+        for guest in list(self._waiting):
+            guest.force_close()
+        self.pre_shutdown()
+        self._closing = True
+        if self._transports:
+            self._last_call = asyncio.get_running_loop().call_later(seconds, self._abort)
+        else:
+            self._gone.set()
+
+    async def gone(self) -> None:
+        """Wait until the last connection has ended."""
+        await self._gone.wait()
+
+    def _abort(self) -> None:
+        # A closed transport still waits for its client to read; an aborted one doesn't.
+        for transport in list(self._transports.values()):
+            transport.abort()
+
+
+def _only_when_debugging(record: logging.LogRecord) -> bool:
+    record.exc_info = None
+    return _LOG.isEnabledFor(logging.DEBUG)

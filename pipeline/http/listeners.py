@@ -1,0 +1,113 @@
+"""All listeners of the process, made when somebody asks for them."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from config.types import ListenAddress
+from pipeline.contracts import HttpMounts
+from pipeline.errors import PermanentError
+from pipeline.http.limits import Limits
+from pipeline.http.listener import Lease, Listener
+from pipeline.pages import Check
+from pipeline.sockets import reason
+
+if TYPE_CHECKING:
+    from pipeline.web import Access
+
+
+class Listeners:
+    """Owned by the runtime.
+
+    Args:
+        node: the node's name, for the page at `/`.
+        version: podgpu's version, for the page at `/`.
+        health: for `/healthz` and `/health`: the loop and the join do their work.
+        ready: for `/readyz`: there is something to show.
+        limits: the same for every listener.
+
+    Attributes:
+        access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
+            at any time: new connections are taken on its terms, older ones end with their next
+            answer.
+    """
+
+    def __init__(
+        self, *, node: str, version: str, health: Check, ready: Check, limits: Limits | None = None
+    ) -> None:
+        self.node = node
+        self.version = version
+        self.health = health
+        self.ready = ready
+        self.limits = limits or Limits()
+        self.access: Access | None = None
+        self._listeners: dict[ListenAddress, Listener] = {}
+        self._starting = asyncio.Lock()
+        self._holds = 0
+
+    def listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
+        """Join the listener at an address, which starts with its first user, ends with its last.
+
+        Raises:
+            PermanentError: the address can't be listened on.
+        """
+        return self._listen(address)
+
+    @asynccontextmanager
+    async def _listen(self, address: ListenAddress) -> AsyncIterator[HttpMounts]:
+        async with self._starting:
+            listener = self._listeners.get(address) or await self._started(address)
+            lease = Lease(listener)
+            listener.leases.add(lease)
+        try:
+            yield lease
+        finally:
+            lease.ended = True
+            listener.leases.discard(lease)
+            if not self._holds:
+                self._reap()
+                if not listener.leases:
+                    await listener.gone()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep serving what is given back until the hold ends, so that a reload leaves no gap.
+
+        A component that mounts the same path meanwhile takes it over at once.
+        """
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._reap()
+
+    async def _started(self, address: ListenAddress) -> Listener:
+        listener = Listener(self, address)
+        try:
+            try:
+                await listener.start()
+            except OSError as exc:
+                # A hold may keep the port for nobody but the past: `:9400` became `[::1]:9400`.
+                past = [known for known in self._listeners.values() if not known.leases]
+                if exc.errno != errno.EADDRINUSE or not past:
+                    raise
+                self._close(past)
+                await listener.start()
+        except (OSError, UnicodeError) as exc:
+            raise PermanentError(f"listen {address}: {reason(exc)}") from exc
+        self._listeners[address] = listener
+        return listener
+
+    def _reap(self) -> None:
+        for listener in self._listeners.values():
+            listener.reap()
+        self._close([known for known in self._listeners.values() if not known.leases])
+
+    def _close(self, listeners: list[Listener]) -> None:
+        for listener in listeners:
+            del self._listeners[listener.address]
+            listener.close()

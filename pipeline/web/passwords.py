@@ -1,0 +1,133 @@
+"""Checks passwords against their bcrypt hashes: seldom, one at a time, and never in the event loop.
+
+A hash takes a twentieth of a second and more of a core, which is what makes it good. So what has
+been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, with
+pauses. The only module that imports bcrypt.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import bcrypt
+
+from pipeline.threads import DaemonExecutor
+from pipeline.web.options import costs
+
+_GOOD: Final = 64
+_BAD: Final = 256
+_QUEUE: Final = 8
+_EACH: Final = 2
+_REST: Final = 3.0
+_LONGEST_REST: Final = 1.0
+_LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
+_DECOY: Final = b"." * 53
+
+
+class Verdict(Enum):
+    """What came of a check."""
+
+    GOOD = "good"
+    WRONG = "wrong"
+    BUSY = "busy"
+    """Not looked at: too many others wait."""
+
+
+class Passwords:
+    """Checks passwords; remembers keyed digests of what it was asked, never a password.
+
+    At most `_QUEUE` checks wait, `_EACH` of one client: from one address nobody can fill it. After
+    a wrong password there is a pause of three times the time that its check took, so that guessing
+    costs a quarter of a core at most.
+    """
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._bad: OrderedDict[bytes, None] = OrderedDict()
+        self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._clients: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
+        self._thread = DaemonExecutor("podgpu-passwords")
+
+    async def check(
+        self, users: Mapping[bytes, bytes], user: bytes, password: bytes, client: str
+    ) -> Verdict:
+        """Check a password.
+
+        Args:
+            users: names and hashes; at least one.
+            user: who is said to ask. One who isn't known costs the same time as one who is.
+            password: what is said to be the password.
+            client: the address that asks.
+        """
+        hashed = users.get(user)
+        known = hashed is not None
+        if hashed is None:
+            hashed = self._decoy(users, user)
+        key = self._digest(user, password, hashed)
+        for remembered, verdict in ((self._good, Verdict.GOOD), (self._bad, Verdict.WRONG)):
+            if key in remembered:
+                remembered.move_to_end(key)
+                return verdict
+        job = self._jobs.get(key)
+        if job is None:
+            if len(self._jobs) >= _QUEUE or self._clients[client] >= _EACH:
+                return Verdict.BUSY
+            work = self._work(key, password, hashed, known, client)
+            job = self._jobs[key] = asyncio.create_task(work, name="password")
+            self._clients[client] += 1
+        # A client that goes away doesn't get its place in the queue back by that.
+        return await asyncio.shield(job)
+
+    def close(self) -> None:
+        """Give up what is still waiting."""
+        for job in self._jobs.values():
+            job.cancel()
+        self._thread.shutdown()
+
+    async def _work(
+        self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
+    ) -> Verdict:
+        loop = asyncio.get_running_loop()
+        try:
+            async with self._turn:
+                begun = loop.time()
+                right = await loop.run_in_executor(self._thread, _matches, password, hashed)
+                if right and known:
+                    _remember(self._good, key, _GOOD)
+                    return Verdict.GOOD
+                _remember(self._bad, key, _BAD)
+                await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
+                return Verdict.WRONG
+        finally:
+            self._jobs.pop(key, None)
+            self._clients[client] -= 1
+            self._clients += Counter()  # drops what has come to nothing
+
+    def _digest(self, user: bytes, password: bytes, hashed: bytes) -> bytes:
+        digest = hashlib.blake2b(key=self._secret, digest_size=32)
+        for part in (user, hashed, password):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return digest.digest()
+
+    def _decoy(self, users: Mapping[bytes, bytes], user: bytes) -> bytes:
+        """Return a hash of one of the costs that there are, for a name always the same."""
+        known = costs(users.values())
+        chosen = self._digest(user, b"", b"")[0] % len(known)
+        return b"$2b$%s$%s" % (known[chosen].encode(), _DECOY)
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    # Go's programs write 2y, and take whatever letter stands there for the same.
+    return bcrypt.checkpw(password[:_LONGEST], b"$2b" + hashed[3:])
+
+
+def _remember(known: OrderedDict[bytes, None], key: bytes, most: int) -> None:
+    known[key] = None
+    if len(known) > most:
+        known.popitem(last=False)

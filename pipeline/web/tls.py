@@ -1,0 +1,150 @@
+"""What a web config says of TLS, as a context of the TLS library. Blocking: it runs in a thread."""
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from pipeline.web.ciphers import CURVES, SUITES
+from pipeline.web.options import TlsServer
+
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+
+
+class BrokenError(Exception):
+    """A part of `tls_server_config` can't be used.
+
+    Attributes:
+        key: which.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
+    """Make a server's context.
+
+    Args:
+        options: checked.
+        texts: what `cert`, `key` and `client_ca` hold, inline or in files: PEM.
+
+    Raises:
+        BrokenError: the library refuses some of it.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS.get(options.min_version or "", ssl.TLSVersion.TLSv1_2)
+    context.maximum_version = _VERSIONS.get(options.max_version or "", ssl.TLSVersion.TLSv1_3)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # A connection lasts for many scrapes: tickets to resume it would be made for nobody.
+    context.num_tickets = 0
+    context.set_alpn_protocols(["http/1.1"])
+    if not options.prefer_server_cipher_suites:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    _choose(context, options)
+    _identify(context, options, texts)
+    if options.verifies:
+        _verify(context, options, texts)
+    return context
+
+
+def _choose(context: ssl.SSLContext, options: TlsServer) -> None:
+    curves = options.curve_preferences or ()
+    if len(curves) == 1:
+        context.set_ecdh_curve(CURVES[curves[0]])
+    if options.only_newest:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    wanted = [SUITES[name] for name in options.cipher_suites or () if name in SUITES]
+    if not wanted:
+        return
+    try:
+        context.set_ciphers(":".join(wanted))
+    except ssl.SSLError:
+        raise BrokenError("cipher_suites", "the TLS library has none of them") from None
+    there = {cipher["name"] for cipher in context.get_ciphers()}
+    if missing := [name for name in wanted if name not in there]:
+        raise BrokenError("cipher_suites", f"the TLS library has no {', '.join(missing)}")
+
+
+def _identify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
+    cert, key = _given(options, "cert"), _given(options, "key")
+    with _as_file(texts["cert"]) as chain, _as_file(texts["key"]) as private:
+        try:
+            # Without a callback the library would ask for a passphrase on the terminal.
+            context.load_cert_chain(chain, private, password=_encrypted)
+        except _EncryptedError:
+            message = "the key is encrypted: podgpu can ask nobody for the passphrase"
+            raise BrokenError(key, message) from None
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                message = f"this is not the key of the certificate that {cert} has"
+                raise BrokenError(key, message) from None
+            bad = key if _holds_certificate(texts["cert"]) else cert
+            noun = "key" if bad == key else "certificate"
+            message = f"no {noun} in PEM that can be used ({error.reason or 'unreadable'})"
+            raise BrokenError(bad, message.lower().replace("pem", "PEM")) from None
+
+
+def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
+    required = options.client_auth_type == "RequireAndVerifyClientCert"
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    # Whatever is in the file is trusted, an authority that another one has signed too.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    with _as_file(texts["client_ca"]) as path:
+        try:
+            context.load_verify_locations(cafile=path)
+        except ssl.SSLError:
+            key = _given(options, "client_ca")
+            raise BrokenError(key, "no certificate in PEM that can be used") from None
+
+
+def _given(options: TlsServer, name: str) -> str:
+    return f"{name}_file" if getattr(options, f"{name}_file") else name
+
+
+def _holds_certificate(text: bytes) -> bool:
+    with _as_file(text) as path:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=path)
+        except ssl.SSLError:
+            return False
+    return True
+
+
+class _EncryptedError(Exception):
+    pass
+
+
+def _encrypted() -> NoReturn:
+    raise _EncryptedError
+
+
+@contextmanager
+def _as_file(text: bytes) -> Iterator[str]:
+    """Lend a path to bytes that are in memory: the library takes certificates from files alone.
+
+    So what is used is what was read and compared, and a key never comes to lie on a disk.
+    """
+    descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(text)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def names(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the subject's alternative names: DNS, e-mail, IP, URI, as Go writes them."""
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in ("DNS", "email", "URI"):
+            yield value
+        elif kind == "IP Address":
+            try:
+                yield str(ipaddress.ip_address(value.strip()))
+            except ValueError:
+                continue

@@ -1,0 +1,125 @@
+"""One page over HTTP: what is got, what is refused, and what is said then."""
+
+import asyncio
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import TransientError
+from pipeline.fetching import fetch, tls
+from tests.support.pages import Answer, PageServer, authority, hangs, says, streams
+
+
+async def test_a_page() -> None:
+    async with PageServer(says("a 1\n")).serving() as server:
+        got = await fetch(server.url, timeout=5, most=100, headers={"Accept": "text/plain"})
+    assert got == b"a 1\n"
+    [head] = server.heads
+    assert head.startswith("GET /metrics HTTP/1.1\r\n")
+    assert "Accept-Encoding: identity\r\n" in head
+    assert "Accept: text/plain\r\n" in head
+    assert "User-Agent: podgpu/" in head
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(
+            says("", "404 Not Found"), "answered 404 Not Found; see that the path", id="404"
+        ),
+        pytest.param(says("", "401 No"), "401 No; see that user, password or token", id="401"),
+        pytest.param(says("", "500 Oh\tno"), "500 Oh no; see the log", id="500"),
+        pytest.param(says("", "299 Odd"), "answered 299 Odd", id="odd"),
+        pytest.param(
+            says("", "302 Found", "Location: http://x/y"), "points to: http://x/y", id="redirect"
+        ),
+        pytest.param(says("x" * 101), "larger than 100 bytes", id="large"),
+        pytest.param(streams(b"x" * 60), "larger than 100 bytes", id="endless"),
+        pytest.param(
+            says(gzip.compress(b"a"), "200 OK", "Content-Encoding: gzip"), "packed", id="packed"
+        ),
+        pytest.param(hangs, "no answer within 0.2 s; see that the address", id="silent"),
+        pytest.param(says("abc", length=50), "no answer within", id="stops in the middle"),
+        pytest.param(says("", "200 OK", "x" * 70_000), "see|400", id="head too long"),
+    ],
+)
+async def test_what_is_wrong_is_said_with_its_mend(answer: Answer, said: str) -> None:
+    async with PageServer(answer).serving() as server:
+        with pytest.raises(TransientError, match=said) as caught:
+            await fetch(server.url, timeout=0.2, most=100)
+        assert str(caught.value).startswith(f"{server.url}: ")
+        assert "\n" not in str(caught.value)
+
+
+async def cut_off(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+    await writer.drain()
+    writer.close()
+
+
+async def not_http(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("answer", [cut_off, not_http])
+async def test_a_broken_connection(answer: Answer) -> None:
+    async with PageServer(answer).serving() as server:
+        with pytest.raises(TransientError, match=server.url):
+            await fetch(server.url, timeout=5, most=100)
+
+
+async def test_nobody_there(unused_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
+    with pytest.raises(TransientError, match="see that the server runs"):
+        await fetch(url, timeout=5, most=100)
+
+
+class TestTls:
+    @pytest.fixture
+    def ca_file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "ca.pem"
+        authority().cert_pem.write_to_path(path)
+        return path
+
+    async def test_a_certificate_is_checked_with_those_given(self, ca_file: Path) -> None:
+        async with PageServer(says("a 1\n"), secure=True).serving() as server:
+            context = await asyncio.to_thread(tls, ca_file)
+            assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
+            with pytest.raises(TransientError, match="TLS failed"):
+                await fetch(server.url, timeout=5, most=9)
+
+    async def test_any_will_do_if_so_wished(self) -> None:
+        async with PageServer(says("a 1\n"), secure=True).serving() as server:
+            context = await asyncio.to_thread(lambda: tls(insecure=True))
+            assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
+
+    async def test_a_server_without_tls(self) -> None:
+        async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        async with server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+            with pytest.raises(TransientError, match="TLS failed"):
+                await fetch(url, timeout=5, most=9)
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [(None, "no such file; see that ca_file is mounted"), ("nothing", "PEM form")],
+    )
+    def test_certificates_that_are_none(
+        self, tmp_path: Path, content: str | None, said: str
+    ) -> None:
+        path = tmp_path / "none.pem"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(TransientError, match=said):
+            tls(path)
+
+    def test_a_folder_is_no_certificate(self, tmp_path: Path) -> None:
+        with pytest.raises(TransientError, match=str(tmp_path)):
+            tls(tmp_path)

@@ -1,0 +1,306 @@
+"""Users and passwords, headers and rates."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import bcrypt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.web import passwords
+from pipeline.web.access import credentials
+from pipeline.web.passwords import Passwords, Verdict
+from tests.support.web import Web, basic, certificate, client_context, hashed
+
+SECRET = "correct horse"  # noqa: S105 - of these tests alone
+
+
+@pytest.fixture
+def guarded(web: Web) -> Web:
+    web.write("basic_auth_users:", f"  alice: {hashed(SECRET)}")
+    return web
+
+
+class Checks:
+    """Counts checks by bcrypt, and those that run at once."""
+
+    def __init__(self) -> None:
+        self.made = self.most = self.now = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
+    checks = Checks()
+    real = passwords._matches
+
+    def counted(password: bytes, stored: bytes) -> bool:
+        checks.made += 1
+        checks.now += 1
+        checks.most = max(checks.most, checks.now)
+        checks.gate.wait(10)
+        checks.now -= 1
+        return real(password, stored)
+
+    monkeypatch.setattr(passwords, "_matches", counted)
+    monkeypatch.setattr(passwords, "_LONGEST_REST", 0.01)
+    return checks
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([], 401),
+        ([basic("alice", SECRET)], 200),
+        ([basic("alice", SECRET).replace("Basic", "bAsIc")], 200),
+        ([basic("alice", "wrong")], 401),
+        ([basic("alice", "")], 401),
+        ([basic("bob", SECRET)], 401),
+        ([basic("", "")], 401),
+        (["Authorization: Bearer abc"], 401),
+        (["Authorization: Basic"], 401),
+        (["Authorization: Basic !!!"], 401),
+        (["Authorization: Basic YWxpY2U="], 401),
+        ([basic("alice", "wrong"), basic("alice", SECRET)], 401),
+    ],
+)
+async def test_who_is_answered(lines: list[str], status: int, guarded: Web) -> None:
+    async with guarded.serving():
+        client = await guarded.connect()
+        client.send("\r\n".join(["GET /metrics HTTP/1.1", "Host: x", *lines, "", ""]))
+        found, headers, body = await client.answer()
+        assert found == status
+        if status == 401:
+            assert headers["www-authenticate"] == 'Basic realm="podgpu", charset="UTF-8"'
+            assert b"page" not in body
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/health", "/readyz"])
+async def test_health_needs_no_password(path: str, guarded: Web) -> None:
+    async with guarded.serving():
+        assert (await (await guarded.connect()).get(path))[0] in (200, 503)
+        assert (await (await guarded.connect()).get(path, basic("a", "b")))[0] in (200, 503)
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/nothing", "/healthz/", "//healthz"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
+async def test_everything_else_does(path: str, method: str, guarded: Web) -> None:
+    async with guarded.serving():
+        assert (await (await guarded.connect()).get(path, method=method))[0] == 401
+
+
+@pytest.mark.parametrize("letter", "abxy")
+async def test_hashes_of_every_program_are_taken(letter: str, web: Web) -> None:
+    web.write("basic_auth_users:", f"  alice: {hashed(SECRET).replace('$2b', f'$2{letter}')}")
+    async with web.serving():
+        assert (await web.scrape(None, basic("alice", SECRET)))[0] == 200
+
+
+async def test_what_is_beyond_72_bytes_never_mattered(web: Web) -> None:
+    web.write("basic_auth_users:", f"  alice: {hashed('x' * 72)}")
+    async with web.serving():
+        assert (await web.scrape(None, basic("alice", "x" * 100)))[0] == 200
+        assert (await web.scrape(None, basic("alice", "x" * 71)))[0] == 401
+
+
+async def test_names_and_passwords_beyond_ascii(web: Web) -> None:
+    web.write("basic_auth_users:", f"  jörg: {hashed('pässwörd')}")
+    async with web.serving():
+        assert (await web.scrape(None, basic("jörg", "pässwörd")))[0] == 200
+
+
+# What a check costs, and whom.
+
+
+async def test_a_scrape_costs_no_hash(guarded: Web, checks: Checks) -> None:
+    async with guarded.serving():
+        for _ in range(5):
+            assert (await guarded.scrape(None, basic("alice", SECRET)))[0] == 200
+            assert (await guarded.scrape(None, basic("alice", "the same wrong one")))[0] == 401
+    assert checks.made == 2
+
+
+async def test_the_same_question_at_once_is_one_check(guarded: Web, checks: Checks) -> None:
+    checks.gate.clear()
+    async with guarded.serving():
+        line = basic("alice", SECRET)
+        asking = [asyncio.create_task(guarded.scrape(None, line)) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        checks.gate.set()
+        assert {status for status, _ in await asyncio.gather(*asking)} == {200}
+    assert checks.made == 1
+
+
+async def test_guessing_is_bounded_and_harms_nobody_who_is_known(
+    guarded: Web, checks: Checks
+) -> None:
+    async with guarded.serving():
+        assert (await guarded.scrape(None, basic("alice", SECRET)))[0] == 200
+        checks.gate.clear()
+        guesses = [
+            asyncio.create_task(guarded.scrape(None, basic("alice", f"guess {at}")))
+            for at in range(50)
+        ]
+        # All but two of one address are turned away at once.
+        async with asyncio.timeout(10):
+            while sum(task.done() for task in guesses) < 48:
+                await asyncio.sleep(0.01)
+        assert (await guarded.scrape(None, basic("alice", SECRET)))[0] == 200
+        checks.gate.set()
+        found = sorted(status for status, _ in await asyncio.gather(*guesses))
+        assert found == [401] * 2 + [429] * 48
+    assert (checks.made, checks.most) == (3, 1)
+
+
+USERS = {b"alice": hashed(SECRET).encode()}
+
+
+async def test_a_queue_is_short_and_has_room_for_other_addresses(checks: Checks) -> None:
+    checks.gate.clear()
+    with gatekeeper() as keeper:
+        asking = [
+            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, f"10.0.0.{at % 6}"))
+            for at in range(24)
+        ]
+        await asyncio.sleep(0.05)
+        assert sum(task.done() for task in asking) == 24 - 8
+        checks.gate.set()
+        verdicts = await asyncio.gather(*asking)
+        assert verdicts.count(Verdict.BUSY) == 16
+        assert not keeper._jobs
+        assert not keeper._clients
+
+
+async def test_who_leaves_keeps_the_place_that_he_took(checks: Checks) -> None:
+    """Else somebody could start checks without end by coming and going."""
+    checks.gate.clear()
+    with gatekeeper() as keeper:
+        for at in range(20):
+            task = asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, "10.0.0.1"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.sleep(0.02)
+        assert len(keeper._jobs) == 2
+        checks.gate.set()
+        while keeper._jobs:
+            await asyncio.sleep(0.01)
+    assert checks.made == 2
+
+
+async def test_a_name_that_isnt_known_costs_the_same_as_one_that_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bytes] = []
+
+    def matches(_: bytes, stored: bytes) -> bool:
+        seen.append(stored[4:6])
+        return True
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    users = {b"a": b"$2y$12$" + b"x" * 53, b"b": b"$2y$12$" + b"y" * 53}
+    with gatekeeper() as keeper:
+        assert await keeper.check(users, b"nobody", b"x", "c") is Verdict.WRONG
+        assert await keeper.check(users, b"a", b"x", "c") is Verdict.GOOD
+    assert seen == [b"12", b"12"]
+
+
+async def test_a_decoy_is_a_hash() -> None:
+    with gatekeeper() as keeper:
+        assert not bcrypt.checkpw(b"x", keeper._decoy(USERS, b"nobody"))
+        assert len({keeper._decoy(USERS, b"nobody") for _ in range(3)}) == 1
+
+
+async def test_memory_is_bounded_and_holds_no_password(checks: Checks) -> None:
+    users = {b"%d" % at: hashed("x").encode() for at in range(80)}
+    with gatekeeper() as keeper:
+        for user in users:
+            assert await keeper.check(users, user, b"x", "c") is Verdict.GOOD
+        assert len(keeper._good) == 64
+        assert all(len(key) == 32 for key in keeper._good)
+
+
+@contextmanager
+def gatekeeper() -> Iterator[Passwords]:
+    keeper = Passwords()
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+async def test_no_line_of_the_log_holds_a_password(
+    guarded: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="podgpu")
+    async with guarded.serving():
+        for password in (SECRET, "hunter2"):
+            await guarded.scrape(None, basic("alice", password))
+        client = await guarded.connect()
+        client.send(f"GET /metrics HTTP/1.1\r\n{basic('alice', 'hunter2')}\r\nbroken\r\n\r\n")
+        await client.ended()
+    token = basic("alice", "hunter2").split()[-1]
+    for secret in ("hunter2", SECRET, token, hashed(SECRET)):
+        assert secret not in caplog.text
+
+
+@given(st.one_of(st.text(), st.text().map(lambda text: f"Basic {text}")))
+def test_any_header_has_credentials_or_none(header: str) -> None:
+    found = credentials(header)
+    assert found is None or b":" not in found[0]
+
+
+# With TLS; headers; rates.
+
+
+async def test_both_a_certificate_and_a_password(web: Web) -> None:
+    web.trust("clients")
+    web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
+    with web.path.open("a") as file:
+        file.write(f"basic_auth_users:\n  alice: {hashed(SECRET)}\n")
+    context = client_context(leaf=certificate("clients", "p.example.org"))
+    async with web.serving():
+        assert (await web.scrape(context))[0] == 401
+        assert (await web.scrape(context, basic("alice", SECRET)))[0] == 200
+
+
+async def test_headers_are_on_every_answer(web: Web) -> None:
+    web.write(
+        "http_server_config:",
+        "  headers:",
+        "    X-Frame-Options: deny",
+        "    Strict-Transport-Security: max-age=1",
+        "    Content-Security-Policy: default-src 'self'",
+        '    X-XSS-Protection: ""',
+    )
+    async with web.serving():
+        for path in ("/metrics", "/", "/nothing", "/healthz"):
+            client = await web.connect()
+            client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+            _, headers, _ = await client.answer()
+            assert headers["x-frame-options"] == "deny"
+            assert headers["strict-transport-security"] == "max-age=1"
+            assert headers["content-security-policy"] == "default-src 'self'"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "x-xss-protection" not in headers
+
+
+async def test_so_many_requests_and_no_more(web: Web) -> None:
+    web.write("rate_limit:", "  interval: 1h", "  burst: 3")
+    async with web.serving():
+        found = [(await web.scrape())[0] for _ in range(5)]
+        assert found == [200] * 3 + [429] * 2
+        assert (await (await web.connect()).get("/healthz"))[0] == 200
+
+
+async def test_a_bucket_fills_again(web: Web) -> None:
+    web.write("rate_limit:", "  interval: 50ms", "  burst: 1")
+    async with web.serving():
+        assert (await web.scrape())[0] == 200
+        await asyncio.sleep(0.06)
+        assert (await web.scrape())[0] == 200

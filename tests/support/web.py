@@ -1,0 +1,112 @@
+"""Listeners behind a web config, and clients with and without certificates."""
+
+import base64
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+import bcrypt
+import pytest
+import trustme
+
+from pipeline.http import Listeners
+from pipeline.web import Access, opened
+from tests.support.http import LOCAL, Client, Clients, listeners, says
+
+LOG = logging.getLogger("podgpu.http")
+
+
+@cache
+def authority(name: str) -> trustme.CA:
+    """Return the authority of that name, made for this run of the tests."""
+    return trustme.CA(organization_name=name)
+
+
+@cache
+def certificate(ca: str, *names: str, serial: int = 0) -> trustme.LeafCert:
+    return authority(ca).issue_cert(*names, common_name=f"{names[0]} {serial}")
+
+
+@cache
+def hashed(password: str, cost: int = 4) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+
+
+def pem(leaf: trustme.LeafCert) -> tuple[bytes, bytes]:
+    """Return chain and key."""
+    return b"".join(blob.bytes() for blob in leaf.cert_chain_pems), leaf.private_key_pem.bytes()
+
+
+def client_context(ca: str = "server", leaf: trustme.LeafCert | None = None) -> ssl.SSLContext:
+    """Return what trusts an authority, and shows a certificate if it has one."""
+    context = ssl.create_default_context()
+    authority(ca).configure_trust(context)
+    if leaf is not None:
+        leaf.configure_cert(context)
+    return context
+
+
+def basic(user: str, password: str) -> str:
+    return "Authorization: Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+class Web:
+    """A folder with a web config, and listeners that it holds for."""
+
+    def __init__(self, folder: Path, **limits: float) -> None:
+        self.folder = folder
+        self.path = folder / "web.yml"
+        self.listeners: Listeners = listeners(**limits)
+        self.clients = Clients()
+        self.port = 0
+
+    def pair(self, leaf: trustme.LeafCert, name: str = "tls") -> None:
+        """Write a certificate and its key."""
+        chain, key = pem(leaf)
+        (self.folder / f"{name}.crt").write_bytes(chain)
+        (self.folder / f"{name}.key").write_bytes(key)
+
+    def secure(self, *more: str) -> None:
+        """Write a web config with a certificate of the authority `server`, and more keys of TLS."""
+        if not (self.folder / "tls.crt").exists():
+            self.pair(certificate("server", "127.0.0.1"))
+        lines = ("cert_file: tls.crt", "key_file: tls.key", *more)
+        self.write("tls_server_config:", *(f"  {line}" for line in lines))
+
+    def trust(self, ca: str) -> None:
+        """Write the authority that clients' certificates have to be of."""
+        authority(ca).cert_pem.write_to_path(str(self.folder / "ca.crt"))
+
+    def write(self, *lines: str) -> None:
+        self.path.write_text("\n".join(lines) + "\n")
+
+    @property
+    def access(self) -> Access:
+        assert self.listeners.access is not None
+        return self.listeners.access
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        self.listeners.access = await opened(self.path, LOG)
+        async with self.listeners.listen(LOCAL) as mounts:
+            mounts.mount("/metrics", says("page"), title="M")
+            self.port = mounts.port
+            async with self.clients:
+                yield self
+        self.access.close()
+
+    async def connect(self, context: ssl.SSLContext | None = None) -> Client:
+        return await self.clients.connect(self.port, context)
+
+    async def scrape(self, context: ssl.SSLContext | None = None, *lines: str) -> tuple[int, str]:
+        """Scrape over a connection of its own."""
+        return await (await self.connect(context)).get("/metrics", *lines)
+
+
+def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every connection and request look at the files."""
+    monkeypatch.setattr("pipeline.web.access._EVERY", 0.0)
