@@ -37,10 +37,16 @@ ENV PATH=/opt/podgpu/bin:$PATH \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=utility
 COPY --from=build /opt/podgpu /opt/podgpu
+# What an image of dcgm-exporter has, where it has it, so that this one can be put in its place.
+COPY image/entrypoint /usr/local/bin/podgpu-entrypoint
+COPY config/counters/*.csv /etc/dcgm-exporter/
+RUN mkdir -p /usr/local/dcgm \
+ && for name in bin/dcgm-exporter bin/dcgm-exporter-entrypoint.sh local/dcgm/dcgm-exporter-entrypoint.sh; do \
+        ln -s /usr/local/bin/podgpu-entrypoint "/usr/$name"; \
+    done
 WORKDIR /
 # Not root, but in its group: the kubelet's pod-resources folder is root:root 0750.
 USER 65532:0
 EXPOSE 9400
-# podgpu handles SIGTERM itself, so it can be process 1.
-ENTRYPOINT ["podgpu"]
-CMD ["run"]
+# podgpu handles SIGTERM itself, so it can be process 1; the entry point makes it that.
+ENTRYPOINT ["podgpu-entrypoint"]

@@ -1,5 +1,6 @@
 """The documentation is true: its YAML loads, its tables are the code's, its links exist."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from config.describe import describe
 from config.loader import parse
 from config.schema import Config
+from pipeline.cli.catalogue import markdown
+from pipeline.counters.absent import ABSENT
 from pipeline.fields import CATALOGUE
 from pipeline.registry import ENTRIES, RegisteredKinds
 from pipeline.telemetry import FAMILIES
@@ -54,6 +57,26 @@ def test_the_page_of_fields_names_them_all() -> None:
     for field in CATALOGUE:
         assert f"`{field.name}`" in page, field.name
         assert f"`{field.metric}`" in page, field.metric
+
+
+TABLE = re.compile(r"^\| name \| group \|.*?(?=^[^|])", re.MULTILINE | re.DOTALL)
+
+
+def test_the_table_of_fields_is_the_command_s() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+    path = ROOT / "docs" / "fields.md"
+    page = path.read_text(encoding="utf-8")
+    table = "\n".join(markdown()) + "\n"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        page = TABLE.sub(lambda _: table, page)
+        path.write_text(page, encoding="utf-8")
+    assert TABLE.findall(page) == [table]
+
+
+def test_the_page_of_fields_names_those_that_cannot_be_given() -> None:
+    page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
+    for name, (reason, instead) in ABSENT.items():
+        assert f"| `{name}` | {reason} | {instead} |" in page
 
 
 def test_the_page_of_our_own_metrics_is_the_code_s() -> None:

@@ -1,25 +1,51 @@
-"""Commands that only tell: `check`, `schema`, `kinds`, `fields`."""
+"""Commands that only tell: `check`, `schema`, `kinds`."""
 
 import argparse
-from collections.abc import Sequence
+import sys
 
 import orjson
 
 from config.describe import describe
+from config.errors import ConfigError, Problem
 from config.jsonschema import json_schema
+from config.schema import Config
 from pipeline.cli.locating import located
-from pipeline.fields import CATALOGUE
 from pipeline.registry import ENTRIES, RegisteredKinds
-
-_FIELD_COLUMNS = ("name", "unit", "metric", "metric unit", "type", "tier", "call", "meaning")
 
 
 def check(arguments: argparse.Namespace) -> int:
     """`podgpu check`: status 0 if the configuration can be taken."""
     config, path = located(arguments.config)
+    _check_counters(config, str(path or "built-in"))
+    if config.http.web_config is not None:
+        # Certificates and passwords have libraries of their own.
+        from pipeline.web import check as check_web
+
+        check_web(config.http.web_config)
     sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
     print(f"{path or 'built-in'}: good: sources {sources}; sinks {sinks}")
     return 0
+
+
+def _check_counters(config: Config, origin: str) -> None:
+    """Say on stderr what is wrong with the rows of a counters file.
+
+    Raises:
+        ConfigError: there is no such file, or it can't be read.
+    """
+    setting = config.counters
+    if setting.file is None:
+        return
+    from pipeline.counters.following import UnheardError, read_list
+    from pipeline.counters.keeping import USUAL
+    from pipeline.counters.planning import planned, warning
+
+    try:
+        text = read_list(setting.file, orphan=True)
+    except UnheardError as error:
+        raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
+    if told := warning(str(setting.file), planned(text, setting), USUAL):
+        print(told, file=sys.stderr)
 
 
 def schema(_: argparse.Namespace) -> int:
@@ -36,27 +62,3 @@ def kinds(_: argparse.Namespace) -> int:
             default = f" (default {option.default})" if option.default else ""
             print(f"    {option.name}: {option.type}{default}\n        {option.doc}")
     return 0
-
-
-def fields(arguments: argparse.Namespace) -> int:
-    """`podgpu fields`: the catalogue."""
-    rows = [
-        (f.name, f.unit, f.metric, f.metric_unit, f.type, f.tier.value, f.call, f.help)
-        for f in CATALOGUE
-    ]
-    if arguments.format == "json":
-        table = [dict(zip(_FIELD_COLUMNS, row, strict=True)) for row in rows]
-        print(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
-    elif arguments.format == "markdown":
-        for line in (_FIELD_COLUMNS, ("---",) * len(_FIELD_COLUMNS), *rows):
-            print(f"| {' | '.join(line)} |")
-    else:
-        _print_table([_FIELD_COLUMNS, *rows])
-    return 0
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())

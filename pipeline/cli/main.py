@@ -7,16 +7,22 @@ from pathlib import Path
 
 from config.errors import ConfigError
 from config.types import Duration, FormatError, ListenAddress
-from pipeline.cli import listing, running
+from pipeline.cli import catalogue, listing, running
+from pipeline.cli.dcgm import command
 from pipeline.version import VERSION
 
 _EXIT_CONFIG = 2
+_DCGM_EXPORTER = "dcgm-exporter"
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
-    arguments = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
+        # It reads its options as dcgm-exporter does, which argparse can't.
+        if words[:1] == [_DCGM_EXPORTER]:
+            return command.run(words[1:])
+        arguments = _parser().parse_args(words)
         status: int = arguments.command(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -66,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("-f", "--force", action="store_true", help="replace a file that is there")
     record.set_defaults(command=running.record)
 
+    commands.add_parser(
+        _DCGM_EXPORTER,
+        help="the daemon behind dcgm-exporter's command line; dcgm-exporter --help lists it",
+    )
+
     schema = commands.add_parser("schema", help="print the JSON Schema of the configuration file")
     schema.set_defaults(command=listing.schema)
 
@@ -74,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
     fields = commands.add_parser("fields", help="list every reading that podgpu knows")
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    fields.set_defaults(command=listing.fields)
+    fields.set_defaults(command=catalogue.fields)
     return parser
 
 

@@ -3,11 +3,12 @@
 import argparse
 import asyncio
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from config.schema import Config
+from config.schema import Config, Http
 from pipeline.cli.locating import built_in, located
 from pipeline.logs import set_up
 from pipeline.version import VERSION
@@ -16,7 +17,7 @@ from pipeline.version import VERSION
 def run(arguments: argparse.Namespace) -> int:
     """`podgpu run`: the daemon."""
     config, path = located(arguments.config)
-    return _daemon(config, path)
+    return serve(config, path)
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -24,10 +25,17 @@ def demo(arguments: argparse.Namespace) -> int:
     env = dict(os.environ)
     if arguments.listen:
         env["PODGPU_LISTEN"] = str(arguments.listen)
-    return _daemon(built_in("demo.yaml", env), None)
+    return serve(built_in("demo.yaml", env), None)
 
 
-def _daemon(config: Config, path: Path | None) -> int:
+def serve(config: Config, path: Path | None, said: Iterable[tuple[int, str]] = ()) -> int:
+    """Run the daemon until a signal; return its exit status.
+
+    Args:
+        config: what it does.
+        path: the file that it came from, to be followed; None if there is none.
+        said: what to log first, levels of `logging` and texts.
+    """
     # What only the running daemon needs is imported here, so that the other commands stay light.
     from pipeline import daemon
     from pipeline.footprint import trim
@@ -35,6 +43,8 @@ def _daemon(config: Config, path: Path | None) -> int:
 
     trim()
     log = set_up(config.log.level, config.log.format)
+    for level, text in said:
+        log.log(level, "%s", text)
 
     async def main() -> int:
         runtime = Runtime(config)
@@ -54,7 +64,7 @@ def record(arguments: argparse.Namespace) -> int:
     from pipeline.runtime import Runtime, node_name
 
     config, _ = located(arguments.config)
-    config = msgspec.structs.replace(config, sinks={})
+    config = msgspec.structs.replace(config, sinks={}, http=Http())
     log = set_up(config.log.level, config.log.format)
     header = Header(VERSION, node_name(config), SystemClock().now())
 

@@ -45,7 +45,7 @@ class Distiller:
     """
 
     def __init__(self, options: Options, moments: Moments, report: Callable[[Left], None]) -> None:
-        self._labels = Passing(options.labels, options.max_labels)
+        self._labels = Passing(options.labels, options.max_labels, options.label_patterns)
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._schedulers = options.schedulers

@@ -1,12 +1,14 @@
 """Options of the pods source."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from config.markers import AtLeast, AtMost, Doc
-from config.types import Duration
+from config.patterns import Pattern
+from config.types import Duration, FormatError
 
 Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare"]
 
@@ -26,9 +28,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Doc("Names of labels that are let through; * and ? stand for any text and any letter."),
     ] = ()
+    label_patterns: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(max_length=64),
+        Doc("Regular expressions; labels in whose name one of them is found are let through too."),
+    ] = ()
     annotations: Annotated[
         tuple[str, ...],
-        Doc("Names of annotations that are let through, likewise."),
+        Doc("Names of annotations that are let through, as in labels."),
     ] = ()
     max_labels: Annotated[
         int,
@@ -53,3 +60,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),
     ] = ()
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """A pattern has to be a regular expression."""
+        for text in self.label_patterns:
+            try:
+                Pattern.parse(text)
+            except FormatError as error:
+                yield "label_patterns", str(error)

@@ -1,8 +1,10 @@
 """Which labels and annotations of a pod are handed on."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
+from config.patterns import Pattern
 from pipeline.claiming import matcher
 from pipeline.kube.shape import text
 from pipeline.model import Pairs
@@ -11,18 +13,23 @@ _LONGEST = 1024
 """Characters of a value. Labels have 63 at most; an annotation may hold a whole file, which as a
 label of every series of a pod would be in memory many times over."""
 
+_REMEMBERED = 4096
+"""Names of which it is known whether they pass: a node's pods have some hundred between them."""
+
 
 class Passing:
     """Lets some names through, and counts what it has to leave out.
 
     Args:
-        patterns: of the names that are let through; none lets none through.
+        globs: of the names that are let through.
         most: how many of one pod.
+        patterns: regular expressions; a name passes where one of them is found too. Without globs
+            and patterns none does.
     """
 
-    def __init__(self, patterns: Iterable[str], most: int) -> None:
-        patterns = tuple(patterns)
-        self._fits = matcher(patterns) if patterns else None
+    def __init__(self, globs: Iterable[str], most: int, patterns: Iterable[str] = ()) -> None:
+        globs, patterns = tuple(globs), tuple(patterns)
+        self._fits = _fitting(globs, patterns) if globs or patterns else None
         self._most = most
 
     def pairs(self, values: Mapping[str, object]) -> tuple[Pairs, int]:
@@ -38,3 +45,14 @@ class Passing:
         kept = short[: self._most]
         pairs = tuple([(sys.intern(name), sys.intern(value)) for name, value in kept])
         return pairs, len(told) - len(pairs)
+
+
+def _fitting(globs: tuple[str, ...], patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    glob = matcher(globs) if globs else None
+    found = [Pattern.parse(text).found for text in patterns]
+
+    @lru_cache(_REMEMBERED)
+    def fits(name: str) -> bool:
+        return (glob is not None and glob(name)) or any(each(name) for each in found)
+
+    return fits

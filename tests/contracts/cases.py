@@ -1,8 +1,10 @@
 """How to make each registered component for the contract suite: one entry a kind, no exceptions."""
 
 import gzip
+import threading
 from collections.abc import Callable
 from functools import cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from pathlib import Path
 
@@ -14,14 +16,19 @@ from pipeline.recording import Header, RecordingWriter
 from sinks.jsonl.options import Options as JsonLinesOptions
 from sinks.podlist.options import Options as PodListSinkOptions
 from sinks.prometheus.options import Options as PrometheusOptions
+from sinks.textfile.options import Options as TextfileOptions
 from sources.checkpoint.options import Options as CheckpointOptions
+from sources.dcgm.options import Options as DcgmOptions
+from sources.hostengine.options import Options as HostEngineOptions
 from sources.nri.options import Options as NriOptions
 from sources.nvml.options import Options as NvmlOptions
 from sources.podlist.options import Options as PodListOptions
 from sources.podresources.options import Options as PodResourcesOptions
 from sources.pods.options import Options as PodsOptions
 from sources.replay.options import Options as ReplayOptions
+from tests.fakes.dcgm import Card, FakeDcgm, Scenario
 from tests.sources.checkpoint.files import checkpoint, entry
+from tests.sources.dcgm.reading import PAGES
 from tests.sources.pods.raws import raw_pod
 from tests.support.kube import ApiServer, Collection, Elsewhere
 from tests.support.nodes import gpu
@@ -77,6 +84,35 @@ def _checkpoint(folder: Path) -> msgspec.Struct:
     return CheckpointOptions(path=path, interval=Duration.parse("1s"))
 
 
+@cache
+def _exporter() -> str:
+    """Return the address of a page that is served by a thread of its own."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = (PAGES / "4.2.prom").read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/metrics"
+
+
+def _dcgm(_: Path) -> msgspec.Struct:
+    return DcgmOptions(url=_exporter(), interval=Duration.parse("1s"))
+
+
+def _hostengine(folder: Path) -> msgspec.Struct:
+    fake = FakeDcgm(Scenario((Card(0, values={1001: 0.5}),)), folder)
+    return HostEngineOptions(library=fake.library, interval=Duration.parse("200ms"))
+
+
 SOURCES: dict[str, MakeOptions] = {
     "nvml": lambda _: NvmlOptions(interval=Duration.parse("200ms")),
     "podlist": _podlist,
@@ -84,10 +120,13 @@ SOURCES: dict[str, MakeOptions] = {
     "checkpoint": _checkpoint,
     "pods": _pods,
     "nri": lambda folder: NriOptions(socket=folder / RUNTIME),
+    "dcgm": _dcgm,
+    "hostengine": _hostengine,
     "replay": _replay,
 }
 SINKS: dict[str, MakeOptions] = {
     "prometheus": lambda _: PrometheusOptions(listen=ListenAddress.parse("127.0.0.1:0")),
+    "textfile": lambda folder: TextfileOptions(path=folder / "podgpu.prom"),
     "jsonl": lambda folder: JsonLinesOptions(path=str(folder / "lines.jsonl")),
     "podlist": lambda folder: PodListSinkOptions(path=folder / "podlist.json"),
 }

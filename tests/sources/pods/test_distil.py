@@ -253,6 +253,26 @@ def test_labels_that_are_asked_for_come_sorted() -> None:
     assert info.annotations == (("cost", "9"),)
 
 
+@pytest.mark.parametrize(
+    ("globs", "patterns", "passes"),
+    [
+        ((), ("team",), ["my-team", "team"]),
+        ((), ("^team$",), ["team"]),
+        ((), ("^app[.]", "^team$"), ["app.kubernetes.io/name", "team"]),
+        (("other",), ("^team$",), ["other", "team"]),
+        ((), ("^nothing$",), []),
+    ],
+)
+def test_labels_pass_by_patterns_of_their_names(
+    globs: tuple[str, ...], patterns: tuple[str, ...], passes: list[str]
+) -> None:
+    names = ("team", "my-team", "app.kubernetes.io/name", "other")
+    raw = raw_pod(labels=dict.fromkeys(names, "x"), annotations={"team": "y"})
+    info = distilled(raw, labels=globs, label_patterns=patterns).info
+    assert [name for name, _ in info.labels] == passes
+    assert info.annotations == ()
+
+
 def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
     raw = raw_pod(
         labels={f"l{number:02}": "x" for number in range(30)},

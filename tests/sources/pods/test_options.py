@@ -9,6 +9,7 @@ def test_what_holds_if_nothing_is_set() -> None:
         kubeconfig=None,
         node="",
         labels=(),
+        label_patterns=(),
         annotations=(),
         max_labels=20,
         max_age=Duration(300),
@@ -22,3 +23,14 @@ def test_the_registry_knows_it() -> None:
     assert load(ENTRIES["source", "pods"].options) is Options
     source: Source = build_source("pods", Options())
     assert callable(source.run)
+
+
+def test_a_pattern_that_is_none_is_named() -> None:
+    options = Options(label_patterns=("^team$", "app[", "(x"))
+    assert list(options.problems()) == [
+        (
+            "label_patterns",
+            '"app[" is no regular expression: a [ without its ]; see character 4',
+        ),
+        ("label_patterns", '"(x" is no regular expression: a ( without its ); see character 1'),
+    ]

@@ -1,0 +1,113 @@
+"""Writes a configuration as YAML that reads back to the same values."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+Path: TypeAlias = tuple[str, ...]
+
+# Words, durations and paths that every reader of YAML takes for texts; all others are quoted.
+_PLAIN: Final = re.compile(
+    r"[a-z]+(?:[-_][a-z0-9]+)*|(?:[0-9]+(?:d|h|ms|m|s))+|(?:/[A-Za-z0-9_.-]+)+"
+)
+_WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+class Verbatim(str):
+    """A text whose `${NAME}` is a placeholder and not meant as it stands."""
+
+    __slots__ = ()
+
+
+Leaf: TypeAlias = str | bool | int | Sequence[str]
+Tree: TypeAlias = "dict[str, Leaf | Tree]"
+
+
+@dataclass(slots=True)
+class Made:
+    """A configuration in the making.
+
+    Attributes:
+        tree: what goes into the file.
+        origins: what set a value, by its place.
+    """
+
+    tree: Tree = field(default_factory=dict)
+    origins: dict[Path, str] = field(default_factory=dict)
+
+    def put(self, place: str, value: Leaf, origin: str = "") -> None:
+        """Set the value at a place such as `sources.gpus.interval`."""
+        *outer, key = place.split(".")
+        table = self.tree
+        for step in outer:
+            inner = table.setdefault(step, {})
+            assert isinstance(inner, dict)  # noqa: S101 - places are our own
+            table = inner
+        table[key] = value
+        if origin:
+            self.origins[(*outer, key)] = origin
+
+    def begin(self, place: str, kind: str, origin: str) -> None:
+        """Add a source or a sink."""
+        self.put(f"{place}.kind", kind)
+        self.origins[tuple(place.split("."))] = origin
+
+    def origin(self, place: str) -> str:
+        """Return what set the value at a place, or at the nearest around it; empty for nothing."""
+        found = [
+            (len(known), origin)
+            for path, origin in self.origins.items()
+            for known in [".".join(path)]
+            if place == known or place.startswith((f"{known}.", f"{known}["))
+        ]
+        return max(found, default=(0, ""))[1]
+
+
+def text(made: Made, head: Sequence[str] = ()) -> str:
+    """Return the file, with what set each value behind it.
+
+    Args:
+        made: what goes into it.
+        head: lines of a comment on top.
+    """
+    lines = [f"# {_on_one_line(line)}" for line in head]
+    _add(made.tree, (), made.origins, lines)
+    return "\n".join(lines) + "\n"
+
+
+def _add(tree: "Tree", path: Path, origins: Mapping[Path, str], lines: list[str]) -> None:
+    for key, value in tree.items():
+        here = (*path, key)
+        origin = origins.get(here, "")
+        comment = f"  # {_on_one_line(origin)}" if origin else ""
+        indent = "  " * len(path)
+        if isinstance(value, dict):
+            lines.append(f"{indent}{key}:{comment}")
+            _add(value, here, origins, lines)
+        else:
+            lines.append(f"{indent}{key}: {_leaf(value)}{comment}")
+
+
+def _leaf(value: Leaf) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return _scalar(value)
+    return f"[{', '.join(map(_scalar, value))}]"
+
+
+def _scalar(value: str) -> str:
+    escaped = value if isinstance(value, Verbatim) else value.replace("${", "$${")
+    if _PLAIN.fullmatch(escaped) and escaped not in _WORDS:
+        return escaped
+    quoted = json.dumps(escaped, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def _on_one_line(text_: str) -> str:
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text_)
