@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import debian, peers
+from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
+from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import Scenario
 
 _HERE = Path(__file__).parent
-_SEATS = 48
+_SEATS = 64
 """One for each test that starts a podgpu, and some to spare."""
 
 Start = Callable[[Scenario], Node]
@@ -79,3 +81,16 @@ def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
         yield lambda scenario: stack.enter_context(running(prometheus, tmp_path / "node", scenario))
     assert prometheus.troubles()[before:] == []
+
+
+@pytest.fixture
+def fake_kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
+    """A pod-resources socket for tests that need no more of a kubelet."""
+    background = Background()
+    kubelet = FakeKubelet(tmp_path / "kubelet.sock")
+    background.do(kubelet.start())
+    try:
+        yield kubelet
+    finally:
+        background.do(kubelet.stop())
+        background.stop()

@@ -1,14 +1,17 @@
 """Nodes with readings that tell their GPUs apart."""
 
-from tests.fakes.nvml import Ramp, Scenario, h100, slices
-from tests.fakes.nvml.profiles import MIB, VALUES
+from tests.fakes.nvml import Gpm, Ramp, Scenario, h100, slices
+from tests.fakes.nvml.profiles import MIB, UNSUPPORTED_WITH_MIG, VALUES
 
 WATTS = 700
 ALL = ["0", "1", "2", "3"]
 
+ENGINE, TENSOR = 1, 5
+"""Metrics of performance monitoring."""
+
 
 def distinct() -> Scenario:
-    """Four whole GPUs; what each reads can be told from its index, see `expected`."""
+    """Four whole GPUs; what each reads can be told from its index."""
     return Scenario(
         gpus=[
             h100(
@@ -18,9 +21,11 @@ def distinct() -> Scenario:
                     "power_usage": 100_500 + 1000 * at,
                     "clock_1": 1100 + at,
                     "util_gpu": 10 * (at + 1),
+                    "dec_util": 3 * at,
                     "memory_used": VALUES["memory_reserved"] + (1024 + at) * MIB,
                     "energy": Ramp(5_000_000_000 + at, WATTS * 1000),
                 },
+                gpm={ENGINE: Gpm(25.0 * at), TENSOR: Gpm(12.5 * (at + 1))},
             )
             for at in range(4)
         ]
@@ -33,7 +38,9 @@ def mixed() -> Scenario:
     scenario = distinct()
     for place, instances in cut.items():
         values = {
-            key: value for key, value in scenario.gpus[place].values.items() if key != "util_gpu"
+            key: value
+            for key, value in scenario.gpus[place].values.items()
+            if key not in UNSUPPORTED_WITH_MIG
         }
         scenario = scenario.with_gpu(place, mig=instances, values=values)
     return scenario

@@ -1,7 +1,6 @@
 """A changed configuration leaves no gap: not for Prometheus, nor for one who asks all the time."""
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 
@@ -9,8 +8,9 @@ import pytest
 
 from tests.e2e.conftest import Start
 from tests.e2e.node import Node
-from tests.e2e.processes import get, wait_until
+from tests.e2e.processes import wait_until
 from tests.e2e.scenes import ALL, distinct
+from tests.e2e.watcher import Watcher
 
 CHANGES: dict[str, dict[str, object]] = {
     "other intervals": {"interval": "300ms", "slow_interval": "2s"},
@@ -19,33 +19,6 @@ CHANGES: dict[str, dict[str, object]] = {
     "a sink less": {"lines": False},
     "another log": {"more": {"log": {"level": "debug", "format": "json"}}},
 }
-
-
-class Watcher(threading.Thread):
-    """Asks for the page as fast as it comes; notes each answer that is not whole."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self.port = port
-        self.asked = 0
-        self.faults: list[str] = []
-        self._end = threading.Event()
-
-    def run(self) -> None:
-        while not self._end.is_set():
-            self.asked += 1
-            try:
-                answer = get(self.port, "/metrics")
-            except OSError as error:
-                self.faults.append(repr(error))
-                continue
-            found = re.findall(r'^DCGM_FI_DEV_GPU_TEMP\{gpu="(\d)"', answer.body.decode(), re.M)
-            if answer.status != 200 or sorted(found) != ALL:
-                self.faults.append(f"{answer.status}: temperatures of {found}")
-
-    def end(self) -> None:
-        self._end.set()
-        self.join(20)
 
 
 @pytest.fixture

@@ -45,6 +45,23 @@ def _meta(name: str, namespace: str | None = None) -> Object:
     return {"name": name, "labels": {_OURS: "yes"}, **place}
 
 
+def allow(
+    api: Api, name: str, rules: Iterable[Object], within: str, namespace: str = "default"
+) -> None:
+    """Let an account do this much more, in one namespace."""
+    add_namespace(api, within)
+    whole = f"{namespace}-{name}"
+    api.create({"kind": "Role", "metadata": _meta(whole, within), "rules": list(rules)})
+    api.create(
+        {
+            "kind": "RoleBinding",
+            "metadata": _meta(whole, within),
+            "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": whole},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }
+    )
+
+
 def set_rules(api: Api, name: str, rules: Iterable[Object], namespace: str = "default") -> None:
     """Change what an account may do."""
     api.patch("ClusterRole", f"{namespace}-{name}", {"rules": list(rules)})
@@ -60,7 +77,7 @@ def remove_service_account(api: Api, name: str, namespace: str = "default") -> N
 
 def remove_all(api: Api) -> None:
     """Remove every account that was made here."""
-    for kind in ("ClusterRoleBinding", "ClusterRole", "ServiceAccount"):
+    for kind in ("RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole", "ServiceAccount"):
         for found in api.list(kind, labelSelector=_OURS):
             api.delete(kind, found["metadata"]["name"], found["metadata"].get("namespace"))
 

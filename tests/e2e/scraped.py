@@ -1,0 +1,82 @@
+"""What a Prometheus knows of one of the podgpus that it scrapes."""
+
+import math
+import time
+from collections.abc import Mapping
+
+from tests.e2e.processes import wait_until
+from tests.e2e.prometheus import HONOURED, INTERVAL, OVERRIDDEN, Series, Server
+
+
+class Scraped:
+    """A podgpu's seat at a Prometheus.
+
+    `$i` in a query stands for the labels that select this podgpu, as the job with honor_labels sees
+    it; `$o` for the same by the other job.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.port = server.take_seat()
+
+    def query(self, promql: str) -> list[Series]:
+        address = f"127.0.0.1:{self.port}"
+        honoured = f'job="{HONOURED}",instance="{address}"'
+        overridden = f'job="{OVERRIDDEN}",instance="{OVERRIDDEN}-{address}"'
+        return self.server.query(promql.replace("$i", honoured).replace("$o", overridden))
+
+    def by(self, label: str, promql: str) -> dict[str, float]:
+        """Return values by one label, which no two elements of the result may share."""
+        found: dict[str, float] = {}
+        for series in self.query(promql):
+            key = series.labels.get(label, "")
+            assert key not in found, (promql, series.labels)
+            found[key] = series.value
+        return found
+
+    def gpus(self, promql: str) -> dict[str, float]:
+        return self.by("gpu", promql)
+
+    def one(self, promql: str) -> float | None:
+        """Return the only value; None while there is none."""
+        found = self.query(promql)
+        assert len(found) < 2, (promql, found)
+        return found[0].value if found else None
+
+    def wait(self, promql: str, expected: Mapping[str, float], label: str = "gpu") -> None:
+        """Wait until a query gives these values by that label and no others."""
+        last: dict[str, float] = {}
+
+        def fits() -> bool:
+            nonlocal last
+            last = self.by(label, promql)
+            return last == expected
+
+        try:
+            wait_until(fits, promql)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {expected} wanted, {last} found") from None
+
+    def wait_scraped(self, times: int = 1, metric: str = "DCGM_FI_DEV_GPU_TEMP") -> None:
+        """Wait until Prometheus has seen the GPUs in so many scrapes."""
+        wait_until(
+            lambda: (self.one(f"min(count_over_time({metric}{{$i}}[10m]))") or 0) >= times,
+            f"{times} scrapes with {metric}",
+            seconds=30 + times * INTERVAL,
+        )
+
+    def wait_scrapes_more(self, times: int) -> None:
+        """Wait for so many more scrapes, successful or not."""
+        counted = "count_over_time(up{$i}[10m])"
+        before = self.one(counted) or 0
+        wait_until(
+            lambda: (self.one(counted) or 0) >= before + times,
+            f"{times} more scrapes",
+            seconds=30 + times * INTERVAL,
+        )
+
+    def times(self, selector: str, since: float) -> set[float]:
+        """Return when any series of a selector has samples, from a time of Prometheus' on."""
+        window = math.ceil(time.time() - since) + 1
+        found = self.query(f"{selector}[{window}s]")
+        return {at for series in found for at, _ in series.points if at >= since}

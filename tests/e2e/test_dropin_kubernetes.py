@@ -1,0 +1,177 @@
+"""podgpu in dcgm-exporter's place on a node whose kubelet, containerd and API server are real."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.e2e.exporter import READING, Exporter, exporting
+from tests.e2e.kube import access
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.processes import wait_until
+from tests.e2e.prometheus import Server
+from tests.e2e.scenes import distinct
+
+SCENE = distinct()
+IDS = [gpu.uuid for gpu in SCENE.gpus]
+
+ACCOUNT, NAMESPACE, LIST = "dcgm-exporter", "monitoring", "gpu-metrics"
+FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+UTIL, CLOCK = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK"
+
+
+class Start(Protocol):
+    """Starts the exporter in a pod's surroundings, with these words."""
+
+    def __call__(self, *words: str) -> Exporter: ...
+
+
+@pytest.fixture
+def start(kube: Cluster, prometheus: Server, tmp_path: Path) -> Iterator[Start]:
+    """It reaches the API server as a container does: by the account of its pod, in a folder that
+    is there in its own mount namespace alone.
+
+    The account may read the node's pods, and `get` the one ConfigMap, as dcgm-exporter's chart has
+    it.
+    """
+    access.service_account(kube.api, ACCOUNT, [access.rule(["pods"], ["list", "watch"])])
+    only = {**access.rule(["configmaps"], ["get"]), "resourceNames": [LIST]}
+    access.allow(kube.api, ACCOUNT, [only], within=NAMESPACE)
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text(access.token(kube.api, ACCOUNT, seconds=access.SHORTEST))
+    shutil.copy(kube.api.authority, account / "ca.crt")
+    script = (
+        f"mount -t tmpfs none /run && mkdir -p {FOLDER} && mount --bind {account} {FOLDER}"
+        ' && exec "$0" "$@"'
+    )
+    with ExitStack() as stack:
+
+        def started(*words: str) -> Exporter:
+            exporter = stack.enter_context(exporting(prometheus, tmp_path / "exporter", SCENE))
+            exporter.start(
+                *words,
+                env={
+                    "NODE_NAME": kube.node,
+                    "DCGM_POD_RESOURCES_KUBELET_SOCKET": str(kube.pod_resources_socket),
+                    "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+                    "KUBERNETES_SERVICE_PORT": str(kube.api.port),
+                },
+                inside=["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+            )
+            return exporter
+
+        yield started
+    kube.api.delete("ConfigMap", LIST, NAMESPACE)
+
+
+def write_list(kube: Cluster, *rows: str) -> None:
+    """Make the ConfigMap, or change it."""
+    data = {"metrics": "\n".join(f"{row}, gauge, Help of {row}." for row in rows)}
+    if kube.api.find("ConfigMap", LIST, NAMESPACE):
+        kube.api.patch("ConfigMap", LIST, {"data": data}, NAMESPACE)
+    else:
+        meta = {"name": LIST, "namespace": NAMESPACE}
+        kube.api.create({"kind": "ConfigMap", "metadata": meta, "data": data})
+
+
+def of(exporter: Exporter, uuid: str, family: str = UTIL) -> list[dict[str, str]]:
+    """Return those labels of a GPU's readings that tell of its holders."""
+    series = [each for each in exporter.labels().get(family, ()) if each["UUID"] == uuid]
+    return [{name: each[name] for name in each.keys() - READING} for each in series]
+
+
+def wait_holders(exporter: Exporter, uuid: str, expected: list[dict[str, str]]) -> None:
+    """Wait until a GPU has a reading for each of these and no others.
+
+    The kubelet is asked every ten seconds where nothing hints at a change.
+    """
+    wanted = sorted(map(sorted_items, expected))
+    try:
+        wait_until(
+            lambda: sorted(map(sorted_items, of(exporter, uuid))) == wanted, "holders", seconds=60
+        )
+    except AssertionError:
+        raise AssertionError(
+            f"{expected} wanted, {of(exporter, uuid)} found; {exporter.said()[-3000:]}"
+        ) from None
+
+
+def sorted_items(labels: dict[str, str]) -> list[tuple[str, str]]:
+    return sorted(labels.items())
+
+
+def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) -> None:
+    plugin = kube.plugin(IDS)
+    access.add_namespace(kube.api, NAMESPACE)
+    write_list(kube, UTIL)
+    exporter = start(
+        "-k",
+        "-m",
+        f"{NAMESPACE}:{LIST}",
+        "--kubernetes-enable-pod-labels",
+        "--kubernetes-enable-pod-uid",
+    )
+    exporter.wait_families({UTIL})
+    labels = {"team": "vision", "app.kubernetes.io/name": "trainer"}
+    made = kube.run(gpu_pod("train-0", 1, namespace="ml", labels=labels))
+    (device,) = plugin.asked[-1]
+    holder = {
+        "namespace": "ml",
+        "pod": "train-0",
+        "container": "main",
+        "pod_uid": made["metadata"]["uid"],
+        "team": "vision",
+        "app_kubernetes_io_name": "trainer",
+    }
+    wait_holders(exporter, device, [holder])
+    for other in IDS:
+        assert other == device or [each["pod"] for each in of(exporter, other)] == [""]
+    selected = ",".join(f'{name}="{value}"' for name, value in holder.items())
+    index = str(IDS.index(device))
+    exporter.wait(f"{UTIL}{{$i,{selected}}}", {index: 10 * (int(index) + 1)})
+
+    # It is asked for again each minute; a signal does it at once.
+    write_list(kube, CLOCK, UTIL)
+    assert exporter.process is not None
+    os.kill(exporter.process.pid, signal.SIGHUP)
+    exporter.wait_families({CLOCK, UTIL})
+    assert of(exporter, device, CLOCK) == [holder]
+    kube.api.delete("ConfigMap", LIST, NAMESPACE)
+    os.kill(exporter.process.pid, signal.SIGHUP)
+    wait_until(lambda: "the list in force stays" in exporter.said(), "the complaint")
+    assert exporter.families() == {CLOCK, UTIL}
+
+    kube.remove("train-0", "ml")
+    nobody = dict.fromkeys(("namespace", "pod", "container"), "")
+    wait_until(lambda: nobody.items() <= of(exporter, device)[0].items(), "nobody holds it")
+
+
+@pytest.mark.parametrize("virtual", [True, False], ids=["a copy for each", "once"])
+def test_time_slices(kube: Cluster, start: Start, virtual: bool) -> None:
+    """A plugin that hands out one GPU several times; the ids are NVIDIA's."""
+    plugin = kube.plugin([f"{IDS[2]}::{at}" for at in range(4)])
+    write_list(kube, UTIL)
+    holders = {}
+    for name in ("serve-0", "serve-1"):
+        kube.run(gpu_pod(name))
+        (replica,) = plugin.asked[-1]
+        who = {"namespace": "default", "pod": name, "container": "main"}
+        holders[name] = {**who, "vgpu": replica.partition("::")[2]}
+    words = ["-k", "-m", f"{NAMESPACE}:{LIST}"]
+    exporter = start(*words, *(["--kubernetes-virtual-gpus"] if virtual else []))
+    exporter.wait_families({UTIL})
+    exporter.wait("podgpu_device_holder_info{$i}", dict.fromkeys(holders, 1), "pod")
+    nobody = dict.fromkeys(("namespace", "pod", "container"), "")
+    wait_holders(exporter, IDS[2], list(holders.values()) if virtual else [nobody])
+    copies = len(holders) if virtual else 1
+    exporter.wait(f'sum by (gpu) ({UTIL}{{$i,gpu="2"}})', {"2": 30 * copies})
+    kube.remove("serve-1")
+    alone = holders["serve-0"]
+    wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in nobody}])
