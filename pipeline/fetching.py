@@ -127,7 +127,7 @@ def _refusal(response: aiohttp.ClientResponse) -> str:
 
 
 def _told(error: Exception) -> str:
-    told = line(str(error)) or type(error).__name__
+    told = line(_said(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return f"TLS failed: {told}; see that the server's certificate fits its address and ca_file"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -135,3 +135,10 @@ def _told(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
         return f"the connection broke: {told}; see the log of that server"
     return f"{type(error).__name__}: {told}"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # The library's own text has the address of an object in it, another one each time.
+        return f"can't connect to {error.host}:{error.port}: {error.strerror}"
+    return str(error)

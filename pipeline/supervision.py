@@ -78,6 +78,7 @@ class SinkRunner:
         self._ctx = ctx
         self._entered = False
         self._backoff = Backoff()
+        self._told = ""
 
     async def enter(self) -> None:
         """Acquire what the sink needs; a transient failure is left to `run`.
@@ -90,7 +91,8 @@ class SinkRunner:
         try:
             await self._sink.__aenter__()
         except TransientError as error:
-            self._ctx.log.warning("%s; trying again", error)
+            self._told = str(error)
+            self._ctx.log.warning("%s; tried again until it works", error)
         else:
             self._opened()
 
@@ -110,12 +112,18 @@ class SinkRunner:
             finally:
                 await self.leave()
             delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
-            self._ctx.log.warning("%s; next try in %.0f s", reason, delay)
+            self._ctx.log.log(
+                logging.DEBUG if reason == self._told else logging.WARNING,
+                "%s; tried again until it works, next in %.0f s",
+                reason,
+                delay,
+            )
+            self._told = reason
             if await self._closed_within(delay):
                 return
 
     def _opened(self) -> None:
-        self._entered = True
+        self._entered, self._told = True, ""
         self._ctx.meter.set("podgpu_sink_up", 1)
 
     async def leave(self) -> None:

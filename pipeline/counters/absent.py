@@ -17,6 +17,10 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "the health checks are DCGM's own, NVML has none",
             _OF_HEALTH,
         ),
+        "DCGM_EXP_CLOCK_EVENTS_TOTAL": (
+            "podgpu counts clock events within a window",
+            "DCGM_EXP_CLOCK_EVENTS_COUNT counts those, podgpu_clock_throttle_active shows each",
+        ),
         "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": (
             _THROUGHPUT,
             "DCGM_FI_PROF_PCIE_TX_BYTES counts the same bytes",
@@ -41,7 +45,7 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
     }
 )
-"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first five."""
+"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first six."""
 
 _FAMILIES: Final = (
     ("DCGM_FI_DEV_NVSWITCH_", "it is of an NVSwitch, and podgpu reads GPUs"),

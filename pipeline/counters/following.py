@@ -14,7 +14,7 @@ from config.types import ByteSize
 from pipeline.backoff import Backoff
 from pipeline.contracts import KubeApi
 from pipeline.errors import ApiError, TransientError
-from pipeline.files import UnreadableError, Watcher, read_file
+from pipeline.files import AbsentError, UnreadableError, Watcher, read_file
 
 MAX_SIZE: Final = ByteSize.parse("1MiB")
 """The largest list that is read: no ConfigMap is larger, and a list is a few kilobytes."""
@@ -114,6 +114,8 @@ def read_list(path: Path, *, orphan: bool = False) -> str:
     """
     try:
         content = read_file(path, MAX_SIZE, None, orphan=orphan)
+    except AbsentError as error:
+        raise UnheardError(f"{error}; check the path, and that it is mounted") from error
     except UnreadableError as error:
         raise UnheardError(str(error)) from error
     # A help text in another encoding is no reason to do without its row.

@@ -18,6 +18,7 @@ _WHOLE = 1e15
 """Whole floats below this are written as integers, in full and exactly."""
 
 _FORBIDDEN = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\0": "\ufffd"})
+_FORBIDDEN_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n", "\0": "\ufffd"})
 
 
 class Format(Enum):
@@ -71,7 +72,7 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
     OpenMetrics wants `_total` on a counter's samples and not on its family. DCGM's counters have no
     `_total`, so there they are of unknown type, and keep the name that everybody queries.
     """
-    about = about.replace("\\", r"\\").replace("\n", r"\n")
+    about = about.translate(_FORBIDDEN_IN_HELP)
     shown: str = kind
     if form is Format.OPENMETRICS:
         about = about.replace('"', r"\"")

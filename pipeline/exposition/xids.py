@@ -57,6 +57,11 @@ _LABELS: Final = MappingProxyType(
 
 
 def told(code: bytes) -> bytes:
-    """Return the end of a sample line: the labels that follow from a code, and the code."""
+    """Return the end of a sample line: the labels that follow from a code, and the code.
+
+    Args:
+        code: a number as text; whole ones may come as `79.0` from a page that was read.
+    """
+    code = code.removesuffix(b".0")
     known = _LABELS.get(code) or b',err_code="%b",err_msg="%b"' % (code, UNKNOWN.encode())
     return b"%b} %b" % (known, code)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -47,6 +47,7 @@ class Server(web.Server):
             max_line_size=_HEADER_BYTES,
             max_field_size=_HEADER_BYTES,
             max_headers=_HEADERS,
+            request_factory=_request,
         )
         self.limits = limits
         self._access = access
@@ -159,6 +160,27 @@ class Server(web.Server):
         # A closed transport still waits for its client to read; an aborted one doesn't.
         for transport in list(self._transports.values()):
             transport.abort()
+
+
+def _request(
+    message: Any,
+    payload: Any,
+    protocol: web.RequestHandler,
+    writer: Any,
+    task: "asyncio.Task[None]",
+) -> web.BaseRequest:
+    """Return a request, whatever host is in its line: it says nothing, the path does.
+
+    aiohttp has no answer for one that is no name, such as `http://xn--/metrics`, and keeps the
+    connection for as long as its client does. It has one type of message with its parser in C and
+    another without, and tells of neither.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return web.BaseRequest(message, payload, protocol, writer, task, loop)
+    except ValueError:
+        message = message._replace(url=message.url.relative())
+        return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
 
 def _only_when_debugging(record: logging.LogRecord) -> bool:

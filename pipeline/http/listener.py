@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
+from config.text import shown
 from config.types import ListenAddress
 from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
 from pipeline.errors import PermanentError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _READ_ONLY = {"GET", "HEAD"}
 _NONE: Mapping[str, str] = {}
+_LONGEST_TOLD = 60
 
 
 class House(Protocol):
@@ -170,9 +172,9 @@ class Listener:
                 return await self._routed(asked)
         except Exception:  # noqa: BLE001 - whatever a handler does, others are served
             if deadline.expired():
-                _LOG.warning("%s%s: no answer in time", self.address, path)
+                _LOG.warning("%s%s: no answer in time", self.address, _on_one_line(path))
                 return plain(503, f"{path} took too long")
-            _LOG.exception("%s%s: the answer failed", self.address, path)
+            _LOG.exception("%s%s: the answer failed", self.address, _on_one_line(path))
             return plain(500, f"{path} failed; podgpu's log says why")
 
     async def _routed(self, request: HttpRequest) -> HttpResponse:
@@ -193,3 +195,8 @@ class Listener:
 
     async def _readiness(self, _: HttpRequest) -> HttpResponse:
         return checked(self._house.ready)
+
+
+def _on_one_line(path: str) -> str:
+    """Return a path for the log, where it must not look like lines of others."""
+    return path if path.isprintable() and len(path) <= _LONGEST_TOLD else f" {shown(path)}"

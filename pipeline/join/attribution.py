@@ -133,7 +133,8 @@ class Attributor:
     def enumerate(self, *sources: str) -> None:
         """Work out the devices anew; who holds them is noted as changed."""
         ranking = self._sources.ranking()
-        known = self.inventory.devices(ranking)
+        down = {source for source in ranking if not self._sources.is_up(source)}
+        known = self.inventory.devices(ranking, down)
         self.places = Places(device for device, _ in known)
         aliases = {
             raw: uuid

@@ -1,5 +1,6 @@
 """Which devices there are, and which there were."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from pipeline.join.places import Places
@@ -41,12 +42,14 @@ class Inventory:
         self._known.pop(source, None)
         return self._present.pop(source, None) is not None
 
-    def devices(self, ranking: list[str]) -> list[tuple[Device, bool]]:
+    def devices(self, ranking: list[str], down: Collection[str] = ()) -> list[tuple[Device, bool]]:
         """Return every known device with whether it is present, in device order.
 
         Args:
             ranking: sources, the most trusted first. What the first doesn't know of a device is
                 taken from the next that does, those where the device is present before the others.
+            down: those of them that are down: of a MIG instance's profile the others are believed
+                before them, since the ids of an instance are used again for one of another size.
         """
         said = [
             (device, present)
@@ -64,6 +67,11 @@ class Inventory:
                 merged[uuid] = (named, present)
             elif known[0] != device:
                 merged[uuid] = (_filled(known[0], device), known[1])
+        for source in reversed(ranking):
+            for device in () if source in down else self._present.get(source, {}).values():
+                uuid = places.find(device.uuid)
+                if device.mig is not None and device.mig.profile:
+                    merged[uuid] = (_of_profile(merged[uuid][0], device.mig.profile), True)
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
@@ -86,6 +94,13 @@ class Inventory:
 def _slot(device: Device) -> str:
     """Return the PCI bus id, to be compared; empty when unknown."""
     return device.pci_bus_id.lower()
+
+
+def _of_profile(device: Device, profile: str) -> Device:
+    mig = device.mig
+    if mig is None or mig.profile == profile:
+        return device
+    return replace(device, mig=replace(mig, profile=profile))
 
 
 def _filled(device: Device, other: Device) -> Device:

@@ -63,8 +63,9 @@ class Join:
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
         if self._sources.is_up(envelope.source) != up:
-            # What a source doesn't name counts for something only while it does its work.
-            self._attributor.attribute(envelope.source)
+            # What a source doesn't name counts for something only while it does its work, and of
+            # a device it is believed before one that is down.
+            self._attributor.enumerate(envelope.source)
         return outcome if more else outcome | self.settle(now)
 
     @property
@@ -102,7 +103,10 @@ class Join:
                 self._sources.counted(source, len(devices))
                 if not who.inventory.replace(source, devices):
                     return woke
-                return self._enumerate(envelope)
+                before = who.places
+                found = self._enumerate(envelope)
+                self._readings.moved(before, who.places)
+                return found
             case SourceAdded() | SourceLost() | SourceRemoved():
                 return self._take_source(envelope)
             case ClockTicked():

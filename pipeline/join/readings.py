@@ -129,6 +129,19 @@ class ReadingTable:
         self._drop(mine)
         return bool(mine or lists)
 
+    def moved(self, before: Places, after: Places) -> None:
+        """Withdraw what was read at places where another instance is now, or none.
+
+        The ids of a place are used again: what was read before is not the new instance's.
+        """
+        names = {key.device for key in self._latest} | {device for _, device in self._processes}
+        gone = {name for name in names if before.find(name) not in (name, after.find(name))}
+        if not gone:
+            return
+        for at in [at for at in self._processes if at[1] in gone]:
+            del self._processes[at]
+        self._drop([key for key in self._latest if key.device in gone])
+
     def keys(self, devices: Mapping[str, Device], ranking: list[str], places: Places) -> list[Key]:
         """Return the winners for the devices given: by field, then device, then attributes."""
         self.reshaped = False

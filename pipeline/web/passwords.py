@@ -26,6 +26,8 @@ _REST: Final = 3.0
 _LONGEST_REST: Final = 1.0
 _LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
 _DECOY: Final = b"." * 53
+_SALT_END: Final = 28  # where a hash's salt has its last letter
+_LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Verdict(Enum):
@@ -123,8 +125,13 @@ class Passwords:
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:
-    # Go's programs write 2y, and take whatever letter stands there for the same.
-    return bcrypt.checkpw(password[:_LONGEST], b"$2b" + hashed[3:])
+    # Go's programs write 2y, and take whatever letter stands there for the same. Of the salt's last
+    # letter two bits count. Where the others are set, because somebody made the salt up, Go passes
+    # over them; this library raises ValueError.
+    last = _LETTERS.index(hashed[_SALT_END])
+    end = _LETTERS[last & 0x30 : (last & 0x30) + 1]
+    stored = b"$2b" + hashed[3:_SALT_END] + end + hashed[_SALT_END + 1 :]
+    return bcrypt.checkpw(password[:_LONGEST], stored)
 
 
 def _remember(known: OrderedDict[bytes, None], key: bytes, most: int) -> None:

@@ -11,7 +11,7 @@ from config.types import ByteSize
 from pipeline.clock import Clock
 from pipeline.errors import TransientError
 from pipeline.files.reading import AbsentError, Stamp, UnreadableError, read_file
-from pipeline.model import NS
+from pipeline.model import NS, Instant
 from sources.dcgm.options import Options
 
 _SECRET: Final = ByteSize.parse("64KiB")
@@ -43,6 +43,10 @@ class Server:
             headers=headers,
             context=self._context,
         )
+
+    def at(self, now: Instant) -> Instant:
+        """Return when what was got last was read: a server's page is fresh."""
+        return now
 
 
 class File:
@@ -79,6 +83,13 @@ class File:
             )
         self._stamp = content.stamp
         return content.data
+
+    def at(self, now: Instant) -> Instant:
+        """Return when what was got last was written, which is never after now."""
+        if self._stamp is None:
+            return now
+        age_ns = max(0, now.wall_ns - self._stamp[0])
+        return Instant(now.mono_ns - age_ns, now.wall_ns - age_ns)
 
 
 def _client() -> tuple[Callable[..., Awaitable[bytes]], Callable[..., ssl.SSLContext]]:

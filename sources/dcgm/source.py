@@ -45,7 +45,7 @@ class DcgmSource:
             began = ctx.clock.now()
             data = await page_of.get()
             if data is not None:
-                at = ctx.clock.now()
+                at = page_of.at(ctx.clock.now())
                 # A page of megabytes takes a while.
                 page = await asyncio.to_thread(understand, data, ctx.plan, at, round(stands * NS))
                 if page.empty:

@@ -96,9 +96,9 @@ class Engine:
         """Whether the engine reads none of the GPUs that it was asked for."""
         return not self._targets and bool(self.unwatched)
 
-    def changed(self) -> bool:
-        """Whether GPUs or MIG instances have come or gone since the start."""
-        return self._look() != self._layout
+    def read_again(self, at: Instant, good_for_ns: int) -> Round | None:
+        """Read as `read` does; None if GPUs or MIG instances have come or gone since the start."""
+        return None if self._look() != self._layout else self.read(at, good_for_ns)
 
     def read(self, at: Instant, good_for_ns: int) -> Round:
         """Return what the engine has read since the last time.
@@ -135,10 +135,17 @@ class Engine:
             elif not possible(wanted, value):
                 done.dropped["out_of_range"] += 1
             else:
-                done.readings.append(Reading(uuid, wanted.name, (), value, None, at, good_for_ns))
+                read_at = _moment(found.ts, at, good_for_ns)
+                done.readings.append(
+                    Reading(uuid, wanted.name, (), value, None, read_at, good_for_ns)
+                )
 
     def _look(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        """Return ids of GPUs, and of each instance kind, id, kind and id of its parent, GI, CI."""
+        """Return ids of GPUs, and of each instance what tells it from another.
+
+        That is its kind and id, kind and id of its parent, GI, CI, profile and slices: an instance
+        of another size may have the ids of the one before.
+        """
         gpus = self._session.entities(structs.GPU)
         instances = self._session.instances()
         return gpus, tuple(
@@ -149,6 +156,8 @@ class Engine:
                 one.parent.id,
                 one.info.gi,
                 one.info.ci,
+                one.info.profile,
+                one.info.slices,
             )
             for one in instances
         )
@@ -172,12 +181,12 @@ class Engine:
 
     def _slices(self, gpu: int, parent: Device) -> Iterable[Target]:
         instances = self._layout[1]
-        for kind, number_, parent_kind, parent_id, gi, _ in instances:
+        for kind, number_, parent_kind, parent_id, gi, *_ in instances:
             if kind != structs.INSTANCE or (parent_kind, parent_id) != (structs.GPU, gpu):
                 continue
             inside = [
                 ci
-                for child, _, of_kind, of, _, ci in instances
+                for child, _, of_kind, of, _, ci, *_ in instances
                 if (child, of_kind, of) == (structs.COMPUTE, structs.INSTANCE, number_)
             ]
             entity = Entity(structs.INSTANCE, number_)
@@ -211,3 +220,15 @@ class Engine:
             self.unwatched[targets[0].device.uuid] = f"{error}{mend}"
         else:
             self._targets += targets
+
+
+def _moment(ts: int, now: Instant, most_ns: int) -> Instant:
+    """Return when the engine read something, by its time stamp in microseconds.
+
+    A stamp that lies in the future, or so far back that the reading would be worth nothing, comes
+    from another clock than ours: then it counts as read now.
+    """
+    age_ns = now.wall_ns - ts * 1000
+    if not 0 <= age_ns <= most_ns:
+        return now
+    return Instant(now.mono_ns - age_ns, now.wall_ns - age_ns)

@@ -1,8 +1,9 @@
 """The hostengine source: profiling fields of cards that NVML can't give them of."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
@@ -19,6 +20,8 @@ from sources.hostengine.library import (
     library,
 )
 from sources.hostengine.options import Options
+
+_Read: TypeAlias = Callable[[Instant, int], Round | None]
 
 _SEARCH_AGAIN: Final = 60.0
 _GRACE: Final = 1.0
@@ -55,10 +58,13 @@ class HostEngineSource:
             engine = await caller.call(f"setting up {where}", timeout, work.watch)
             self._tell_start(ctx, engine)
             await ctx.emit(DevicesDiscovered(engine.devices))
+            # Looked at just now: whatever the engine says, one is never set up without being read.
+            read: _Read = engine.read
             while True:
                 at = ctx.clock.now()
-                read = partial(_read, engine, at, good_for_ns)
-                done = await caller.call(f"reading from {where}", timeout, read)
+                reading = partial(read, at, good_for_ns)
+                done = await caller.call(f"reading from {where}", timeout, reading)
+                read = engine.read_again
                 if done is None:
                     break
                 await ctx.emit(SamplesTaken(tuple(done.readings)))
@@ -104,11 +110,6 @@ class HostEngineSource:
         return TransientError(
             f"{where}: {error}; see that nv-hostengine runs and is reachable there"
         )
-
-
-def _read(engine: Engine, at: Instant, good_for_ns: int) -> Round | None:
-    """Return what was read; None if the devices are others than before."""
-    return None if engine.changed() else engine.read(at, good_for_ns)
 
 
 class _Work:

@@ -89,6 +89,8 @@ class _MigInfo(ctypes.Structure):
     )
     gi: int
     ci: int
+    profile: int
+    slices: int
 
 
 class MigEntity(ctypes.Structure):

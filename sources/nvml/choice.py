@@ -28,7 +28,7 @@ class Choice:
     """What was chosen.
 
     Attributes:
-        flexible: GPUs without MIG instances, and the instances of the others.
+        flexible: everything once: what MIG instances give is read of them, all else of the GPUs.
         gpus: numbers of the GPUs, unless it is flexible.
         instances: numbers of the MIG instances, likewise; see `numbered`.
     """
@@ -74,14 +74,13 @@ class Choice:
             if ids is not None
         )
 
-    def has_gpu(self, index: int | None, *, cut: bool) -> bool:
+    def has_gpu(self, index: int | None) -> bool:
         """Whether a GPU is read itself.
 
         Args:
             index: its index.
-            cut: whether it has MIG instances.
         """
-        return not cut if self.flexible else _among(index, self.gpus)
+        return self.flexible or _among(index, self.gpus)
 
     def has_instance(self, number: int) -> bool:
         """Whether the MIG instance of that number is read."""

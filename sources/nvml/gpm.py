@@ -23,6 +23,11 @@ CLOSEST_NS: Final = NS // 10
 """The driver's counters are renewed ten times a second: between samples closer than that it answers
 with nonsense."""
 
+GOOD_LEAST_NS: Final = 6 * CLOSEST_NS
+"""How long readings are good at least: of rounds that come ten times a second every other one is a
+little too close, and a late one must not end the series."""
+
+_ENGINE: Final = re.compile(rf"({'|'.join(library.ENGINES)})(\d+)_active_ratio")
 _CALL: Final = re.compile(r"nvmlGpmMetricsGet\((\d+)\)")
 _MIB: Final = 1 << 20
 
@@ -212,6 +217,7 @@ class Profiling:
         names = tuple(name for name in METRICS if name in fields)
         if names and not self._supported():
             names = ()
+        names = self._there(names)
         self._own = Question(nvml, names) if names else None
         names = tuple(name for name in names if METRICS[name].mig)
         self._instances = Question(nvml, names) if names else None
@@ -222,6 +228,18 @@ class Profiling:
         code = self._nvml.ask("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
         codes.check(code)
         return bool(box.isSupportedDevice) if code == 0 else code not in codes.LACKING
+
+    def _there(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Leave out engines that the GPU doesn't have: of those NVML says that they are idle."""
+        engines = {name: found for name in names if (found := _ENGINE.fullmatch(name))}
+        has = self._nvml.engines(self._handle) if engines else None
+        if has is None:
+            return names
+        return tuple(
+            name
+            for name in names
+            if name not in engines or int(engines[name][2]) < has[engines[name][1]]
+        )
 
     def gpu(self, uuid: str) -> Profiler | None:
         """Make the profiler of the GPU itself; None if there is nothing to read."""

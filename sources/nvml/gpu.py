@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes, pcie, plan, statistics
-from sources.nvml.gpm import Profiling
+from sources.nvml.gpm import GOOD_LEAST_NS, Profiling
 from sources.nvml.library import Handle, Library
 from sources.nvml.mig import MigInstances
 from sources.nvml.peers import Peers
@@ -45,11 +45,13 @@ class Gpu:
         self.handle = handle
         self.up = True
         self.mig_mode: bool | None = False
+        self._visited = False
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
         self._plan = plan.for_gpu(nvml, handle, device.uuid, wanted)
-        self._profiling = Profiling(nvml, handle, wanted.fields, wanted.fast_good_ns, now)
+        good = max(wanted.fast_good_ns, GOOD_LEAST_NS)
+        self._profiling = Profiling(nvml, handle, wanted.fields, good, now)
         target = (device.uuid, wanted.fast_good_ns)
         self._plan.add(
             self._profiling.gpu(device.uuid),
@@ -59,7 +61,14 @@ class Gpu:
         )
         self._plan.add_slow(
             readers_of(nvml, handle, device.uuid, wanted, peers),
-            pcie.counters(nvml, handle, (device.uuid, wanted.slow_good_ns), wanted.fields, now),
+            pcie.counters(
+                nvml,
+                handle,
+                (device.uuid, wanted.slow_good_ns),
+                wanted.fields,
+                totals=wanted.pcie_totals,
+                now=now,
+            ),
         )
         self._probe = plan.probe(nvml, handle)
         self._slow_rounds = 0
@@ -75,6 +84,11 @@ class Gpu:
         return self.device.uuid
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it is up and no thread is in the driver with it, perhaps never to come back."""
+        return self.up and not self._visited
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its MIG instances, in their order."""
         mig = self._mig  # once: the sampling thread may be about to change it
@@ -83,9 +97,7 @@ class Gpu:
     @property
     def is_read(self) -> bool:
         """Whether the GPU itself is among the devices that were chosen."""
-        mig = self._mig
-        cut = mig is not None and bool(mig.devices)
-        return self._wanted.choice.has_gpu(self.device.index, cut=cut)
+        return self._wanted.choice.has_gpu(self.device.index)
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -107,10 +119,14 @@ class Gpu:
             DriverGoneError: the driver is gone.
         """
         now_ns = self._now().mono_ns
-        for ring in self._plan.rings:
-            if ring.due_ns <= now_ns:
-                # What else is wrong, the next round finds too.
-                codes.check_driver(ring.drain())
+        self._visited = True
+        try:
+            for ring in self._plan.rings:
+                if ring.due_ns <= now_ns:
+                    # What else is wrong, the next round finds too.
+                    codes.check_driver(ring.drain())
+        finally:
+            self._visited = False
 
     def read(self, *, slow: bool) -> Sheet:
         """Read the fast tier and the MIG instances, and the slow tier too if asked to.
@@ -119,10 +135,13 @@ class Gpu:
             DriverGoneError: the driver is gone.
         """
         sheet = Sheet(self.uuid, self._now())
+        self._visited = True
         try:
             self._read(sheet, slow=slow)
         except codes.DeviceLostError as lost:
             self._strike(sheet, lost.code)
+        finally:
+            self._visited = False
         self.up = sheet.up
         return sheet
 
@@ -135,10 +154,13 @@ class Gpu:
         sheet = Sheet(self.uuid, self._now())
         if not self.is_read:
             return sheet
+        self._visited = True
         try:
             self._plan.run(self._plan.forced, sheet, sheet.at)
         except codes.DeviceLostError as lost:
             self._strike(sheet, lost.code)
+        finally:
+            self._visited = False
         return sheet
 
     def _read(self, sheet: Sheet, *, slow: bool) -> None:
@@ -168,6 +190,14 @@ class Gpu:
             codes.check(code)
             if code not in codes.ALIVE:
                 self._strike(sheet, code)
+        if self._wanted.choice.flexible and mig is not None and mig.devices:
+            self._leave_to_instances(sheet)
+
+    def _leave_to_instances(self, sheet: Sheet) -> None:
+        """Leave out of the GPU what its instances tell: each thing is to be told once."""
+        uuid = self.uuid
+        sheet[:] = [r for r in sheet if r.device != uuid or r.field not in plan.OF_INSTANCES]
+        sheet.processes[:] = [listed for listed in sheet.processes if listed.device != uuid]
 
     def _strike(self, sheet: Sheet, code: int) -> None:
         """A GPU that is down says nothing: what it still answered may be anything."""

@@ -97,6 +97,9 @@ class GpmMetric(Protocol):
     value: float
 
 
+ENGINES: Final = ("nvdec", "nvjpg", "nvofa")
+"""Kinds of engines of which a GPU has several, numbered from 0."""
+
 XID_EVENT: Final = int(pynvml.nvmlEventTypeXidCriticalError)
 MEMORY_V2: Final = int(pynvml.nvmlMemory_v2)
 
@@ -237,6 +240,35 @@ class Library:
         code = self.ask("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(info))
         raw = info.busId
         return code, raw.decode() if isinstance(raw, bytes) else str(raw)
+
+    def engines(self, handle: Handle) -> dict[str, int] | None:
+        """Ask how many engines of each kind a GPU has: NVDEC, NVJPG and NVOFA.
+
+        What a GPU has, its largest MIG instance has, whether MIG mode is on or not. It costs half a
+        millisecond for each of a dozen profiles.
+
+        Returns:
+            The counts by the names in `ENGINES`; None where the driver doesn't say.
+
+        Raises:
+            DeviceLostError: the device is gone.
+            DriverGoneError: the driver is gone.
+        """
+        found = dict.fromkeys(ENGINES, 0)
+        for profile in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            info = pynvml.c_nvmlGpuInstanceProfileInfo_t()
+            code = self.ask(
+                "nvmlDeviceGetGpuInstanceProfileInfo",
+                handle,
+                ctypes.c_uint(profile),
+                ctypes.byref(info),
+            )
+            codes.check(code)
+            if code == 0:
+                had = (info.decoderCount, info.jpegCount, info.ofaCount)
+                for kind, count in zip(ENGINES, had, strict=True):
+                    found[kind] = max(found[kind], count)
+        return found if any(found.values()) else None
 
     def attributes(self, handle: Handle) -> tuple[int, Attributes]:
         """Ask for the size of a MIG instance."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pipeline.model import Device
 from sources.nvml.choice import Choice
+from sources.nvml.pcie import PcieTotals
 from sources.nvml.windows import ClockEvents
 from sources.nvml.xids import Sayings, XidCounts
 
@@ -16,9 +17,12 @@ class Memory:
         by_index: devices by index as they were last announced.
         down: uuids of GPUs that were last seen down.
         out: it has been told that all GPUs are down with the source, and nothing since.
-        replaced: uuids of GPUs that others stand in for, until a last word was said of them.
+        leaving: uuids of GPUs that others stand in for, or that nobody asks for any more, until a
+            last word was said of them.
+        found: of which devices it was seen that they are there: what of them lacks now is lost.
         xids: the XID errors.
         clock_events: in how many samples each was there.
+        pcie_totals: the bytes over PCIe.
         hidden: uuids of GPUs that nobody asked for: not even whether they are up is told.
         sayings: which of them were logged.
     """
@@ -28,11 +32,12 @@ class Memory:
         self.by_index: dict[int, tuple[Device, ...]] = {}
         self.down: set[str] = set()
         self.out = False
-        self.replaced: list[str] = []
+        self.leaving: list[str] = []
+        self.found: Choice | None = None
         self.xids = XidCounts()
         self.clock_events = ClockEvents(0)
+        self.pcie_totals = PcieTotals()
         self.hidden: set[str] = set()
-        self._cut: dict[str, bool] = {}
         self.sayings = Sayings()
         self._said: set[tuple[str, str]] = set()
 
@@ -45,6 +50,7 @@ class Memory:
             by_index: the devices.
             choice: which of them are read.
         """
+        told = self.gpus.keys() - self.hidden if self.out else frozenset()
         self.by_index = dict(by_index)
         present = {devices[0].uuid: devices[0] for devices in by_index.values()}
         taken = {(gpu.index, gpu.pci_bus_id) for gpu in present.values() if gpu.pci_bus_id}
@@ -55,22 +61,17 @@ class Memory:
         ]
         for uuid in replaced:
             self._forget(uuid)
-        self.replaced += (uuid for uuid in replaced if uuid not in self.hidden)
+        self.leaving += (uuid for uuid in replaced if uuid not in self.hidden)
         self.gpus.update(present)
-        for devices in by_index.values():
-            self._cut[devices[0].uuid] = len(devices) > 1
-        self.hidden = {
-            uuid
-            for uuid, gpu in self.gpus.items()
-            if not choice.has_gpu(gpu.index, cut=self._cut.get(uuid, False))
-        }
+        self.hidden = {uuid for uuid, gpu in self.gpus.items() if not choice.has_gpu(gpu.index)}
+        self.leaving += sorted(self.hidden & told)
 
     def _forget(self, uuid: str) -> None:
         del self.gpus[uuid]
         self.down.discard(uuid)
-        self._cut.pop(uuid, None)
         self.xids.forget(uuid)
         self.clock_events.forget(uuid)
+        self.pcie_totals.forget(uuid)
         self.sayings.forget(uuid)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:

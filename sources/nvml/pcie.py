@@ -21,19 +21,42 @@ COUNTERS: Final = {
 """The counter that is the sum of a rate."""
 
 
+class PcieTotals:
+    """The bytes of each GPU so far. They outlive the driver and the configuration."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, dict[str, float]] = {}
+
+    def of(self, uuid: str) -> dict[str, float]:
+        """Return those of a GPU, by rate, to be added to."""
+        return self._totals.setdefault(uuid, {})
+
+    def forget(self, uuid: str) -> None:
+        """Drop those of a GPU that was taken out."""
+        self._totals.pop(uuid, None)
+
+
 class PcieCounters:
-    """What went over PCIe to and from one GPU since the first visit.
+    """What went over PCIe to and from one GPU while it was visited.
 
     Args:
         profiler: tells the rates.
         target: uuid of the GPU, and how long readings are good.
         wanted: names of the fields that somebody asked for.
+        totals: what went over before, to be added to.
     """
 
-    def __init__(self, profiler: Profiler, target: tuple[str, int], wanted: frozenset[str]) -> None:
+    def __init__(
+        self,
+        profiler: Profiler,
+        target: tuple[str, int],
+        wanted: frozenset[str],
+        totals: dict[str, float],
+    ) -> None:
         self._profiler = profiler
         self._target = target
-        self._totals = {rate: 0.0 for rate, field in COUNTERS.items() if field in wanted}
+        self._rates = [rate for rate, field in COUNTERS.items() if field in wanted]
+        self._totals = totals
 
     def read(self, sheet: Sheet, at: Instant) -> int:
         """Add what came since the last visit. A `Reader`."""
@@ -46,9 +69,11 @@ class PcieCounters:
         for reading in own:
             if reading.window_start is not None:
                 spent_ns = reading.at.mono_ns - reading.window_start.mono_ns
-                self._totals[reading.field] += reading.value * spent_ns / NS
-        for rate, total in self._totals.items():
-            sheet.append(Reading(uuid, COUNTERS[rate], (), round(total), None, at, good))
+                before = self._totals.get(reading.field, 0.0)
+                self._totals[reading.field] = before + reading.value * spent_ns / NS
+        for rate in self._rates:
+            total = round(self._totals.get(rate, 0.0))
+            sheet.append(Reading(uuid, COUNTERS[rate], (), total, None, at, good))
         return code
 
     def forget(self) -> None:
@@ -61,9 +86,13 @@ def counters(
     handle: Handle,
     target: tuple[str, int],
     wanted: frozenset[str],
+    *,
+    totals: PcieTotals | None,
     now: Callable[[], Instant],
 ) -> PcieCounters | None:
     """Make the counters of a GPU; None if nobody asked for them, or it can't tell.
+
+    They go on from `totals`, or begin at 0 where there are none.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -72,4 +101,6 @@ def counters(
     uuid, good = target
     rates = frozenset(rate for rate, field in COUNTERS.items() if field in wanted)
     profiler = Profiling(nvml, handle, rates, good, now).gpu(uuid) if rates else None
-    return None if profiler is None else PcieCounters(profiler, target, wanted)
+    if profiler is None:
+        return None
+    return PcieCounters(profiler, target, wanted, {} if totals is None else totals.of(uuid))

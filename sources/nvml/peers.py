@@ -27,11 +27,14 @@ class Peer(Protocol):
     """Another GPU."""
 
     handle: Handle
-    up: bool
 
     @property
     def uuid(self) -> str:
         """Its uuid."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it is up and nobody is in the driver with it."""
 
 
 Peers: TypeAlias = Callable[[], Mapping[int, Peer]]
@@ -51,9 +54,9 @@ def status(
 
     def read(sheet: Sheet, at: Instant) -> int:
         has_some, alone = False, True
-        # One that is down may hang, and this GPU would be blamed.
+        # One that is down, or has a thread stuck in it, may hang, and this GPU would be blamed.
         for index, peer in peers().items():
-            if peer.uuid == uuid or not peer.up:
+            if peer.uuid == uuid or not peer.is_at_rest:
                 continue
             alone = False
             code = keep(handle, peer.handle, ctypes.c_int(_NVLINK), ctypes.byref(box))

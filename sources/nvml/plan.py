@@ -12,7 +12,7 @@ from sources.nvml.choice import EVERYTHING, Choice
 from sources.nvml.gpm import Profiler
 from sources.nvml.library import Call, Handle, Library
 from sources.nvml.options import Options
-from sources.nvml.pcie import PcieCounters
+from sources.nvml.pcie import PcieCounters, PcieTotals
 from sources.nvml.readers import NONE32, NONE64, Reader, Sheet
 from sources.nvml.statistics import Ring
 from sources.nvml.windows import ClockEvents
@@ -32,6 +32,7 @@ class Wanted:
         window_ns: how far back statistics reach.
         clock_events: where clock events are counted.
         choice: of which devices.
+        pcie_totals: where bytes over PCIe are added up.
     """
 
     fields: frozenset[str]
@@ -41,10 +42,15 @@ class Wanted:
     window_ns: int = 0
     clock_events: ClockEvents | None = None
     choice: Choice = EVERYTHING
+    pcie_totals: PcieTotals | None = None
 
     @classmethod
     def of(
-        cls, plan: FieldPlan, options: Options, clock_events: ClockEvents | None = None
+        cls,
+        plan: FieldPlan,
+        options: Options,
+        clock_events: ClockEvents | None = None,
+        pcie_totals: PcieTotals | None = None,
     ) -> "Wanted":
         """Work it out of the fields that somebody asked for and the options."""
         interval_ns = round(options.interval * NS)
@@ -58,6 +64,7 @@ class Wanted:
             -(-window_ns // interval_ns) * interval_ns,
             clock_events,
             Choice.parse(options.devices),
+            pcie_totals,
         )
 
     def good_ns(self, field: str) -> int:
@@ -68,6 +75,9 @@ class Wanted:
         """Return what a reader of one number needs to know."""
         return (uuid, field, self.good_ns(field))
 
+
+OF_INSTANCES: Final = frozenset(field.name for field in CATALOGUE if field.mig)
+"""Fields that MIG instances have."""
 
 _SLOW: Final = frozenset(field.name for field in CATALOGUE if field.tier in (Tier.SLOW, Tier.ONCE))
 

@@ -2,21 +2,30 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import PermanentError, TransientError
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
 from sources.nvml import codes
+from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.kept import Kept
+from sources.nvml.links import RATES, TOTALS
 from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
 from sources.nvml.rounds import Drain, Forced, Opening, Round
 from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
 from sources.nvml.xids import FIELDS
+
+EARLY_NS: Final = NS
+"""How long after the first round a second one follows where rounds are far apart."""
+
+BETWEEN: Final = frozenset({*METRICS, *TOTALS, *RATES})
+"""Fields that tell what was between two looks."""
 
 
 class Sampler:
@@ -35,7 +44,9 @@ class Sampler:
         self._crew = kept.crew
         self._memory = kept.memory
         window_ns = round(options.clock_events_window * NS)
-        self._wanted = Wanted.of(ctx.plan, options, kept.memory.counting_clock_events(window_ns))
+        memory = self._memory
+        counted = memory.counting_clock_events(window_ns)
+        self._wanted = Wanted.of(ctx.plan, options, counted, memory.pcie_totals)
         self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
@@ -46,22 +57,18 @@ class Sampler:
         self._own_watch = False
         self._forced_ns: dict[str, int] = {}
 
-    async def run(self, looked: Callable[[], None] | None = None) -> None:
+    async def run(self) -> None:
         """Open NVML and sample.
-
-        Args:
-            looked: called once it is clear that the devices asked for are there; None if that was
-                seen before, and whatever is missing now is lost.
 
         Raises:
             TransientError: NVML can't be used now.
-            PermanentError: the option `devices` names some that aren't there.
+            PermanentError: the option `devices` names some that aren't there, and weren't before.
         """
         await self._crew.run(Opening(self._inventory))
-        if looked is not None:
+        if self._memory.found != self._wanted.choice:
             if why := self._inventory.contradiction():
                 raise PermanentError(f"devices: {self._options.devices}: {why}")
-            looked()
+            self._memory.found = self._wanted.choice
         await self._announce()
         self._start_watch()
         failed: TransientError | None = None
@@ -99,11 +106,17 @@ class Sampler:
             round(self._options.slow_interval * NS),
         )
         due = slow_due = clock.now().mono_ns
+        early: int | None = due + EARLY_NS
         while True:
             slow = due >= slow_due
             while slow_due <= due:
                 slow_due += slow_interval
             await self._round(due, slow=slow)
+            if early is not None and interval > 2 * EARLY_NS and self._ctx.plan.any_of(*BETWEEN):
+                # What lies between two looks would else be missing for a whole interval at first.
+                await self._drain(early)
+                await self._round(early, slow=True)
+            early = None
             due += interval
             late = clock.now().mono_ns - due
             if late > 0:
@@ -174,10 +187,10 @@ class Sampler:
                 Reading(
                     uuid, "gpu_up", (), 1 if uuid in up else 0, None, visits.get(uuid, at), good
                 )
-                # A last word on a GPU that was replaced, since a 0 of it may stand for ever.
-                for uuid in (*self._shown(judged), *memory.replaced)
+                # A last word on those that leave, since a 0 of one may stand for ever.
+                for uuid in (*self._shown(judged), *memory.leaving)
             ]
-        memory.replaced.clear()
+        memory.leaving.clear()
         for sheet in sheets:
             readings += self._not_older(sheet)
         if slow:

@@ -30,7 +30,6 @@ class NvmlSource:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._looked = False
 
     async def run(self, ctx: SourceContext) -> None:
         """Open NVML, sample and emit until cancelled.
@@ -38,7 +37,7 @@ class NvmlSource:
         Raises:
             TransientError: there is no library or driver, it went away, or it hangs. By then every
                 known GPU has been told to be down.
-            PermanentError: the option `devices` names some that weren't there at the first look.
+            PermanentError: the option `devices` names some that were never seen to be there.
         """
         kept = Kept.of(ctx.kept)
         try:
@@ -57,15 +56,12 @@ class NvmlSource:
         kept.memory.xids.look_back(round(self._options.xid_window * NS))
         kept.crew.start(ctx.clock, self._options.deadline)
         try:
-            await Sampler(ctx, self._options, kept).run(None if self._looked else self._note_look)
+            await Sampler(ctx, self._options, kept).run()
         except DriverGoneError:
             kept.nvml.void()
             raise
         finally:
             await self._close(kept)
-
-    def _note_look(self) -> None:
-        self._looked = True
 
     async def _tell_outage(self, ctx: SourceContext, kept: Kept) -> None:
         """Say once that no GPU answers: each further word would show the source as up."""

@@ -93,8 +93,11 @@ class XidCounts:
         size = ("window_size_in_ms", in_ms(self._window_ns))
         window = self._recent.get(uuid)
         counts = {} if window is None else window.counts(at)
+        # One that left the window stands at 0: if it just weren't told any more, what was told
+        # last would stand until it is too old.
         found: list[tuple[Attrs, int]] = [
-            ((size, *_attrs(code)), count) for code, count in sorted(counts.items()) if count
+            ((size, *_attrs(code)), counts.get(code, 0))
+            for code in sorted(self._seen.get(uuid, ()))
         ]
         return [
             Reading(uuid, FIELDS[3], attrs, count, None, at, good)

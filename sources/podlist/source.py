@@ -7,6 +7,8 @@ from pipeline.files import follow
 from sources.podlist.document import read_pod_list
 from sources.podlist.options import Options
 
+_ABSENT = "see that its writer runs and that the folder is mounted"
+
 
 class PodListSource:
     """Follows the file. Implements `pipeline.contracts.Source`."""
@@ -18,4 +20,4 @@ class PodListSource:
         """Follow the file until cancelled."""
         options = self._options
         read = partial(read_pod_list, path=options.path, integers=options.integers)
-        await follow(ctx, options, read)
+        await follow(ctx, options, read, absent=_ABSENT)

@@ -81,7 +81,7 @@ def dashboard(
             node.wait("count by (pod) (DCGM_FI_DEV_GPU_TEMP{$i})", {"train-0": 1, "": 3}, "pod")
         else:
             node = stack.enter_context(exporting(server, folder / "node", distinct()))
-            node.start("-f", COUNTERS, "-d", "g+i")
+            node.start("-f", COUNTERS)
         node.wait_scraped(3, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
         yield Dashboard(node)
 

@@ -272,6 +272,10 @@ def test_mig_profiles(fake_nvml: FakeNvml) -> None:
             continue
         names[profile.id] = profile.name
     assert names[info.profileId] == "MIG 2g.20gb"
+    whole = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(
+        gpu, pynvml.NVML_GPU_INSTANCE_PROFILE_7_SLICE
+    )
+    assert (whole.decoderCount, whole.jpegCount, whole.ofaCount) == (7, 7, 1)
     compute = pynvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0)
     assert pynvml.nvmlComputeInstanceGetInfo(compute).id == 0
     assert error_of(pynvml.nvmlDeviceGetGpuInstanceById, gpu, 1) == 6

@@ -77,6 +77,19 @@ async def test_nobody_there(unused_tcp_port: int) -> None:
         await fetch(url, timeout=5, most=100)
 
 
+async def test_the_same_fault_is_told_in_the_same_words(unused_tcp_port: int) -> None:
+    """What is told once and not again is known by its text."""
+    url = f"https://127.0.0.1:{unused_tcp_port}/metrics"
+    contexts = [await asyncio.to_thread(tls) for _ in range(2)]
+    told = []
+    for context in contexts:
+        with pytest.raises(TransientError) as caught:
+            await fetch(url, timeout=5, most=100, context=context)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert "object at" not in told[0]
+
+
 class TestTls:
     @pytest.fixture
     def ca_file(self, tmp_path: Path) -> Path:

@@ -29,6 +29,32 @@ async def test_many_scrapes_at_once(connect: Connect) -> None:
         assert set(answers) == {(200, page)}
 
 
+@pytest.mark.parametrize("host", ["xn--", "xn--a", "a.xn--0", "a..b", "a" * 300, "[1::2::3]", "%"])
+async def test_a_host_that_is_no_name_is_no_matter(host: str, connect: Connect) -> None:
+    """An answer, and not a connection that nobody serves and nobody ends."""
+    async with listeners().listen(LOCAL) as mounts:
+        mounts.mount("/a", says("a"), title="A")
+        client = await connect(mounts.port)
+        async with asyncio.timeout(5):
+            assert await client.get(f"http://{host}/a?b=c") == (200, "a")
+            assert await client.get("/a") == (200, "a")
+
+
+async def test_no_path_makes_a_line_of_the_log(
+    connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: HttpRequest) -> HttpResponse:
+        raise ValueError
+
+    shared = listeners()
+    async with shared.listen(LOCAL) as mounts:
+        (listener,) = shared._listeners.values()
+        monkeypatch.setattr(listener, "_routed", fails)
+        client = await connect(mounts.port)
+        assert (await client.get("/%0aERROR%20made%20up"))[0] == 500
+    assert '"/\\nERROR made up": the answer failed' in caplog.text
+
+
 async def test_idle_connections_dont_lock_a_scraper_out(connect: Connect) -> None:
     shared = listeners(connections=10)
     async with shared.listen(LOCAL) as mounts:

@@ -20,13 +20,10 @@ from hypothesis import strategies as st
 
 from pipeline.fields import FieldPlan
 from pipeline.model import (
-    NS,
     ClockTicked,
     DevicesDiscovered,
     Envelope,
-    Event,
     Instant,
-    ProcessList,
     Reading,
     SamplesTaken,
     SourceLost,
@@ -37,10 +34,9 @@ from pipeline.recording import (
     RecordingReader,
     RecordingWriter,
     samples,
-    shifted,
 )
-from tests.pipeline.recorded import envelopes, events, instants, texts
-from tests.support.nodes import START, at, claim, claims, every_field, gpu, mig, reading
+from tests.pipeline.recorded import envelopes, instants, texts
+from tests.support.nodes import START, at, every_field, gpu, reading
 
 HEADER = Header("0.1.0", "node-1", START)
 
@@ -376,34 +372,3 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
 def test_a_full_disk() -> None:
     with pytest.raises(RecordingError, match="No space left"):
         RecordingWriter(Path("/dev/full"), HEADER, overwrite=True)
-
-
-# -- moving an event
-
-
-def moments(value: object) -> list[tuple[int, int]]:
-    found = re.findall(r"Instant\(mono_ns=(-?\d+), wall_ns=(-?\d+)\)", repr(value))
-    return [(int(mono), int(wall)) for mono, wall in found]
-
-
-@given(events)
-def test_every_instant_is_moved_and_nothing_else(event: Event) -> None:
-    there = shifted(event, lambda i: Instant(i.mono_ns + 5, i.wall_ns - 7), lambda good: good + 1)
-    assert moments(there) == [(mono + 5, wall - 7) for mono, wall in moments(event)]
-    back = shifted(there, lambda i: Instant(i.mono_ns - 5, i.wall_ns + 7), lambda good: good - 1)
-    assert back == event
-
-
-def test_each_good_for_is_stretched() -> None:
-    listed = ProcessList("GPU-0", (), START, 3 * NS)
-    taken = SamplesTaken((reading("GPU-0", "power_watts", 1, good_for=5),), (listed,))
-    moved = shifted(taken, lambda i: i, lambda good: 2 * good)
-    assert moved.readings[0].good_for_ns == 10 * NS
-    assert moved.processes[0].good_for_ns == 6 * NS
-    said = claims(claim("pod", "GPU-0"), good_for=60)
-    assert shifted(said, lambda i: i, lambda good: 2 * good) == replace(said, good_for_ns=120 * NS)
-
-
-def test_events_without_times_stay_as_they_are() -> None:
-    found = DevicesDiscovered((gpu(0), mig(gpu(0), 1)))
-    assert shifted(found, lambda _: Instant(0, 0), lambda _: 0) == found

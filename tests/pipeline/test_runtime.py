@@ -222,6 +222,18 @@ class TestFailure:
         assert keeper(registered, "other").entered == 2
         assert keeper(registered, "other").left == 2
 
+    async def test_a_sink_that_stays_away_is_told_of_once(
+        self, registered: Registered, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        full, gone = TransientError("the disk is full"), TransientError("the folder is gone")
+        registered.sources = {"gpus": gpus}
+        keeper(registered).failures = [gone, full, full, full]
+        async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})):
+            await asyncio.sleep(60)
+        assert keeper(registered).entered == 1
+        told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert [text.partition(";")[0] for text in told] == [str(full), str(gone)]
+
     async def test_a_slow_sink_does_not_slow_a_fast_one(self, registered: Registered) -> None:
         async def many(ctx: SourceContext) -> None:
             await ctx.emit(DevicesDiscovered(GPUS))

@@ -87,6 +87,10 @@ def _engine(config: Made, settings: Settings) -> None:
     config.put("sources.engine.interval", interval, origin)
 
 
+_ALONE: Final = "2s"
+"""How often the kubelet is asked where no other source tells of pods."""
+
+
 def _holders(config: Made, settings: Settings) -> None:
     if (kind := settings.text("kubernetes-gpu-id-type")) not in {"uid", "device-name"}:
         raise settings.refused(
@@ -103,7 +107,10 @@ def _holders(config: Made, settings: Settings) -> None:
         origin = settings.origin("nvidia-resource-names")
         config.put("sources.kubelet.resources", tuple(dict.fromkeys([*known, *names])), origin)
     reasons = [name for name in _FOR_PODS if settings.switch(name)]
-    if reasons:
+    if not reasons:
+        # Nobody else tells of a pod that came or went; dcgm-exporter asks at each scrape.
+        config.put("sources.kubelet.interval", _ALONE, settings.origin("kubernetes"))
+    else:
         config.begin("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
         slices = settings.switch("kubernetes-enable-dra")
         config.put("sources.pods.resource_slices", slices, settings.origin("kubernetes-enable-dra"))

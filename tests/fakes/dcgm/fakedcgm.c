@@ -189,10 +189,10 @@ int dcgmGetGpuInstanceHierarchy(void *handle, hierarchy_t *out) {
     out->count = 0;
     FILE *file = open_scenario();
     while (file && fgets(line, sizeof line, file)) {
-        unsigned id, parent, gi, ci;
+        unsigned id, parent, gi, ci, slices;
         mig_t *one = &out->entities[out->count];
-        if (sscanf(line, "instance %u %u %u", &id, &parent, &gi) == 3)
-            *one = (mig_t){{INSTANCE, id}, {GPU, parent}, {"", 0, gi, (unsigned)-1, 0, 0}};
+        if (sscanf(line, "instance %u %u %u %u", &id, &parent, &gi, &slices) == 4)
+            *one = (mig_t){{INSTANCE, id}, {GPU, parent}, {"", 0, gi, (unsigned)-1, 0, slices}};
         else if (sscanf(line, "compute %u %u %u %u", &id, &parent, &gi, &ci) == 4)
             *one = (mig_t){{COMPUTE, id}, {INSTANCE, parent}, {"", 0, gi, ci, 0, 0}};
         else

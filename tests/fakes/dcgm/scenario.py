@@ -7,7 +7,7 @@ unwatchable GPU CODE        the GPU's profiling fields can't be watched
 unreadable KIND ENTITY CODE its values can't be read
 frozen TS                   all values bear this time
 gpu ID
-instance ID GPU GI
+instance ID GPU GI SLICES
 compute ID INSTANCE GI CI
 value KIND ENTITY FIELD TYPE VALUE
 """
@@ -86,7 +86,7 @@ def _card(card: Card) -> Iterator[str]:
     yield from _values(GPU, card.id, {**about, **card.values})
     for number, one in enumerate(card.slices):
         entity = card.id * 8 + number
-        yield f"instance {entity} {card.id} {one.gi}"
+        yield f"instance {entity} {card.id} {one.gi} {one.profile.partition('g.')[0]}"
         for ci in one.cis:
             yield f"compute {entity * 8 + ci} {entity} {one.gi} {ci}"
         yield from _values(INSTANCE, entity, {50: one.profile, **one.values})

@@ -192,6 +192,9 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned i
     out->sliceCount = p->info.sliceCount;
     out->instanceCount = p->info.instanceCount;
     out->multiprocessorCount = p->info.multiprocessorCount;
+    out->decoderCount = p->info.decoderCount;
+    out->jpegCount = p->info.jpegCount;
+    out->ofaCount = p->info.ofaCount;
     out->memorySizeMB = p->info.memorySizeMB;
     return fk_leave(NVML_SUCCESS);
 }

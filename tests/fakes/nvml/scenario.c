@@ -141,6 +141,10 @@ static void add_profile(Scenario *s, const char *rest) {
     sscanf(rest, "%u %u %u %u %u %llu %n", &p->number, &i->id, &i->sliceCount, &i->instanceCount,
            &i->multiprocessorCount, &i->memorySizeMB, &at);
     snprintf(i->name, sizeof i->name, "%s", rest + at);
+    /* As on a Hopper card, where the one OFA goes with the whole and with the media extensions. */
+    i->decoderCount = i->jpegCount = i->sliceCount;
+    i->ofaCount = p->number == NVML_GPU_INSTANCE_PROFILE_7_SLICE ||
+                  p->number == NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1;
     p->next = s->profiles;
     s->profiles = p;
 }

@@ -145,7 +145,12 @@ class TestFile:
             path.unlink()
             await until(lambda: found.counted)
             await asyncio.sleep(1)
-            assert caplog.text.count(f"{path}: no such file; {STAYS}") == 1
+            assert (
+                caplog.text.count(
+                    f"{path}: no such file; check the path, and that it is mounted; {STAYS}"
+                )
+                == 1
+            )
             path.write_text(TWO)
             await found.reaches(["One.", "Two."])
             assert "can be read again" in caplog.text

@@ -65,6 +65,11 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
             id="podgpu's name",
         ),
         pytest.param(
+            "DCGM_EXP_XID_ERRORS_TOTAL, counter, Of new releases.",
+            [("xid_errors", "DCGM_EXP_XID_ERRORS_TOTAL", "counter", "Of new releases.")],
+            id="name of a newer release",
+        ),
+        pytest.param(
             "memory_used_bytes, gauge",
             [("memory_used_bytes", "podgpu_memory_used_bytes", "gauge", "")],
             id="name of the field",
@@ -95,6 +100,15 @@ def test_a_row_is_shown_as_it_is_written(
     text: str, expected: list[tuple[str, str, str, str]]
 ) -> None:
     assert shown(planned(text, ALONE).plan) == expected
+
+
+@pytest.mark.parametrize("type_", ["gauge", "counter", "label"])
+@pytest.mark.parametrize("name", ["DCGM_FI_DEV_UUID", "DCGM_FI_DEV_PCI_BUSID"])
+def test_what_names_a_device_is_no_sample(name: str, type_: str) -> None:
+    """A text among the values would cost the whole page."""
+    found = planned(f"{name}, {type_}, x\nDCGM_FI_DEV_FB_USED, gauge, Used.", ALONE)
+    assert shown(found.plan) == [("memory_used_bytes", "DCGM_FI_DEV_FB_USED", "gauge", "Used.")]
+    assert [complaint.line for complaint in found.complaints] == [1]
 
 
 def test_label_rows_stand_under_the_name_that_is_written() -> None:

@@ -1,5 +1,6 @@
 """The lists that come with podgpu name what dcgm-exporter's do, and can be given but for one."""
 
+import csv
 from importlib.resources import files
 
 import pytest
@@ -42,6 +43,13 @@ def test_the_rows_are_dcgm_exporter_s(name: str, rows: int, every: int) -> None:
     assert len(found) == rows
     assert len(read(with_all(text_of(name)))[0]) == every
     assert all(row.help for row in found)
+
+
+@pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])
+def test_dcgm_exporter_itself_can_read_them(name: str) -> None:
+    """It ends at a row that has not three cells; whoever goes back to it may have copied a list."""
+    rows = list(csv.reader(with_all(text_of(name)).splitlines()))
+    assert [row for row in rows if len(row) != 3] == []
 
 
 @pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])

@@ -183,11 +183,13 @@ class TestFacts:
     ("code", "text"),
     [(0, "No Error"), (79, "GPU has fallen off the bus"), (4242, "Unknown Error")],
 )
+@pytest.mark.parametrize("kind", [int, float])
 @pytest.mark.parametrize("form", ["dcgm", "dcgm-hostname", "dcgm-old"])
-def test_what_the_last_xid_means(form: LabelForm, code: int, text: str) -> None:
+def test_what_the_last_xid_means(form: LabelForm, code: int, text: str, kind: type[float]) -> None:
+    """A whole number is the same code however a page that was read had it."""
     node = Node()
     node.has(gpu(0), gpu(1))
-    node.reads(reading(gpu(0), "xid_last", code), reading(gpu(1), "xid_last", float("nan")))
+    node.reads(reading(gpu(0), "xid_last", kind(code)), reading(gpu(1), "xid_last", float("nan")))
     found = of(parsed(rendered(node.snapshot(), labels=form)), "DCGM_FI_DEV_XID_ERRORS")
     assert [(v, labels["err_code"], labels["err_msg"]) for labels, v in found] == [
         (code, str(code), text)

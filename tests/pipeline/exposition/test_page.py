@@ -1,7 +1,7 @@
 """That a page is always a page: hostile names, values that are no numbers."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.exposition.tail import tail
@@ -132,10 +132,13 @@ def test_help_and_types() -> None:
 
 
 @given(st.text(max_size=50))
+@example("\0")
 def test_any_help_text_is_one_line(about: str) -> None:
     for form in Format:
         page = header(form, "podgpu_x_total", "counter", about) + b"podgpu_x_total 1\n" + form.end
         assert page.count(b"\n") == 3 + bool(form.end)
+        # Prometheus' scanner takes it for the end of the page.
+        assert b"\0" not in page
         (family,) = families(page, form)
         assert family.type == "counter"
 

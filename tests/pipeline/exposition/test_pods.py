@@ -11,13 +11,14 @@ from pipeline.exposition.options import Inline, LabelForm, PageOptions
 from pipeline.exposition.pods import inline, line
 from pipeline.exposition.style import FORMS, Style
 from pipeline.fields import FieldPlan, LabelRow
-from pipeline.model import PodInfo
+from pipeline.model import NS, Device, Pod, PodInfo, PodsReplaced
 from tests.pipeline.exposition.pages import (
     of,
     parsed,
     pods_and_resources,
     rendered,
 )
+from tests.support.nodes import Node, at, claims, gpu, kubelet_claim, mig, reading
 
 UID = "6f1c8a52-7d0e-4f2b-9a40-b7a2f0f6a001"
 NAMES = st.text("ab._-/0", max_size=4)
@@ -129,6 +130,23 @@ def test_readings_carry_what_was_asked_for_and_no_more(
         assert there <= extra
         assert bool(extra) == bool(wanted)
         assert labels.get("pod_uid", UID) == UID
+
+
+@pytest.mark.parametrize("sharing", ["info", "copies"])
+@pytest.mark.parametrize("suffix", ["", "::0"], ids=["whole", "replica"])
+@pytest.mark.parametrize("device", [gpu(0), mig(gpu(0), 1)], ids=["GPU", "MIG instance"])
+def test_labels_come_by_whatever_way_the_pod_holds_its_device(
+    device: Device, suffix: str, sharing: str
+) -> None:
+    node = Node()
+    node.has(gpu(0), mig(gpu(0), 1))
+    info = PodInfo("u-1", "ml", "train-0", labels=(("team", "a"),))
+    node.say(PodsReplaced((Pod(info, at(-60)),), 300 * NS), "pods", "pods")
+    node.say(claims(kubelet_claim("train-0", f"{device.uuid}{suffix}")), "kubelet", "podresources")
+    node.reads(reading(device, "memory_used_bytes", 1 << 20))
+    page = parsed(rendered(node.snapshot(), inline=("pod_uid", "labels"), sharing=sharing))
+    ((labels, _),) = of(page, "DCGM_FI_DEV_FB_USED")
+    assert (labels["pod"], labels["pod_uid"], labels["label_team"]) == ("train-0", "u-1", "a")
 
 
 def test_a_conflict_is_counted_on_its_device() -> None:

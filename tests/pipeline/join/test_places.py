@@ -21,6 +21,7 @@ from pipeline.model import (
     Reading,
     SamplesTaken,
     SourceAdded,
+    SourceLost,
     SourceRemoved,
 )
 from tests.support.nodes import START, Node, claim, claims, gpu, mig, reading
@@ -252,7 +253,10 @@ INSTANCES = [(gi, ci) for gi in (1, 2) for ci in (0, 1)]
 
 @given(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
 def test_what_is_shown_depends_on_the_last_words_alone(seed: int, order: int) -> None:
-    """Whatever each source said before, and in whatever order the sources speak."""
+    """Whatever each source said before, and in whatever order the sources speak.
+
+    Readings are said once more: those of a place don't outlive the instance that was there.
+    """
     rng = Random(seed)
     words: dict[str, list[Event]] = {"nvml": [], "dcgm": [], "read": []}
     for _ in range(rng.randint(1, 3)):
@@ -264,16 +268,69 @@ def test_what_is_shown_depends_on_the_last_words_alone(seed: int, order: int) ->
         )
         names = [placed(GPU, gi, ci).uuid for gi, ci in INSTANCES] + [placed(GPU, 1).uuid]
         words["read"].append(SamplesTaken(tuple(active(name, 0.5) for name in names)))
-    last = told(*((source, said[-1]) for source, said in words.items()), sources=("nvml", "dcgm"))
+    newest = {source: said[-1] for source, said in words.items()}
+    last = told(*newest.items(), sources=("nvml", "dcgm"))
     shuffled, long = Random(order), told(sources=("nvml", "dcgm"))
     while any(words.values()):
         source = shuffled.choice([name for name, said in words.items() if said])
         long.say(words[source].pop(0), source, source)
         if shuffled.random() < 0.5:
             long.snapshot()
+    long.say(newest["read"], "read", "read")
     found, expected = shown(long), shown(last)
     assert found["devices"] == expected["devices"]
     assert found["series"] == expected["series"]
     uuids = {device.uuid for device in found["devices"]}
     assert {name for _, _, name in found["series"]} <= uuids
     assert len(set(found["series"])) == len(found["series"])
+
+
+NEW = replace(ONE, uuid="MIG-new")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([(GPU, NEW)], id="at once"),
+        pytest.param([(GPU,), (GPU, NEW)], id="after there was none"),
+        pytest.param([(GPU, mig(GPU, 9)), (GPU, NEW)], id="after another"),
+    ],
+)
+def test_what_was_read_of_an_instance_is_not_the_next_one_s(
+    steps: list[tuple[Device, ...]],
+) -> None:
+    """Ids of GPU instances are used again, and a page is a while behind."""
+    node = told(*EVENTS)
+    for devices in steps:
+        node.say(DevicesDiscovered(devices), "nvml", "nvml")
+        read = {found.device for found in node.snapshot().readings}
+        assert read == {GPU.uuid}, "not that of the place"
+    node.say(SamplesTaken((active(PLACE.uuid, 0.75),)), "dcgm", "dcgm")
+    found = {r.device: r.value for r in node.snapshot().readings}
+    assert found == {GPU.uuid: 0.25, NEW.uuid: 0.75}
+
+
+def test_a_place_that_becomes_known_keeps_its_readings() -> None:
+    node = told(*EVENTS[1:3])
+    node.say(DevicesDiscovered((GPU, ONE)), "nvml", "nvml")
+    assert {r.device: r.value for r in node.snapshot().readings} == {GPU.uuid: 0.25, ONE.uuid: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("lost", "profile"), [((), "4g.40gb"), (("dcgm",), "3g.40gb"), (("dcgm", "nvml"), "4g.40gb")]
+)
+def test_a_source_that_is_down_does_not_name_the_profile(
+    lost: tuple[str, ...], profile: str
+) -> None:
+    """Of two that are up, or down, the earlier one does."""
+    node = told(sources=("dcgm", "nvml"))
+    stale = placed(GPU, 1, 0, "4g.40gb")
+    fresh = mig(GPU, 1, 0)
+    assert fresh.mig is not None
+    fresh = replace(fresh, mig=replace(fresh.mig, profile="3g.40gb"))
+    node.say(DevicesDiscovered((GPU, stale)), "dcgm", "dcgm")
+    node.say(DevicesDiscovered((GPU, fresh)), "nvml", "nvml")
+    for source in lost:
+        node.say(SourceLost("gone"), source, source)
+    [found] = [device for device in shown(node)["devices"] if device.mig is not None]
+    assert (found.uuid, found.mig.profile) == (fresh.uuid, profile)

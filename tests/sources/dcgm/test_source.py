@@ -10,7 +10,7 @@ import pytest
 from config.types import ByteSize, Duration
 from pipeline.errors import TransientError
 from pipeline.fields import FieldPlan
-from pipeline.model import DevicesDiscovered, SamplesTaken
+from pipeline.model import NS, DevicesDiscovered, SamplesTaken
 from sources.dcgm.options import Options
 from sources.dcgm.source import DcgmSource
 from tests.sources.dcgm.reading import PAGES, A, B, line
@@ -208,3 +208,19 @@ class TestFromAFile:
         small = Options(path=path, max_size=ByteSize.parse("1KiB"))
         with pytest.raises(TransientError, match=r"larger than max_size \(1KiB\)"):
             await DcgmSource(small).run(FakeSourceContext())
+
+    @pytest.mark.parametrize(("age", "shown"), [(0, 0), (200, 200), (-100, 0)])
+    async def test_a_reading_is_as_old_as_the_file(
+        self, tmp_path: Path, age: float, shown: float
+    ) -> None:
+        path = tmp_path / "dcgm.prom"
+        path.write_text(PAGE)
+        os.utime(path, (time.time() - age,) * 2)
+        options = Options(path=path, max_age=Duration.parse("5m"))
+        async with running(DcgmSource(options), FakeSourceContext()) as ctx:
+            [taken, *_] = await ctx.wait_for(SamplesTaken)
+        now = ctx.clock.now()
+        for reading in taken.readings:
+            assert reading.good_for_ns == 300 * NS, "from when it was written"
+            assert shown <= (now.mono_ns - reading.at.mono_ns) / NS + 0.01 < shown + 10
+            assert shown <= (now.wall_ns - reading.at.wall_ns) / NS + 0.01 < shown + 10

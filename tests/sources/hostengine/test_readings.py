@@ -1,10 +1,11 @@
 """Which fields of which devices are read, and what of them is passed on."""
 
 import ctypes
+import itertools
 
 import pytest
 
-from pipeline.model import DevicesDiscovered, MigPlace, SamplesTaken
+from pipeline.model import NS, DevicesDiscovered, MigPlace, SamplesTaken
 from sources.hostengine import structs
 from tests.fakes.dcgm import Card, FakeDcgm, Scenario, Slice
 from tests.fakes.dcgm.scenario import AMPERE, HOPPER
@@ -113,6 +114,56 @@ async def test_what_the_engine_has_not_read_anew_is_not_said_again(fake_dcgm: Fa
     async with running(source(fake_dcgm), context()) as ctx:
         taken = await ctx.wait_for(SamplesTaken, 3)
     assert [len(round_.readings) for round_ in taken[:3]] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(("age", "shown"), [(0.1, 0.1), (0.25, 0.25), (-5, 0), (3600, 0)])
+async def test_a_reading_is_as_old_as_the_engine_says(
+    fake_dcgm: FakeDcgm, age: float, shown: float
+) -> None:
+    """A stamp of another clock than ours tells nothing."""
+    ctx = context()
+    stamp = ctx.clock.now().wall_ns - round(age * NS)
+    fake_dcgm.set(Scenario((Card(0, values=ANSWER),), frozen=stamp // 1000))
+    async with running(source(fake_dcgm), ctx):
+        [taken, *_] = await ctx.wait_for(SamplesTaken)
+    [reading] = taken.readings
+    now = ctx.clock.now()
+    passed = (now.wall_ns - reading.at.wall_ns) / NS
+    assert shown <= passed < shown + 5
+    if shown:
+        assert reading.at.wall_ns == pytest.approx(stamp, abs=1000)
+    assert now.wall_ns - reading.at.wall_ns == pytest.approx(
+        now.mono_ns - reading.at.mono_ns, abs=NS // 10
+    )
+
+
+async def test_an_instance_with_the_ids_of_one_before_is_another(fake_dcgm: FakeDcgm) -> None:
+    three, four = (Slice(1, profile=profile) for profile in ("3g.20gb", "4g.20gb"))
+    fake_dcgm.set(Scenario((Card(0, slices=(three,)),)))
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+        fake_dcgm.set(Scenario((Card(0, slices=(four,)),)))
+        await ctx.wait_for(DevicesDiscovered, 2)
+    told = [event.devices for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    assert [device.mig.profile for devices in told for device in devices if device.mig] == [
+        "3g.20gb",
+        "4g.20gb",
+    ]
+
+
+async def test_an_engine_whose_devices_never_hold_still_is_read_all_the_same(
+    fake_dcgm: FakeDcgm,
+) -> None:
+    async with running(source(fake_dcgm), context()) as ctx:
+        await ctx.wait_for(SamplesTaken)
+        for turn in range(1, 8):
+            one = Slice(turn, values={1001: turn / 10})
+            fake_dcgm.set(Scenario((Card(0, values=ANSWER, slices=(one,)),)))
+            await ctx.wait_for(DevicesDiscovered, turn + 1)
+    kinds = [type(event) for event in ctx.events]
+    assert kinds[:2] == [DevicesDiscovered, SamplesTaken]
+    doubled = [1 for one, two in itertools.pairwise(kinds) if one is two is DevicesDiscovered]
+    assert not doubled, "never set up without being read"
 
 
 @pytest.mark.parametrize(

@@ -92,23 +92,22 @@ def test_whatever_is_read_means_the_same_when_written_anew(text: str) -> None:
     assert Choice.parse(str(choice)) == choice
 
 
-# A GPU by its index, with instances or without: is it read?
+# A GPU by its index: is it read?
 HAS_GPU = [
-    ("all", 0, True, True),
-    ("f", 0, True, False),
-    ("f", 0, False, True),
-    ("g", 3, True, True),
-    ("g:0,2", 2, False, True),
-    ("g:0,2", 1, False, False),
-    ("i", 0, True, False),
-    ("i:7", 7, False, False),
-    ("g:0+i:7", 0, True, True),
+    ("all", 0, True),
+    ("f", 0, True),
+    ("g", 3, True),
+    ("g:0,2", 2, True),
+    ("g:0,2", 1, False),
+    ("i", 0, False),
+    ("i:7", 7, False),
+    ("g:0+i:7", 0, True),
 ]
 
 
-@pytest.mark.parametrize(("text", "index", "cut", "read"), HAS_GPU)
-def test_which_gpus_are_read(text: str, index: int, cut: bool, read: bool) -> None:
-    assert Choice.parse(text).has_gpu(index, cut=cut) is read
+@pytest.mark.parametrize(("text", "index", "read"), HAS_GPU)
+def test_which_gpus_are_read(text: str, index: int, read: bool) -> None:
+    assert Choice.parse(text).has_gpu(index) is read
 
 
 HAS_INSTANCE = [

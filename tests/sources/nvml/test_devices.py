@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from pipeline.errors import PermanentError, TransientError
-from pipeline.model import SamplesTaken
+from pipeline.fields import CATALOGUE
+from pipeline.model import NS, SamplesTaken
 from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, Proc, Scenario, h100, h100s, mig_node, mixed, slices
 from tests.sources.nvml.harness import (
@@ -29,7 +30,6 @@ def has_readings(samples: SamplesTaken) -> set[str]:
 
 
 WHOLE = set(GPU[:4])
-ALL_WHOLE = {GPU[0], GPU[2]}
 CUT = {mig(1, 7), mig(1, 8), mig(1, 9), mig(3, 7)}
 # Of GPU 1 the numbers are 7 to 9, from the smallest instance on; of GPU 3 it is 21.
 NUMBERED = {7: mig(1, 9), 8: mig(1, 8), 9: mig(1, 7), 21: mig(3, 7)}
@@ -41,13 +41,13 @@ READ = [
     ("whole GPUs", h100s(4), "g:0,2-3", {GPU[0], GPU[2], GPU[3]}),
     ("whole GPUs", h100s(4), "g+i", WHOLE),
     ("mixed", mixed(), "all", WHOLE | CUT),
-    ("mixed", mixed(), "f", ALL_WHOLE | CUT),
+    ("mixed", mixed(), "f", WHOLE | CUT),
     ("mixed", mixed(), "g", WHOLE),
     ("mixed", mixed(), "g:1", {GPU[1]}),
     ("mixed", mixed(), "i", CUT),
     ("mixed", mixed(), "i:7,21", {NUMBERED[7], NUMBERED[21]}),
     ("mixed", mixed(), "g:0+i:8-9", {GPU[0], NUMBERED[8], NUMBERED[9]}),
-    ("MIG", mig_node(), "f", {mig(place, gi) for place in range(8) for gi in range(7, 14)}),
+    ("MIG", mig_node(), "f", {*GPU, *(mig(at, gi) for at in range(8) for gi in range(7, 14))}),
     ("MIG", mig_node(), "g", set(GPU)),
     ("MIG", mig_node(), "i:0,55", {mig(0, 7), mig(7, 13)}),
     ("MIG on and no instance", Scenario(gpus=[h100(0, mig=[])]), "f", {GPU[0]}),
@@ -70,10 +70,30 @@ async def test_only_the_devices_asked_for_have_series_and_all_are_known(
             samples = (await ctx.wait_for(SamplesTaken, 5))[-1]
     assert has_readings(samples) == read
     assert set(ups(samples)) == read & set(GPU)
-    assert {found.device for found in samples.processes} == read
+    once = {gpu.uuid for gpu in node.gpus if gpu.mig} if text == "f" else set()
+    assert {found.device for found in samples.processes} == read - once
     everything = {gpu.uuid for gpu in node.gpus}
     everything |= {instance.uuid for gpu in node.gpus for instance in gpu.mig or ()}
     assert set(inventories(ctx)[0]) == everything, "the join goes on knowing them all"
+
+
+async def test_with_f_each_thing_is_told_once(fake_nvml: FakeNvml) -> None:
+    """What instances have is read of them, what only a GPU has of the GPU: no sum counts twice."""
+    ctx = FakeSourceContext()
+    fake_nvml.set(mixed())
+    async with running(ctx, options(devices="f", interval=0.2, slow=0.2)):
+        told = await next_rounds(ctx, 3)
+    fields: dict[str, set[str]] = {}
+    for reading in told.readings:
+        fields.setdefault(reading.device, set()).add(reading.field)
+    of_instances = {field.name for field in CATALOGUE if field.mig}
+    whole, cut, instance = fields[GPU[0]], fields[GPU[1]], fields[mig(1, 7)]
+    assert instance <= of_instances
+    assert "memory_used_bytes" in instance
+    assert cut.isdisjoint(of_instances)
+    assert {"gpu_up", "gpu_temperature_celsius", "power_watts", "energy_millijoules"} <= cut
+    assert cut <= whole
+    assert whole & of_instances >= instance
 
 
 async def test_what_is_not_asked_for_is_not_read(fake_nvml: FakeNvml) -> None:
@@ -109,7 +129,7 @@ async def test_a_new_partition_begins_and_ends_series(fake_nvml: FakeNvml) -> No
         assert has_readings(await next_rounds(ctx)) == {GPU[0], GPU[1]}
         fake_nvml.set(cut)
         await next_rounds(ctx)
-        assert has_readings(await next_rounds(ctx)) == {mig(0, 7), mig(0, 8), GPU[1]}
+        assert has_readings(await next_rounds(ctx)) == {mig(0, 7), mig(0, 8), *GPU[:2]}
         fake_nvml.set(whole)
         await next_rounds(ctx)
         assert has_readings(await next_rounds(ctx)) == {GPU[0], GPU[1]}
@@ -201,3 +221,37 @@ async def test_an_outage_is_told_of_the_gpus_asked_for(fake_nvml: FakeNvml) -> N
     with pytest.raises(TransientError):
         await task
     assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[2]: 0}
+
+
+async def test_a_reload_beside_a_lost_gpu_is_no_error(fake_nvml: FakeNvml) -> None:
+    """The devices were there once. What stands besides them in the configuration may change."""
+    ctx = FakeSourceContext()
+    node = h100s(2)
+    fake_nvml.set(node)
+    async with running(ctx, options(devices="g:0-1", slow=0.1)):
+        assert ups(await next_rounds(ctx)) == {GPU[0]: 1, GPU[1]: 1}
+        fake_nvml.set(node.without_gpu(1))
+    async with running(ctx, options(devices="g:0-1", interval=0.2, slow=0.2)):
+        assert ups(await next_rounds(ctx)) == {GPU[0]: 1, GPU[1]: 0}
+    with pytest.raises(PermanentError):
+        await NvmlSource(options(devices="g:1")).run(ctx)
+
+
+async def test_an_outage_of_a_gpu_that_nobody_asks_for_any_more_ends(fake_nvml: FakeNvml) -> None:
+    """Asked for no more after a reload while the driver was away, its 0 would stand for ever."""
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    source = NvmlSource(options(devices="g"))
+    task = asyncio.create_task(source.run(ctx))
+    await next_rounds(ctx)
+    fake_nvml.set(h100s(2, errors={"*": 9}))
+    with pytest.raises(TransientError):
+        await task
+    assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[1]: 0}
+    outage = len(rounds(ctx))
+    fake_nvml.set(h100s(2))
+    async with running(ctx, NvmlSource(options(devices="g:1"))):
+        last = await next_rounds(ctx, 3)
+    said = [r for s in rounds(ctx)[outage:] for r in s.readings if r.device == GPU[0]]
+    assert [(r.field, r.good_for_ns) for r in said] == [("gpu_up", 3 * NS // 10)], "once"
+    assert ups(last) == {GPU[1]: 1}

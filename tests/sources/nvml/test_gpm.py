@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from pipeline.fields import FieldPlan, in_group
-from pipeline.model import Instant, Reading, SamplesTaken
+from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpm import METRICS, Profiler, Profiling
 from sources.nvml.library import Library
@@ -77,10 +77,45 @@ def test_every_field_is_the_metric_that_nvml_names() -> None:
     }
 
 
-async def test_every_metric_in_the_unit_of_its_field(fake_nvml: FakeNvml) -> None:
+@pytest.mark.parametrize(("interval", "good"), [(0.1, 0.6), (0.2, 0.6), (0.3, 0.9)])
+async def test_rounds_that_are_a_little_too_close_end_no_series(
+    fake_nvml: FakeNvml, interval: float, good: float
+) -> None:
+    ctx = asking(ACTIVE)
+    async with running(ctx, options(interval=interval, slow=1)):
+        await until(lambda: len(of(rounds(ctx), GPU[0])) >= 3)
+    assert {r.good_for_ns for r in of(rounds(ctx), GPU[0])} == {round(good * NS)}
+
+
+# An H100 has 7 NVDEC, 7 NVJPG and one OFA.
+NO_ENGINES = {"nvdec7_active_ratio", "nvjpg7_active_ratio", "nvofa1_active_ratio"}
+UNTOLD = {"nvmlDeviceGetGpuInstanceProfileInfo": codes.NOT_SUPPORTED}
+
+
+async def test_engines_that_the_card_lacks_have_no_reading(fake_nvml: FakeNvml) -> None:
+    ctx = asking()
+    fake_nvml.set(h100s(1, mig=slices(0, "3g.40gb")))
+    async with running(ctx, options(**SPACED)):
+        samples = await next_rounds(ctx)
+    assert set(values(samples, GPU[0])) == {"gpu_up", *METRICS} - NO_ENGINES
+    shown = {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
+    assert set(values(samples, mig(0, 7))) == shown
+    assert errors(ctx) == {}
+
+
+async def test_a_plan_without_engines_asks_for_no_profiles(fake_nvml: FakeNvml) -> None:
+    ctx = asking(ACTIVE, SENT)
+    async with running(ctx, options(**SPACED)):
+        await next_rounds(ctx)
+    assert "nvmlDeviceGetGpuInstanceProfileInfo" not in fake_nvml.calls()
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, 999])
+async def test_every_metric_in_the_unit_of_its_field(fake_nvml: FakeNvml, code: int) -> None:
+    """Where the driver doesn't say which engines there are, all are shown."""
     ctx = asking()
     gpm = {metric.number: Gpm(metric.number + 0.5) for metric in METRICS.values()}
-    fake_nvml.set(h100s(1, gpm=gpm))
+    fake_nvml.set(h100s(1, gpm=gpm, errors=dict.fromkeys(UNTOLD, code)))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
     got = values(samples, GPU[0])
@@ -116,7 +151,7 @@ async def test_a_metric_that_fails_costs_only_itself(fake_nvml: FakeNvml) -> Non
     ctx = asking()
     lacking = dict.fromkeys((4, 6, 7, 9))
     failing = {3: Gpm(error=3), 5: Gpm(error=999), 10: Gpm(error=4), 20: Gpm(error=6)}
-    fake_nvml.set(h100s(1, gpm={2: Gpm(50), **lacking, **failing}))
+    fake_nvml.set(h100s(1, gpm={2: Gpm(50), **lacking, **failing}, errors=UNTOLD))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
     gone = {name for name, known in METRICS.items() if known.number in {**lacking, **failing}}
@@ -226,7 +261,7 @@ async def test_each_gpu_instance_has_its_own(fake_nvml: FakeNvml) -> None:
     for at in range(7):
         got = values(samples, mig(0, 7 + at))
         assert got[ACTIVE] == pytest.approx(0.1 * at)
-        assert set(got) == {name for name, known in METRICS.items() if known.mig}
+        assert set(got) == {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
     assert SENT in values(samples, GPU[0])
     assert errors(ctx) == {}
 

@@ -205,5 +205,19 @@ async def test_the_time_for_which_a_gpu_was_away_is_left_out(fake_nvml: FakeNvml
         await next_rounds(ctx, 3)
     told = of(ctx, PCIE[1])
     seen_s = len(told) * 0.2
-    assert told[-1].value <= 1000 * (1 << 20) * (seen_s + 0.1)
-    assert max(r.value for r in told) > 0
+    assert 0 < told[-1].value <= 1000 * (1 << 20) * (seen_s + 0.1)
+    assert [r.value for r in told] == sorted(r.value for r in told), "it goes on from there"
+
+
+async def test_pcie_bytes_go_on_over_reloads_and_reloaded_drivers(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(Scenario(gpus=[h100(gpm={20: Gpm(7.0), 21: Gpm(1000.0)})]))
+    for names, interval in ((PCIE, 0.2), (PCIE, 0.25), (PCIE[1:], 0.2), (PCIE, 0.2)):
+        ctx.plan = FieldPlan([*names, "gpu_up"])
+        async with running(ctx, options(interval=interval, slow=interval)):
+            await next_rounds(ctx, 3)
+        ctx.kept["nvml"].nvml.void()  # type: ignore[attr-defined]
+    for name in PCIE:
+        told = [r.value for r in of(ctx, name)]
+        assert told == sorted(told)
+        assert told.count(0) == 1, "it began but once"

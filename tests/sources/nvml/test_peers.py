@@ -4,7 +4,19 @@ import pytest
 
 from pipeline.fields import FieldPlan
 from tests.fakes.nvml import FakeNvml, h100s
-from tests.sources.nvml.harness import GPU, errors, next_rounds, options, running, ups, values
+from tests.sources.nvml.harness import (
+    GPU,
+    HANGS,
+    errors,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    sampling_threads,
+    until,
+    ups,
+    values,
+)
 from tests.support.contexts import FakeSourceContext
 
 STATUS = [
@@ -71,3 +83,23 @@ async def test_a_lost_peer_takes_nobody_down_with_it(fake_nvml: FakeNvml) -> Non
         await next_rounds(ctx, 3)
         back = await next_rounds(ctx)
     assert set(told(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
+
+
+async def test_a_peer_that_hangs_is_not_asked_about(
+    fake_nvml: FakeNvml, no_thread_left: None
+) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["p2p_status", "gpu_up", "power_watts"])
+    fake_nvml.set(h100s(3))
+    async with running(ctx, options(interval=0.1, slow=0.1, deadline=0.3)):
+        await next_rounds(ctx)
+        fake_nvml.set(h100s(3).with_gpu(1, block=HANGS))
+        await until(lambda: ups(rounds(ctx)[-1])[GPU[1]] == 0)
+        samples = await next_rounds(ctx, 3)
+        assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
+        for place, peer in ((0, 2), (2, 0)):
+            got = {name for name in values(samples, GPU[place]) if name.startswith("p2p")}
+            assert got == {f"p2p_status{{OK,{peer}}}"}, "the driver might hang there too"
+        assert sampling_threads() == 2
+        fake_nvml.set(h100s(3))
+        await until(lambda: "p2p_status{OK,1}" in values(rounds(ctx)[-1], GPU[0]))

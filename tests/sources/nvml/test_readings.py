@@ -65,6 +65,8 @@ async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None
             processes=PROCESSES,
             gpm=GPM,
             sampled=SAMPLED,
+            # Else engines that an H100 lacks were left out.
+            errors={"nvmlDeviceGetGpuInstanceProfileInfo": 3},
         )
     )
     async with running(ctx, options(interval=0.2, slow=0.2)):
@@ -277,6 +279,26 @@ async def test_a_driver_with_the_first_memory_call_only(fake_nvml: FakeNvml) -> 
     assert "memory_used_bytes" in got
     assert "memory_free_bytes" in got
     assert "memory_reserved_bytes" not in got
+
+
+@pytest.mark.parametrize(
+    ("lacks", "parts"),
+    [
+        pytest.param({}, {"used": 0, "free": 80933, "reserved": 626}, id="the reserved part apart"),
+        pytest.param(
+            {"nvmlDeviceGetMemoryInfo_v2": 13}, {"used": 626, "free": 80933}, id="within the used"
+        ),
+    ],
+)
+async def test_the_parts_of_memory_come_to_the_whole(
+    fake_nvml: FakeNvml, lacks: dict[str, int], parts: dict[str, int]
+) -> None:
+    mib = 1 << 20
+    memory = {"memory_total": 81559 * mib, "memory_used": 626 * mib, "memory_reserved": 626 * mib}
+    got = values(await first_round(fake_nvml, h100s(1, values=memory, errors=lacks)), GPU[0])
+    shown = {name: got.get(f"memory_{name}_bytes") for name in ("used", "free", "reserved")}
+    assert shown == {name: parts[name] * mib if name in parts else None for name in shown}
+    assert sum(parts.values()) * mib == got["memory_total_bytes"]
 
 
 async def test_only_what_is_asked_for_is_read(fake_nvml: FakeNvml) -> None:

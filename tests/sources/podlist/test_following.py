@@ -160,7 +160,10 @@ async def test_two_faults_are_told_one_by_one(path: Path) -> None:
         replace(path, "")
         assert await ctx.lost(2) == f"{path}: is empty; an empty list is written []"
         path.unlink()
-        assert await ctx.lost(3) == f"{path}: no such file"
+        assert (
+            await ctx.lost(3)
+            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+        )
         assert ctx.pods() is None
         replace(path, listing("a"))
         await ctx.until("a")
@@ -189,7 +192,10 @@ async def test_the_file_deleted_and_made_again(path: Path) -> None:
     async with following(path) as ctx:
         await ctx.until("a")
         path.unlink()
-        assert await ctx.lost() == f"{path}: no such file"
+        assert (
+            await ctx.lost()
+            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+        )
         assert ctx.pods() == ["a"]
         path.write_text(listing("b"))
         await ctx.until("b", timeout=1)
@@ -212,7 +218,10 @@ async def test_the_folder_deleted_and_made_again(path: Path) -> None:
 async def test_folders_that_are_made_later(tmp_path: Path) -> None:
     path = tmp_path / "var" / "lib" / "kubelet" / "podlist.json"
     async with following(path) as ctx:
-        assert await ctx.lost() == f"{path}: no such file"
+        assert (
+            await ctx.lost()
+            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+        )
         path.parent.mkdir(parents=True)
         path.write_text(listing("a"))
         await ctx.until("a", timeout=1)
