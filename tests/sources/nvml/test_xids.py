@@ -27,8 +27,9 @@ async def test_known_codes_start_at_zero(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(xid_codes=(31, 79))):
-        await watched(fake_nvml, 2)
-        samples = await next_rounds(ctx)
+        # Told with the next round once the watch has said that it has begun.
+        await until(lambda: rounds(ctx) and all(xids(rounds(ctx)[-1], u) for u in GPU[:2]))
+        samples = rounds(ctx)[-1]
     for uuid in GPU[:2]:
         assert xids(samples, uuid) == {"xid_last": 0, "xid_errors{31}": 0, "xid_errors{79}": 0}
 

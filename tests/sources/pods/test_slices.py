@@ -173,7 +173,7 @@ async def test_without_slices_pods_are_followed_and_slices_looked_for_again(
         # Twice each time, as a stream and as a list, where they seem to be unknown.
         assert 8 <= cluster.asked.count(SLICES) <= 24
         cluster.paths[SLICES] = cluster.slices
-        await asyncio.sleep(310)
+        await asyncio.sleep(380)  # five minutes and what chance adds
         assert said(ctx) == [FIRST]
         cluster.pods.collection.put(raw_pod("b"))
         await asyncio.sleep(1)
