@@ -6,6 +6,11 @@ from typing import Final
 
 _THROUGHPUT: Final = "NVML measures it anew at each call, which takes 20 ms"
 
+_UNIT: Final = "podgpu has the reading in another unit"
+_UUID: Final = ("it is a text", "the label UUID stands on every series")
+_BUS_ID: Final = ("it is a text", "the label pci_bus_id stands on every series")
+_MINOR: Final = ("it is a constant", "the label device stands on every series")
+
 _OF_HEALTH: Final = (
     "podgpu_gpu_up, podgpu_xid_errors_total and, with also: [health], podgpu_recovery_action tell "
     "of health"
@@ -37,18 +42,30 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             _THROUGHPUT,
             "dcgm_fi_prof_pcie_rx_bytes counts the same bytes",
         ),
-        "DCGM_FI_DEV_UUID": ("it is a text", "the label UUID stands on every series"),
-        "DCGM_FI_DEV_PCI_BUSID": ("it is a text", "the label pci_bus_id stands on every series"),
-        "DCGM_FI_DEV_MINOR_NUMBER": (
-            "it is a constant",
-            "the label device stands on every series",
+        "DCGM_FI_DEV_UUID": _UUID,
+        "DCGM_FI_DEV_GPU_UUID": _UUID,
+        "DCGM_FI_DEV_PCI_BUSID": _BUS_ID,
+        "DCGM_FI_DEV_PCI_BUS_ID": _BUS_ID,
+        "DCGM_FI_DEV_MINOR_NUMBER": _MINOR,
+        "DCGM_FI_DEV_GPU_MINOR_NUMBER": _MINOR,
+        "DCGM_FI_DEV_GPU_UTIL_RATIO": (
+            "DCGM 4.6 means percent by it, DCGM 4.7 a ratio from 0 to 1",
+            "DCGM_FI_DEV_GPU_UTIL is in percent in both",
         ),
+        "DCGM_FI_DEV_SM_CLOCK_HERTZ": (_UNIT, "DCGM_FI_DEV_SM_CLOCK is the same in MHz"),
+        "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ": (_UNIT, "DCGM_FI_DEV_MEM_CLOCK is the same in MHz"),
+        "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL": (
+            _UNIT,
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION is the same in millijoules",
+        ),
+        "DCGM_FI_DEV_FAN_SPEED_RATIO": (_UNIT, "DCGM_FI_DEV_FAN_SPEED is the same in percent"),
     }
 )
 """Why, and the way out, by name. The lists that dcgm-exporter ships name the first six."""
 
 _FAMILIES: Final = (
     ("DCGM_FI_DEV_NVSWITCH_", "it is of an NVSwitch, and podgpu reads GPUs"),
+    ("DCGM_FI_DEV_SXID_", "it is of an NVSwitch, and podgpu reads GPUs"),
     ("DCGM_FI_DEV_CPU_", "it is of a processor, and podgpu reads GPUs"),
     ("DCGM_FI_DEV_CONNECTX_", "it is of a network adapter, and podgpu reads GPUs"),
     ("DCGM_FI_DEV_VGPU_", "it is of a virtual GPU on its host, which podgpu does not read"),

@@ -20,7 +20,7 @@ from pipeline.model import Attrs, Layout, Reading, ResourceCount, Value
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _FIELD = attrgetter("field")
-_WITH_CODE = "DCGM_FI_DEV_XID_ERRORS"
+_WITH_CODE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"})
 
 INFO_FAMILIES = (
     ("podgpu_device_info", "GPUs and MIG instances; always 1."),
@@ -80,7 +80,7 @@ class Shape:
                 continue
             start, family = len(lines), style.metric(row)
             own = style.is_own(family)
-            with_code = family == _WITH_CODE
+            with_code = family in _WITH_CODE
             line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
             for at, series in enumerate(members, begin):
                 device = known[series.attribution.device.uuid]

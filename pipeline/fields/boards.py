@@ -32,6 +32,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.FAST,
         group="own",
         dcgm="DCGM_FI_DEV_PSTATE",
+        aliases=("DCGM_FI_DEV_GPU_PSTATE",),
     ),
     Field(
         "memory_temperature_celsius",
@@ -41,6 +42,7 @@ BOARDS: tuple[Field, ...] = (
         "nvmlDeviceGetFieldValues(82)",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_MEMORY_TEMP",
+        aliases=("DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",),
         dcgm_1x="dcgm_memory_temp",
         otel="hw.temperature",
         otel_attrs=(("hw.sensor_location", "memory"),),
@@ -53,6 +55,7 @@ BOARDS: tuple[Field, ...] = (
         "nvmlDeviceGetTemperature",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_GPU_TEMP",
+        aliases=("DCGM_FI_DEV_GPU_TEMP_CELSIUS",),
         dcgm_1x="dcgm_gpu_temp",
         otel="hw.temperature",
         otel_attrs=(("hw.sensor_location", "gpu"),),
@@ -65,6 +68,7 @@ BOARDS: tuple[Field, ...] = (
         "nvmlDeviceGetPowerUsage",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_POWER_USAGE",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_WATTS",),
         dcgm_1x="dcgm_power_usage",
         otel="hw.power",
     ),
@@ -98,6 +102,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.SLOW,
         group="limits",
         dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS",),
     ),
     Field(
         "power_limit_enforced_watts",
@@ -108,6 +113,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.SLOW,
         group="limits",
         dcgm="DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",),
     ),
     Field(
         "power_limit_default_watts",
@@ -118,6 +124,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.SLOW,
         group="limits",
         dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_DEFAULT_WATTS",),
     ),
     Field(
         "power_limit_min_watts",
@@ -128,6 +135,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.SLOW,
         group="limits",
         dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_MIN_WATTS",),
     ),
     Field(
         "power_limit_max_watts",
@@ -138,6 +146,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.SLOW,
         group="limits",
         dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX",
+        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_MAX_WATTS",),
     ),
     Field(
         "fan_speed_percent",
@@ -161,6 +170,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.ONCE,
         group="limits",
         dcgm="DCGM_FI_DEV_SLOWDOWN_TEMP",
+        aliases=("DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS",),
         otel="hw.temperature.limit",
         otel_attrs=(("hw.limit_type", "high.degraded"),),
     ),
@@ -173,6 +183,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.ONCE,
         group="limits",
         dcgm="DCGM_FI_DEV_SHUTDOWN_TEMP",
+        aliases=("DCGM_FI_DEV_GPU_TEMP_SHUTDOWN_CELSIUS",),
         otel="hw.temperature.limit",
         otel_attrs=(("hw.limit_type", "high.critical"),),
     ),

@@ -3,8 +3,10 @@
 Costs, which decide the tier, were measured on H100 cards: see `docs/fields.md`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from pipeline.fields.boards import BOARDS
 from pipeline.fields.faults import FAULTS
@@ -32,6 +34,19 @@ _BY_NAME: Mapping[str, Field] = MappingProxyType(
 )
 
 
+def _called() -> Mapping[str, tuple[Field, ...]]:
+    found: defaultdict[str, list[Field]] = defaultdict(list)
+    for field in _BY_NAME.values():
+        names = (field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases)
+        for name in dict.fromkeys(names):
+            found[name].append(field)
+    return MappingProxyType({name: tuple(fields) for name, fields in found.items() if name})
+
+
+_CALLED: Final = _called()
+"""A list may have as many rows as fit into it, each of them looked up."""
+
+
 def by_name(name: str) -> Field | None:
     """Return the field of that name, labels among them; None if there is none."""
     return _BY_NAME.get(name)
@@ -42,6 +57,4 @@ def called(name: str) -> Iterator[Field]:
 
     Two fields share a name where DCGM's rate and its counter do; their types tell them apart.
     """
-    for field in _BY_NAME.values():
-        if name in {field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases}:
-            yield field
+    yield from _CALLED.get(name, ())

@@ -22,6 +22,7 @@ FAULTS: tuple[Field, ...] = (
         "nvmlEventSetWait",
         Tier.EVENT,
         dcgm="DCGM_FI_DEV_XID_ERRORS",
+        aliases=("DCGM_FI_DEV_XID_ERROR",),
         dcgm_1x="dcgm_xid_errors",
     ),
     Field(

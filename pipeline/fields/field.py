@@ -45,8 +45,9 @@ class Field:
         group: what it is asked for with, besides by its name.
         dcgm: DCGM's name of it; empty where DCGM has none.
         dcgm_1x: its name in dcgm-exporter 1.x; empty where that had none.
-        aliases: further names that it is asked for by, which belong to another field too: the type
-            that stands beside the name tells which is meant.
+        aliases: further names that it is asked for by: those that DCGM 4.6 and newer have for the
+            same value, and some that belong to another field too, where the type that stands
+            beside the name tells which is meant.
         dcgm_divisor: the model's value divided by this is in DCGM's unit.
         dcgm_unit: DCGM's unit where it is not the model's.
         otel: the name in OpenTelemetry's semantic conventions; empty where they have none.

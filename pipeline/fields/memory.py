@@ -109,6 +109,7 @@ MEMORY: tuple[Field, ...] = (
         "nvmlDeviceGetRemappedRows",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+        aliases=("DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL",),
         otel="hw.errors",
         otel_attrs=(("error.type", "row_remap_correctable"),),
     ),
@@ -120,6 +121,7 @@ MEMORY: tuple[Field, ...] = (
         "nvmlDeviceGetRemappedRows",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        aliases=("DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL",),
         otel="hw.errors",
         otel_attrs=(("error.type", "row_remap_uncorrectable"),),
     ),
@@ -140,6 +142,7 @@ MEMORY: tuple[Field, ...] = (
         "nvmlDeviceGetRemappedRows",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_ROW_REMAP_FAILURE",
+        aliases=("DCGM_FI_DEV_ROW_REMAP_FAILED",),
         otel="hw.status",
     ),
     Field(
@@ -151,6 +154,7 @@ MEMORY: tuple[Field, ...] = (
         Tier.SLOW,
         group="health",
         dcgm="DCGM_FI_DEV_RETIRED_SBE",
+        aliases=("DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL",),
         dcgm_1x="dcgm_retired_pages_sbe",
     ),
     Field(
@@ -162,6 +166,7 @@ MEMORY: tuple[Field, ...] = (
         Tier.SLOW,
         group="health",
         dcgm="DCGM_FI_DEV_RETIRED_DBE",
+        aliases=("DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL",),
         dcgm_1x="dcgm_retired_pages_dbe",
     ),
     Field(
@@ -173,6 +178,7 @@ MEMORY: tuple[Field, ...] = (
         Tier.SLOW,
         group="health",
         dcgm="DCGM_FI_DEV_RETIRED_PENDING",
+        aliases=("DCGM_FI_DEV_PAGE_RETIRED_PENDING",),
         dcgm_1x="dcgm_retired_pages_pending",
     ),
 )

@@ -6,7 +6,14 @@ from pipeline.fields.field import Field, Group, Tier
 
 
 def _ratio(
-    name: str, gpm: int, dcgm: str, about: str, *, dcgm_1x: str = "", group: Group = "profiling"
+    name: str,
+    gpm: int,
+    dcgm: str,
+    renamed: str,
+    about: str,
+    *,
+    dcgm_1x: str = "",
+    group: Group = "profiling",
 ) -> Field:
     return Field(
         name,
@@ -16,7 +23,8 @@ def _ratio(
         f"nvmlGpmMetricsGet({gpm})",
         Tier.FAST,
         group=group,
-        dcgm=f"DCGM_FI_PROF_{dcgm}" if dcgm else "",
+        dcgm=f"DCGM_FI_PROF_{dcgm}",
+        aliases=(f"DCGM_FI_PROF_{renamed}_RATIO",),
         dcgm_1x=dcgm_1x,
         mig=True,
         since="hopper",
@@ -48,6 +56,7 @@ PROFILING: tuple[Field, ...] = (
         "graphics_engine_active_ratio",
         1,
         "GR_ENGINE_ACTIVE",
+        "GR_ENGINE_UTIL",
         "Part of the time in which a graphics or compute context was busy",
         dcgm_1x="dcgm_fi_prof_gr_engine_active",
         group="standard",
@@ -56,12 +65,14 @@ PROFILING: tuple[Field, ...] = (
         "sm_active_ratio",
         2,
         "SM_ACTIVE",
+        "SM_UTIL",
         "Part of the time in which a multiprocessor had a warp, as a mean over all",
         dcgm_1x="dcgm_fi_prof_sm_active",
     ),
     _ratio(
         "sm_occupancy_ratio",
         3,
+        "SM_OCCUPANCY",
         "SM_OCCUPANCY",
         "Resident warps as a part of the most that the multiprocessors can hold",
         dcgm_1x="dcgm_fi_prof_sm_occupancy",
@@ -70,6 +81,7 @@ PROFILING: tuple[Field, ...] = (
         "tensor_active_ratio",
         5,
         "PIPE_TENSOR_ACTIVE",
+        "TENSOR_UTIL",
         "Part of the time in which the tensor cores were busy",
         dcgm_1x="dcgm_fi_prof_pipe_tensor_active",
         group="standard",
@@ -78,6 +90,7 @@ PROFILING: tuple[Field, ...] = (
         "dram_active_ratio",
         10,
         "DRAM_ACTIVE",
+        "DRAM_UTIL",
         "Part of the time in which device memory was sending or receiving",
         dcgm_1x="dcgm_fi_prof_dram_active",
         group="standard",
@@ -86,42 +99,49 @@ PROFILING: tuple[Field, ...] = (
         "fp64_active_ratio",
         11,
         "PIPE_FP64_ACTIVE",
+        "FP64_UTIL",
         "Part of the time in which the FP64 pipes were busy",
     ),
     _ratio(
         "fp32_active_ratio",
         12,
         "PIPE_FP32_ACTIVE",
+        "FP32_UTIL",
         "Part of the time in which the FP32 pipes were busy",
     ),
     _ratio(
         "fp16_active_ratio",
         13,
         "PIPE_FP16_ACTIVE",
+        "FP16_UTIL",
         "Part of the time in which the FP16 pipes were busy",
     ),
     _ratio(
         "integer_active_ratio",
         4,
         "PIPE_INT_ACTIVE",
+        "INT_UTIL",
         "Part of the time in which the integer pipes were busy",
     ),
     _ratio(
         "tensor_hmma_active_ratio",
         7,
         "PIPE_TENSOR_HMMA_ACTIVE",
+        "HMMA_UTIL",
         "Part of the time in which the tensor cores multiplied half-precision numbers",
     ),
     _ratio(
         "tensor_imma_active_ratio",
         9,
         "PIPE_TENSOR_IMMA_ACTIVE",
+        "IMMA_UTIL",
         "Part of the time in which the tensor cores multiplied integers",
     ),
     _ratio(
         "tensor_dfma_active_ratio",
         6,
         "PIPE_TENSOR_DFMA_ACTIVE",
+        "DFMA_UTIL",
         "Part of the time in which the tensor cores multiplied double-precision numbers",
     ),
     _rate(
@@ -159,6 +179,7 @@ PROFILING: tuple[Field, ...] = (
             f"{engine}{number}_active_ratio",
             first + number,
             f"{engine.upper()}{number}_ACTIVE",
+            f"{engine.upper()}_UTIL_{number}",
             f"Part of the time in which {engine.upper()} engine {number} was busy",
         )
         for engine, first, count in _ENGINES

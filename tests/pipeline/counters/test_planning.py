@@ -70,6 +70,24 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
             id="name of a newer release",
         ),
         pytest.param(
+            "DCGM_FI_DEV_BOARD_POWER_WATTS, gauge, Power.",
+            [("power_watts", "DCGM_FI_DEV_BOARD_POWER_WATTS", "gauge", "Power.")],
+            id="name since DCGM 4.6",
+        ),
+        pytest.param(
+            "DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, New.\nDCGM_FI_DEV_GPU_TEMP, gauge, Old.",
+            [("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "gauge", "New.")],
+            id="the first of the old and the new name",
+        ),
+        pytest.param(
+            "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL, counter, Sum.\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, R",
+            [
+                ("pcie_transmitted_bytes", "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "counter", "Sum."),
+                ("pcie_transmit_bytes_per_second", "DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "R"),
+            ],
+            id="the counter and the rate",
+        ),
+        pytest.param(
             "memory_used_bytes, gauge",
             [("memory_used_bytes", "podgpu_memory_used_bytes", "gauge", "")],
             id="name of the field",
@@ -103,7 +121,7 @@ def test_a_row_is_shown_as_it_is_written(
 
 
 @pytest.mark.parametrize("type_", ["gauge", "counter", "label"])
-@pytest.mark.parametrize("name", ["DCGM_FI_DEV_UUID", "DCGM_FI_DEV_PCI_BUSID"])
+@pytest.mark.parametrize("name", ["DCGM_FI_DEV_UUID", "DCGM_FI_DEV_PCI_BUS_ID"])
 def test_what_names_a_device_is_no_sample(name: str, type_: str) -> None:
     """A text among the values would cost the whole page."""
     found = planned(f"{name}, {type_}, x\nDCGM_FI_DEV_FB_USED, gauge, Used.", ALONE)
@@ -113,12 +131,15 @@ def test_what_names_a_device_is_no_sample(name: str, type_: str) -> None:
 
 def test_label_rows_stand_under_the_name_that_is_written() -> None:
     plan = planned(
-        "DCGM_FI_DRIVER_VERSION, label, V\nserial, label\ndcgm_fb_used, gauge", ALONE
+        "DCGM_FI_DRIVER_VERSION, label, V\nserial, label\nDCGM_FI_DEV_GPU_BRAND, label\n"
+        "dcgm_fb_used, gauge",
+        ALONE,
     ).plan
     assert plan is not None
     assert [(row.label, row.field) for row in plan.labels] == [
         ("DCGM_FI_DRIVER_VERSION", "driver_version"),
         ("serial", "serial"),
+        ("DCGM_FI_DEV_GPU_BRAND", "brand"),
     ]
 
 

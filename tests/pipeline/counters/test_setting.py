@@ -104,7 +104,8 @@ def test_fields_tells_all_of_each(form: str, capsys: pytest.CaptureFixture[str])
     assert main(["fields", "--format", form]) == 0
     out = capsys.readouterr().out
     for field in (*CATALOGUE, *LABELS):
-        for word in (field.name, field.group, field.dcgm, field.dcgm_1x, field.otel, *field.attrs):
+        words = (field.name, field.group, field.dcgm, field.dcgm_1x, field.otel)
+        for word in (*words, *field.aliases, *field.attrs):
             assert word in out
     for column in COLUMNS:
         assert column in out
@@ -118,5 +119,5 @@ def test_fields_in_json_are_a_row_for_each(capsys: pytest.CaptureFixture[str]) -
     )
     assert used["metric unit"] == "MiB (bytes / 1048576)"
     assert used["1.x metric"] == "dcgm_fb_used"
-    assert sent["further names"] == "DCGM_FI_PROF_PCIE_TX_BYTES"
+    assert sent["further names"] == "DCGM_FI_PROF_PCIE_TX_BYTES, DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL"
     assert (driver["type"], driver["metric"]) == ("label", "DCGM_FI_DRIVER_VERSION")

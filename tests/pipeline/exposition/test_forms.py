@@ -199,6 +199,15 @@ def test_what_the_last_xid_means(form: LabelForm, code: int, text: str, kind: ty
     assert "err_code" not in labels
 
 
+def test_the_last_xid_is_told_under_its_newer_name_too() -> None:
+    node, ctx = Node(), context()
+    node.has(gpu(0))
+    node.reads(reading(gpu(0), "xid_last", 79))
+    ctx.plan = FieldPlan(rows=[row("xid_last", metric="DCGM_FI_DEV_XID_ERROR")])
+    [(labels, value)] = of(parsed(rendered(node.snapshot(), ctx=ctx)), "DCGM_FI_DEV_XID_ERROR")
+    assert (value, labels["err_code"]) == (79, "79")
+
+
 class TestWithout:
     """What can be left away."""
 

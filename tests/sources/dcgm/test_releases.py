@@ -94,6 +94,32 @@ def test_4_2() -> None:
     assert not found.dropped
 
 
+def test_names_since_dcgm_4_6() -> None:
+    found = read(page("4.6"))
+    facts = (("driver_version", "610.12"), ("serial", "1650123456000"))
+    assert found.devices[0] == Device(
+        A, 0, 0, "00000000:01:00.0", "NVIDIA H100 80GB HBM3", "610.12", facts=facts
+    )
+    assert plain(found, A) == {
+        "gpu_temperature_celsius": 61,
+        "power_watts": 301.22,
+        "power_limit_enforced_watts": 700,
+        "performance_state": 0,
+        "xid_last": 79,
+        "clock_throttle_reasons": 4,
+        "retired_pages_double_bit": 1,
+        "remapped_rows_uncorrectable": 2,
+        "nvlink_bandwidth_bytes_per_second": 812345 * 1000 * 1024,
+        "nvlink_17_bandwidth_bytes_per_second": 17 * 1000 * 1024,
+        "tensor_active_ratio": 0.412004,
+        "nvdec7_active_ratio": 0.25,
+        # Beside the rate, which keeps its name.
+        "pcie_transmitted_bytes": 90233471000,
+        "pcie_transmit_bytes_per_second": 80211234,
+    }
+    assert not found.dropped
+
+
 def test_fields_that_nobody_asked_for_are_passed_over() -> None:
     found = read(page("4.2"), FieldPlan(["sm_clock_mhz"]))
     assert {field for _, field, _ in told(found)} == {"sm_clock_mhz"}
