@@ -31,8 +31,9 @@ async def test_what_was_read_is_told_before_the_slow_gpu_is_through(fake_nvml: F
         assert ups(rounds(ctx)[0]) == {GPU[0]: 1}, "nothing is said yet of the others"
         assert "power_watts" in fields(rounds(ctx)[0], GPU[0])
         assert [listed.device for listed in rounds(ctx)[0].processes] == [GPU[0]]
-        await until(lambda: len(rounds(ctx)) > 1)
-    assert ups(rounds(ctx)[1]) == dict.fromkeys(GPU[1:3], 1)
+        # In one piece or in two: that depends on how long the third one takes.
+        await until(lambda: {u for told in rounds(ctx)[1:] for u in ups(told)} >= set(GPU[1:3]))
+    assert all(up == 1 for told in rounds(ctx) for up in ups(told).values())
 
 
 @pytest.mark.parametrize("deadline", [0.4, 5])
