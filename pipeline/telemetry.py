@@ -91,6 +91,11 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family("podgpu_sink_emitted_total", "counter", "Readings that the sink handed on."),
     Family(
+        "podgpu_sink_errors_total",
+        "counter",
+        "What the sink failed to do besides handing on readings, by operation and by reason.",
+    ),
+    Family(
         "podgpu_config_reloads_total",
         "counter",
         "Attempts to take over a changed configuration, by result.",

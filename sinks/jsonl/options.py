@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from config.types import ByteSize, Duration
 
 STDOUT: Final = "-"
 
+_OFTEN: Final = Duration.parse("100ms")
 _NAMES_OF_STDOUT: Final = re.compile(
     r"/+(?:dev/(?:stdout|fd/0*1)|proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/fd/0*1)"
 )
@@ -39,6 +40,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         AtMost(1000),
         Doc("How many full files to keep beside the one being written."),
     ] = 5
+    compress: Annotated[
+        Literal["none", "gzip"],
+        Doc("What becomes of full files: they stay as they are, or are compressed."),
+    ] = "none"
+    fsync: Annotated[
+        Duration,
+        Doc("Flush written lines to the disk so often, and every full file; 0s never does."),
+    ] = Duration.parse("0s")
     telemetry_interval: Annotated[
         Duration,
         Doc("How often podgpu's own metrics are written among the readings; 0s never does."),
@@ -48,6 +57,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse other names of standard output: it can't be rotated, nor a pipe be opened."""
         if _NAMES_OF_STDOUT.fullmatch(os.path.normpath(self.path)):
             yield "path", f'{self.path} is standard output: write "{STDOUT}"'
+        if self.path == STDOUT:
+            for name, asked in (("compress", self.compress != "none"), ("fsync", self.fsync)):
+                if asked:
+                    yield name, "standard output is no file: leave this out, or give a path"
+        if self.compress != "none" and not (self.max_size or self.max_age):
+            text = "no file is ever full: set max_size or max_age, or let who rotates it compress"
+            yield "compress", text
+        if 0 < self.fsync < _OFTEN:
+            yield "fsync", f"{self.fsync} is too often: the least is {_OFTEN}, and 0s never does"
 
     def exclusive(self) -> Iterable[str]:
         """A file has one writer that rotates it, and lines of two would mix on standard output."""

@@ -17,6 +17,7 @@ from sinks.jsonl.files import FileTarget
 from sinks.jsonl.lines import Batch, LineEncoder
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target import StreamTarget, Target, UnwrittenError, abandoned
+from sinks.jsonl.troubles import Troubles
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"
@@ -49,6 +50,7 @@ class JsonLinesSink:
         self._told_ns: int | None = None
         self._fault = ""
         self._lost = 0
+        self._troubles = Troubles()
 
     async def __aenter__(self) -> Self:
         """Open the file, and mend its end if podgpu was killed while it wrote there."""
@@ -56,7 +58,9 @@ class JsonLinesSink:
         thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
         loop, now = asyncio.get_running_loop(), self._ctx.clock.now()
         try:
-            self._target = await loop.run_in_executor(thread, _open, self._options, now)
+            self._target = await loop.run_in_executor(
+                thread, _open, self._options, now, self._troubles
+            )
         except OSError as error:
             thread.shutdown()
             raise TransientError(f"cannot write {self._name}: {error.strerror or error}") from error
@@ -82,18 +86,37 @@ class JsonLinesSink:
         idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()
         done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
+        self._tell()
         if not done:
             idle.cancel()
             self._ctx.log.warning("gave up on %s: the last write to it doesn't end", self._name)
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write until the inbox ends."""
-        async for snapshot in inbox:
-            batch = self._encode(snapshot)
-            if batch.not_finite:
-                self._ctx.meter.add(_DROPPED, batch.not_finite, reason="not_finite")
-            if batch.lines:
-                await self._write(batch)
+        flushing = asyncio.create_task(self._flush()) if self._options.fsync else None
+        try:
+            async for snapshot in inbox:
+                if flushing is not None and flushing.done():
+                    flushing.result()  # a bug is not to go unseen
+                batch = self._encode(snapshot)
+                if batch.not_finite:
+                    self._ctx.meter.add(_DROPPED, batch.not_finite, reason="not_finite")
+                if batch.lines:
+                    await self._write(batch)
+        finally:
+            if flushing is not None:
+                flushing.cancel()
+
+    async def _flush(self) -> None:
+        """Flush again and again; a call that doesn't end takes no second one."""
+        while self._thread is not None and self._target is not None:
+            await self._ctx.clock.sleep(self._options.fsync)
+            call = self._thread.submit(self._target.sync, self._ctx.clock.now())
+            await asyncio.wrap_future(call)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._troubles.tell(self._name, self._ctx.log, self._ctx.meter)
 
     def _encode(self, snapshot: Snapshot) -> Batch:
         batch = self._encoder.devices(snapshot)
@@ -127,6 +150,7 @@ class JsonLinesSink:
 
     def _settle(self, batch: Batch, fault: UnwrittenError | None) -> None:
         """Count what became of a batch."""
+        self._tell()
         if fault is None:
             self._ctx.meter.add(_EMITTED, sum(batch.readings))
             self._worked()
@@ -165,7 +189,7 @@ def _fault(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:
     return None
 
 
-def _open(options: Options, now: Instant) -> Target:
+def _open(options: Options, now: Instant, troubles: Troubles) -> Target:
     if options.path == STDOUT:
         if abandoned(_STDOUT_FD):
             raise OSError(errno.EPIPE, "nobody reads it")
@@ -181,9 +205,9 @@ def _open(options: Options, now: Instant) -> Target:
         # Not the path that was worked out: the descriptor of a pipe leads to no real one.
         mode = Path(options.path).stat().st_mode
     except FileNotFoundError:
-        return FileTarget(path, options, now)
+        return FileTarget(path, options, now, troubles)
     if stat.S_ISREG(mode):
-        return FileTarget(path, options, now)
+        return FileTarget(path, options, now, troubles)
     if stat.S_ISCHR(mode):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
         return StreamTarget(os.open(path, flags), owned=True)

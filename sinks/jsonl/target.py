@@ -24,6 +24,11 @@ _REASONS: Final = MappingProxyType(
 )
 
 
+def reason_of(cause: OSError, other: str = "other") -> str:
+    """Return what the system said in a word, for a label."""
+    return _REASONS.get(cause.errno or 0, other)
+
+
 class UnwrittenError(Exception):
     """A batch could not be written, or not all of it.
 
@@ -40,7 +45,7 @@ class UnwrittenError(Exception):
     @property
     def reason(self) -> str:
         """The cause in a word, for a label."""
-        return _REASONS.get(self.cause.errno or 0, "write_error")
+        return reason_of(self.cause, "write_error")
 
 
 class Target(Protocol):
@@ -53,6 +58,10 @@ class Target(Protocol):
             UnwrittenError: not all could be written. A line of which a part was written is cut off
                 or completed, at the latest before the next one.
         """
+        ...
+
+    def sync(self, now: Instant) -> None:
+        """Let what was written outlive a power cut, if that is asked for."""
         ...
 
     def close(self) -> None:
@@ -104,6 +113,9 @@ class StreamTarget:
                 waiting = select.poll()
                 waiting.register(self._fd, select.POLLOUT)
                 waiting.poll()
+
+    def sync(self, now: Instant) -> None:
+        """Do nothing: there is no disk, or none that is ours."""
 
     def close(self) -> None:
         """Close what was opened for this target alone."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from config.types import ByteSize, Duration
 from pipeline.channels import Channel
@@ -41,6 +41,8 @@ def options(
     max_age: str = "0s",
     keep: int = 5,
     telemetry: str = "0s",
+    compress: Literal["none", "gzip"] = "none",
+    fsync: str = "0s",
 ) -> Options:
     return Options(
         path=str(path),
@@ -48,6 +50,8 @@ def options(
         max_age=Duration.parse(max_age),
         keep=keep,
         telemetry_interval=Duration.parse(telemetry),
+        compress=compress,
+        fsync=Duration.parse(fsync),
     )
 
 
@@ -114,6 +118,14 @@ class Bench:
     @property
     def emitted(self) -> float:
         return sum(point.value for point in self.points("podgpu_sink_emitted_total"))
+
+    @property
+    def errors(self) -> dict[tuple[str, str], float]:
+        """What else failed, by operation and reason."""
+        return {
+            (dict(point.labels)["operation"], dict(point.labels)["reason"]): point.value
+            for point in self.points("podgpu_sink_errors_total")
+        }
 
     @property
     def dropped(self) -> dict[str, float]:

@@ -197,6 +197,33 @@ def test_a_changed_holder_is_seen_and_an_age_goes_on() -> None:
     assert found == [("one", 0), ("one", 1), ("two", 0)]
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (float("nan"), None),
+        (float("inf"), None),
+        (float("-inf"), None),
+        (10**400, None),
+        (2**53 + 1, b"9007199254740993"),
+        (2**64, b"18446744073709551616"),
+        (-(2**70), b"-1180591620717411303424"),
+        (5e-324, b"5e-324"),
+        (1.7976931348623157e308, b"1.7976931348623157e+308"),
+    ],
+)
+def test_j4_numbers(value: float, told: bytes | None) -> None:
+    node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
+    node.has(gpu(0))
+    node.reads(reading(gpu(0), "power_watts", value))
+    batch = encoder.devices(node.snapshot())
+    if told is None:
+        assert (batch.lines, batch.not_finite) == ([], 1)
+    else:
+        (line,) = batch.lines
+        assert b'{"power_watts":' + told + b"}" in line
+        parsed(line)
+
+
 def test_readings_are_counted() -> None:
     node = Node()
     node.has(gpu(0), gpu(1))
@@ -242,7 +269,7 @@ HOSTILE = ['"', "\\", "a\nb", "\r\n", "\0", "🦙", "\ud83e", "x\udcffy", "\u202
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names(text: str) -> None:
+def test_j4_hostile_names(text: str) -> None:
     holder = Holder(
         PartialRef(text, text, text, text), None, START, text, Evidence.SCHEDULER_ANNOTATION
     )
@@ -304,7 +331,7 @@ values = st.integers() | st.floats() | st.sampled_from([1 << 64, -(1 << 70), 10*
         max_size=2,
     ).map(tuple),
 )
-def test_any_reading_makes_strict_json(
+def test_j4_any_reading_makes_strict_json(
     said: list[tuple[str, Any, int | float]],
     when: Instant,
     text: str,

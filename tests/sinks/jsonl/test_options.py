@@ -44,6 +44,38 @@ def test_it_is_told_at_its_place_before_anything_starts() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "key", "text"),
+    [
+        ("path: '-', compress: gzip", "compress", "standard output is no file"),
+        ("path: '-', fsync: 1s", "fsync", "standard output is no file"),
+        ("path: /a, compress: gzip, max_size: 0B", "compress", "no file is ever full"),
+        ("path: /a, compress: zip", "compress", "gzip"),
+        ("path: /a, fsync: 1ms", "fsync", "1ms is too often: the least is 100ms"),
+        ("path: /a, fsync: rotate", "fsync", "is not a duration"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(settings: str, key: str, text: str) -> None:
+    sinks = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{s: {{kind: jsonl, {settings}}}}}\n"
+    with pytest.raises(ConfigError) as caught:
+        parse(sinks, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == [f"sinks.s.{key}"]
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "path: /a, compress: gzip",
+        "path: /a, compress: gzip, max_size: 0B, max_age: 1d, fsync: 100ms",
+        "path: '-', compress: none, fsync: 0s",
+    ],
+)
+def test_what_can_be_done_is_not(settings: str) -> None:
+    text = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{s: {{kind: jsonl, {settings}}}}}\n"
+    assert parse(text, RegisteredKinds(), env={}, origin="f").sinks
+
+
 def test_a_file_has_one_writer() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"

@@ -11,9 +11,11 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pipeline.channels import Channel
 from pipeline.errors import TransientError
 from pipeline.model import Instant
 from sinks.jsonl import sink as sink_module
@@ -54,7 +56,7 @@ async def test_lines_go_there(pipe: Pipe) -> None:
     assert bench.emitted == 2
 
 
-async def test_a_reader_that_went(pipe: Pipe) -> None:
+async def test_j3_a_reader_that_went(pipe: Pipe) -> None:
     bench = Bench(options())
 
     async def write() -> None:
@@ -70,7 +72,7 @@ async def test_a_reader_that_went(pipe: Pipe) -> None:
         await bench.sink.__aenter__()
 
 
-async def test_a_reader_that_is_stuck_holds_up_nobody_else(
+async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sink_module, "_SLOW", 0.2)
@@ -96,6 +98,28 @@ async def test_a_reader_that_is_stuck_holds_up_nobody_else(
     assert "gave up on standard output" in caplog.text
     # The thread is still there and ends its batch: no line is left half.
     parsed(await asyncio.to_thread(take, pipe[0], int(bench.emitted) + 1))
+
+
+async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_module, "_FLUSH", 0.1)
+    bench = Bench(options())
+    lost: list[int] = []
+    bench.inbox = Channel(8, on_drop=lambda snapshot: lost.append(len(snapshot.fresh)))
+    async with bench.writing():
+        for number in range(200):
+            bench.send()
+            await asyncio.sleep(0.002 if number < 50 else 0)  # until the pipe is full
+        assert len(bench.inbox) == 8
+        # One more is in the thread's hands.
+        assert bench.sent == bench.emitted + 1 + 8 + sum(lost)
+        left = bench.sent - sum(lost)
+        lines = parsed(await asyncio.to_thread(take, pipe[0], left))
+    # The oldest are let go: what is left ends with the newest.
+    told = [line["readings"]["power_watts"] for line in lines]
+    assert told[-8:] == list(range(193, 201))
+    assert bench.emitted == left
 
 
 @pytest.mark.parametrize(
@@ -229,3 +253,46 @@ def test_a_line_that_was_begun_is_completed(
     room = 100
     target.write(Batch([b"dddd\n"], [1]), NOW)
     assert out == b"".join([*batch.lines[:lines], b"dddd\n"])
+
+
+@pytest.mark.slow
+def test_j3_a_closed_pipe_takes_out_one_sink_and_no_other(tmp_path: Path) -> None:
+    path, config = tmp_path / "gpu.jsonl", tmp_path / "c.yaml"
+    config.write_text(
+        "sources: {node: {kind: replay, path: 'builtin:demo', loop: true}}\n"
+        "sinks:\n"
+        "  out: {kind: jsonl}\n"
+        f"  file: {{kind: jsonl, path: {path}, telemetry_interval: 100ms}}\n"
+    )
+    command = [sys.executable, "-m", "pipeline", "run", "-c", str(config)]
+
+    def up() -> float | None:
+        """Whether the sink `out` is up by the last line about that."""
+        found = None
+        text = path.read_bytes() if path.exists() else b""
+        for line in parsed(text[: text.rfind(b"\n") + 1]):
+            for metric in line.get("metrics", ()):
+                if (metric["name"], metric["labels"]) == ("podgpu_sink_up", {"sink": "out"}):
+                    found = metric["value"]
+        return found
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as podgpu:
+        assert podgpu.stdout is not None
+        assert podgpu.stderr is not None
+        assert podgpu.stdout.readline().startswith(b'{"record":')
+        podgpu.stdout.close()
+        end = time.monotonic() + 15
+        while up() != 0:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        size = path.stat().st_size
+        while path.stat().st_size < size + 2000:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        podgpu.terminate()
+        assert podgpu.wait(15) == 0
+        said = podgpu.stderr.read()
+    # Tried again less and less often, and not with each snapshot.
+    assert 1 <= said.count(b"tried again until it works") <= 6, said
+    assert b"nobody reads standard output any more" in said
+    assert b"Traceback" not in said

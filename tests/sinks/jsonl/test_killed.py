@@ -1,0 +1,169 @@
+"""podgpu killed at random instants, as a real process, again and again."""
+
+import gzip
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sinks.jsonl.files import FileTarget
+from sinks.jsonl.options import Options
+from sinks.jsonl.rotated import Rotated
+from sinks.jsonl.troubles import Troubles
+from tests.sinks.jsonl.support import parsed
+from tests.support.nodes import START
+
+KILLS = 40
+
+# Imports once, and then begins a process for each number that it is told.
+FORKS = """
+import asyncio, os, sys, time
+from pathlib import Path
+from config.types import ByteSize
+from pipeline.model import Instant
+from sinks.jsonl.files import FileTarget
+from sinks.jsonl.lines import Batch
+from sinks.jsonl.options import Options
+from sinks.jsonl.troubles import Troubles
+from tests.sinks.jsonl.support import Bench, options
+
+path = Path(sys.argv[1])
+
+{work}
+
+for told in sys.stdin:
+    child = os.fork()
+    if not child:
+        work(int(told))
+        os._exit(1)
+    os.write(1, b"%d\\n" % child)
+    os.waitpid(child, 0)
+    os.write(1, b"gone\\n")
+"""
+
+LINES = """
+whole = os.write
+def piecewise(fd, data):
+    time.sleep(0.0001)
+    return whole(fd, bytes(data[:7]))
+
+def work(first):
+    async def main():
+        bench = Bench(options(path))
+        async with bench.writing():
+            os.write = piecewise
+            await bench.write(1_000_000)
+    asyncio.run(main())
+"""
+
+# Texts that don't shrink much, so that compressing takes its time.
+GZIP = """
+def work(first):
+    setting = Options(path=str(path), max_size=ByteSize.parse("600KiB"), keep=1000, compress="gzip")
+    now = Instant(0, 0)
+    target = FileTarget(path, setting, now, Troubles())
+    for number in range(first, 1_000_000):
+        line = b'{"record":"n","n":%d,"x":"%s"}\\n' % (number, os.urandom(15_000).hex().encode())
+        target.write(Batch([line], [1]), now)
+        time.sleep(0.001)
+"""
+
+Kill = Callable[[int, float], None]
+
+
+@contextmanager
+def killing(path: Path, work: str) -> Iterator[Kill]:
+    """Give a function that begins a process, kills it after some seconds and waits for its end."""
+    program = textwrap.dedent(FORKS).format(work=work)
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as forks:
+        assert forks.stdin is not None
+        assert forks.stdout is not None
+
+        def kill(number: int, seconds: float) -> None:
+            assert forks.stdin is not None
+            assert forks.stdout is not None
+            forks.stdin.write(b"%d\n" % number)
+            forks.stdin.flush()
+            child = int(forks.stdout.readline())
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
+            assert forks.stdout.readline() == b"gone\n"
+
+        yield kill
+        forks.stdin.close()
+
+
+@pytest.mark.slow
+def test_j1_killed_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    torn, whole = 0, b""
+    with killing(path, LINES) as kill:
+        for _ in range(KILLS):
+            kill(0, random.uniform(0.02, 0.12))
+            content = path.read_bytes() if path.exists() else b""
+            # What was whole has stayed, and what came after it began on a line of its own.
+            assert content.startswith(whole)
+            torn += not content.endswith(b"\n")
+            whole = content[: content.rfind(b"\n") + 1]
+            parsed(whole)
+    assert torn > KILLS // 4
+    assert len(parsed(whole)) > KILLS
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The full files, the oldest first."""
+    found = [(re.search(r"\.(\d+)(\.gz)?$", file.name), file) for file in folder.iterdir()]
+    return [file for _, file in sorted((-int(name[1]), file) for name, file in found if name)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+def test_killed_while_it_compresses(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    seen = halves = 0
+    known: dict[tuple[int, int], list[int]] = {}
+
+    def content_of(file: Path) -> list[int]:
+        """The numbers in a file; it has to be whole."""
+        found = file.stat()
+        key = found.st_ino, found.st_size
+        if key not in known:
+            data = file.read_bytes()
+            text = gzip.decompress(data) if file.suffix == ".gz" else data
+            known[key] = [line["n"] for line in parsed(text)]
+        return known[key]
+
+    with killing(path, GZIP) as kill:
+        for _ in range(KILLS):
+            kill(seen, random.uniform(0.01, 0.12))
+            halves += any(file.name.startswith(".") for file in tmp_path.iterdir())
+            told: dict[str, list[int]] = {}
+            for file in numbered(tmp_path):
+                name, said = file.name.removesuffix(".gz"), content_of(file)
+                assert told.setdefault(name, said) == said
+            last = path.read_bytes() if path.exists() else b""
+            said = [line["n"] for line in parsed(last[: last.rfind(b"\n") + 1])]
+            count = sum(map(len, told.values())) + len(said)
+            assert [n for part in (*told.values(), said) for n in part] == list(range(count))
+            assert count >= seen
+            seen = count
+    assert halves > 1
+    # The next start clears up, and compresses what there is.
+    setting = Options(path=str(path), keep=1000, compress="gzip")
+    target = FileTarget(path, setting, START, Troubles())
+    rotated = Rotated(path, 1000)
+    while list(rotated.plain()):
+        time.sleep(0.01)
+    target.close()
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"gpu.jsonl"} | {f"gpu.jsonl.{n}.gz" for n in range(1, len(names))}
