@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,9 +65,13 @@ class Witness:
     def watch(self) -> None:
         while not self._stop.wait(_LOOK):
             try:
-                now = holders(page(self.port))
+                answer = get(self.port, "/metrics")
             except OSError:  # it isn't there
                 continue
+            if answer.status == HTTPStatus.NOT_FOUND:  # it is stopping: its page goes first
+                continue
+            assert answer.status == HTTPStatus.OK
+            now = holders(series(answer))
             if not self.history or self.history[-1][1] != now:
                 self.history.append((time.monotonic(), now))
 
