@@ -9,7 +9,17 @@ from config.schema import Counters
 from config.text import shown
 from pipeline.counters.absent import why
 from pipeline.counters.csv import Complaint, ListRow, read
-from pipeline.fields import Field, FieldPlan, LabelRow, Row, called, chosen, in_group, words
+from pipeline.fields import (
+    CATALOGUE,
+    Field,
+    FieldPlan,
+    LabelRow,
+    Row,
+    called,
+    chosen,
+    in_group,
+    words,
+)
 
 _TYPES: Final = ("gauge", "counter", "label")
 _STRANGE: Final = ("histogram", "summary")
@@ -54,7 +64,7 @@ def planned(text: str, setting: Counters) -> Reading:
 
 def _beside_a_list() -> set[str]:
     """Return podgpu's own readings; one that DCGM has too is left to the list."""
-    return {name for name in in_group("own") for field in called(name) if not field.dcgm}
+    return {field.name for field in CATALOGUE if field.group == "own" and not field.dcgm}
 
 
 def _plan(
@@ -78,12 +88,11 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
     podgpu's own.
     """
     taken = {row.metric for row in rows}
-    listed = {row.field.name for row in rows}
+    others = names - {row.field.name for row in rows}
     return [
         Row(field, metric=field.podgpu_metric)
-        for name in sorted(names - listed)
-        for field in called(name)
-        if field.name == name and field.metric in taken
+        for field in CATALOGUE
+        if field.name in others and field.metric in taken
     ]
 
 
