@@ -1,21 +1,17 @@
 """The file mounted alone, as koordinator's exporter has it; in a mount namespace of its own."""
 
 import asyncio
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import Process
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.sources.podlist.running import listing, replace
+from tests.support.mounts import MAY_MOUNT, beside
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+pytestmark = MAY_MOUNT
 
-ROOT = Path(__file__).parents[3]
-MOUNT = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
 FOLLOW = """
 import asyncio, pathlib, sys
 from tests.sources.podlist.running import Following
@@ -40,17 +36,8 @@ async def said(process: Process) -> str:
     return line
 
 
-@asynccontextmanager
-async def mounted(outside: Path, inside: Path) -> AsyncIterator[Process]:
-    command = ["sh", "-c", MOUNT, "sh", str(outside), str(inside), sys.executable, FOLLOW]
-    process = await asyncio.create_subprocess_exec(
-        "unshare", "--mount", *command, cwd=ROOT, stdout=PIPE, stderr=PIPE
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        await process.communicate()
+def mounted(outside: Path, inside: Path) -> AbstractAsyncContextManager[Process]:
+    return beside('mount --bind "$2" "$3"', FOLLOW, outside, inside)
 
 
 @pytest.fixture
@@ -79,20 +66,10 @@ async def test_writing_in_place_is_seen_and_replacing_is_found_out(
 
 async def test_the_folder_mounted_sees_both(places: tuple[Path, Path]) -> None:
     outside, inside = places
-    command = MOUNT.replace('-c "$4" "$2"', '-c "$4" "$2/podlist.json"')
-    process = await asyncio.create_subprocess_exec(
-        *("unshare", "--mount", "sh", "-c", command, "sh"),
-        *(str(outside.parent), str(inside.parent), sys.executable, FOLLOW),
-        cwd=ROOT,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    try:
+    folders = 'mount --bind "$(dirname "$2")" "$(dirname "$3")"'
+    async with beside(folders, FOLLOW, outside, inside) as process:
         assert await said(process) == "['a']"
         outside.write_text(listing("b"))
         assert await said(process) == "['b']"
         replace(outside, listing("c"))
         assert await said(process) == "['c']"
-    finally:
-        process.kill()
-        await process.communicate()
