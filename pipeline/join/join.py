@@ -46,6 +46,7 @@ class Join:
         self._renamed: list[tuple[int, str]] = []
         self._series: dict[Key, Series] = {}
         self._layout = Layout((), {})
+        self._starts: tuple[Instant | None, ...] = ()
 
     def apply(self, envelope: Envelope, *, more: bool = False) -> Outcome:
         """Take in one event, and let time go on to its moment.
@@ -195,6 +196,7 @@ class Join:
             layout=self._layout,
             readings=tuple(readings),
             fresh=tuple([at for at, key in enumerate(self._keys) if key in fresh]) if fresh else (),
+            starts=self._starts,
             processes={
                 device: found.processes
                 for device, found in table.processes(
@@ -215,7 +217,12 @@ class Join:
         if reshaped:
             devices = {uuid: known.device for uuid, known in attributions.items()}
             self._keys = self._readings.keys(devices, self._sources.ranking(), places)
-        elif self._layout.attributions == attributions and self._layout.resources == resources:
+        if reshaped or self._readings.restarted:
+            self._readings.restarted = False
+            starts = self._readings.starts
+            self._starts = tuple([starts.get(key) for key in self._keys])
+        layout = self._layout
+        if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
             return
         series: dict[Key, Series] = {}
         self._renamed = []

@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE
 from pipeline.join.places import Places
-from pipeline.model import Attrs, Device, ProcessList, Reading
+from pipeline.model import Attrs, Device, Instant, ProcessList, Reading
 
 _FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
+_COUNTERS: Final = frozenset(field.name for field in CATALOGUE if field.type == "counter")
 _PROCESS_MEMORY = "process_memory_used_bytes"
 
 _NEVER = 1 << 63
@@ -42,6 +43,8 @@ class ReadingTable:
     Attributes:
         reshaped: a series came, went or changed its winner since `keys` was last called.
         fresh: keys read since the owner last cleared it.
+        starts: since when each counter has counted without a break, as far as is known.
+        restarted: one of them has another start than when `restarted` was last cleared.
     """
 
     def __init__(self) -> None:
@@ -50,6 +53,8 @@ class ReadingTable:
         self._scan_at_ns = _NEVER
         self.reshaped = True
         self.fresh: set[Key] = set()
+        self.starts: dict[Key, Instant] = {}
+        self.restarted = False
 
     def __getitem__(self, key: Key) -> Reading:
         return self._latest[key]
@@ -59,10 +64,15 @@ class ReadingTable:
         latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
         for reading in readings:
             key = Key(source, reading.device, reading.field, reading.attrs)
-            if key not in latest:
+            before = latest.get(key)
+            if before is None:
                 if reading.field not in _FIELD_ORDER:
                     continue
                 self.reshaped = True
+                if reading.field in _COUNTERS:
+                    self._start(key, reading)
+            elif reading.value < before.value and reading.field in _COUNTERS:
+                self._start(key, reading)
             # Written out: this runs for every reading there is.
             end = reading.at.mono_ns + reading.good_for_ns
             if end < first_end:  # noqa: PLR1730
@@ -70,6 +80,11 @@ class ReadingTable:
             latest[key] = reading
             fresh.add(key)
         self._scan_at_ns = first_end
+
+    def _start(self, key: Key, reading: Reading) -> None:
+        """Note since when a counter counts: as its source says, else from this reading on."""
+        self.starts[key] = reading.window_start or reading.at
+        self.restarted = True
 
     def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
         """Replace the process lists of the devices named; a process that is gone has no series.
@@ -173,6 +188,7 @@ class ReadingTable:
             if self._latest.pop(key, None) is not None:
                 self.reshaped = True
                 self.fresh.discard(key)
+                self.starts.pop(key, None)
 
 
 def _end(found: Reading | ProcessList) -> int:

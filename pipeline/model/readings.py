@@ -23,7 +23,9 @@ class Reading(NamedTuple):
         field: name of a field of the catalogue (`pipeline.fields`), which states type and unit.
         attrs: empty for most fields; XID code, throttle reason or link number for some.
         value: in the unit of the field.
-        window_start: start of the span that the value describes; None where it is a moment.
+        window_start: start of the span that the value describes; None where it is a moment. Of a
+            counter the moment at which it is known to have stood at 0; None where that isn't known,
+            as of one that the driver has counted since who knows when.
         at: when it was read.
         good_for_ns: how long it stands without being read again, by the monotonic clock: three
             intervals of its tier. After that it has no series, since a dead GPU's values must not

@@ -113,6 +113,10 @@ class Snapshot:
         fresh: positions in `readings` that were read since the snapshot before. A sink that records
             history emits these alone, with the holders bound here: a change of holders makes a
             snapshot of its own with nothing fresh in it, so no old reading goes to a new pod.
+        starts: for each of `readings` that is a counter's, since when it has counted without a
+            break, as far as is known: the moment of the first reading, or of the first one after it
+            was set back. Its value at that moment is unknown and need not have been 0. None for
+            all others. The same object while nothing of that changes.
         processes: by device uuid, for devices whose processes could be listed.
         sources: by name, in the order of the configuration.
     """
@@ -121,5 +125,6 @@ class Snapshot:
     layout: Layout
     readings: tuple[Reading, ...]
     fresh: tuple[int, ...]
+    starts: tuple[Instant | None, ...] = ()
     processes: Mapping[str, tuple[GpuProcess, ...]] = field(default_factory=dict)
     sources: Mapping[str, SourceState] = field(default_factory=dict)

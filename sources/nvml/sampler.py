@@ -282,7 +282,7 @@ class Sampler:
                 )
             return
         if isinstance(report, Watched):
-            xids.begin(report.uuid)
+            xids.begin(report.uuid, self._ctx.clock.now())
         else:
             xids.add(report.uuid, report.code, report.at)
             left = self._memory.sayings.heard(report.uuid, report.code, report.at)

@@ -22,6 +22,7 @@ class XidCounts:
     def __init__(self) -> None:
         self._codes: tuple[int, ...] = ()
         self._counts: dict[str, dict[int, int]] = {}
+        self._since: dict[str, Instant] = {}
         self._seen: dict[str, dict[int, Instant]] = {}
         self._last: dict[str, int] = {}
         self._window_ns = 0
@@ -41,9 +42,10 @@ class XidCounts:
                 code: count for code, count in counts.items() if count or code in self._codes
             }
 
-    def begin(self, uuid: str) -> None:
+    def begin(self, uuid: str, at: Instant) -> None:
         """Note that the GPU is watched from now on: only now does a 0 mean no error."""
         counts = self._counts.setdefault(uuid, {})
+        self._since.setdefault(uuid, at)
         for code in self._codes:
             counts.setdefault(code, 0)
         self._last.setdefault(uuid, 0)
@@ -60,7 +62,7 @@ class XidCounts:
 
     def forget(self, uuid: str) -> None:
         """Drop the record of a GPU that was taken out."""
-        for table in (self._counts, self._seen, self._last, self._recent):
+        for table in (self._counts, self._since, self._seen, self._last, self._recent):
             table.pop(uuid, None)
 
     def readings(
@@ -76,8 +78,11 @@ class XidCounts:
             if last:
                 made.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, good))
             if errors:
+                # All codes are counted since then: the first error of a rare one is no mere
+                # beginning of its series, but the step from 0 to 1.
+                since = self._since.get(uuid)
                 made += [
-                    Reading(uuid, "xid_errors", _attrs(code), count, None, at, good)
+                    Reading(uuid, "xid_errors", _attrs(code), count, since, at, good)
                     for code, count in counts.items()
                 ]
             if seen_at:

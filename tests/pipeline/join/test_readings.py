@@ -266,3 +266,72 @@ def test_values_alone_leave_the_layout_alone() -> None:
     node.reads(reading(GPU, "power_watts", 2, when=at(1)))
     assert node.snapshot().layout is before
     assert uuid_of(0) == GPU.uuid
+
+
+def starts(snapshot: Snapshot) -> dict[str, float | None]:
+    """Since when each series counts, in seconds after the start."""
+    return {
+        series.field: None if begun is None else (begun.mono_ns - at(0).mono_ns) / NS
+        for series, begun in zip(snapshot.layout.series, snapshot.starts, strict=True)
+    }
+
+
+def test_c1_a_counter_that_was_set_back_counts_from_then_on() -> None:
+    node = Node()
+    node.has(GPU)
+    told = []
+    # Growing, standing still, set back, growing again beyond where it was.
+    for second, value in enumerate((10, 20, 20, 5, 30)):
+        node.seconds = second
+        node.reads(
+            reading(GPU, "energy_millijoules", value, when=at(second)),
+            reading(GPU, "power_watts", value, when=at(second)),
+        )
+        told.append(starts(node.snapshot()))
+    assert [start["energy_millijoules"] for start in told] == [0, 0, 0, 3, 3]
+    assert {start["power_watts"] for start in told} == {None}, "a gauge has no start"
+
+
+def test_starts_are_the_same_object_while_nothing_of_them_changes() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "energy_millijoules", 10))
+    before = node.snapshot()
+    node.reads(reading(GPU, "energy_millijoules", 11))
+    node.podlist(claim("a", GPU.uuid))
+    after = node.snapshot()
+    assert after.layout is not before.layout
+    assert after.starts is before.starts
+
+
+def test_a_counter_whose_source_knows_when_it_stood_at_zero_starts_there() -> None:
+    node = Node()
+    node.has(GPU)
+    counted = reading(GPU, "xid_errors", 1, attrs=(("xid", "79"),), when=at(5))
+    node.reads(counted._replace(window_start=at(-60)))
+    assert starts(node.snapshot()) == {"xid_errors": -60}
+
+
+def test_a_counter_that_came_back_counts_from_its_first_reading_on() -> None:
+    node = Node()
+    node.has(GPU)
+    node.reads(reading(GPU, "energy_millijoules", 10, good_for=3))
+    node.seconds = 9
+    node.say(ClockTicked(), "", "clock")
+    assert starts(node.snapshot()) == {}
+    node.reads(reading(GPU, "energy_millijoules", 11, when=at(9)))
+    assert starts(node.snapshot()) == {"energy_millijoules": 9}
+
+
+def test_of_two_sources_the_shown_one_tells_the_start() -> None:
+    node = Node()
+    node.say(SourceAdded(0), "first", "nvml")
+    node.say(SourceAdded(1), "second", "dcgm")
+    node.say(DevicesDiscovered((GPU,)), "first")
+    node.say(DevicesDiscovered((GPU,)), "second", "dcgm")
+    node.say(SamplesTaken((reading(GPU, "energy_millijoules", 10, when=at(1)),)), "second", "dcgm")
+    assert starts(node.snapshot()) == {"energy_millijoules": 1}
+    node.say(SamplesTaken((reading(GPU, "energy_millijoules", 9, when=at(2)),)), "first")
+    assert starts(node.snapshot()) == {"energy_millijoules": 2}
+    node.say(SourceRemoved(), "first")
+    assert starts(node.snapshot()) == {"energy_millijoules": 1}

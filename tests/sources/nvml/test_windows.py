@@ -55,7 +55,7 @@ def recent(counts: XidCounts, when: int) -> list[tuple[dict[str, str], float]]:
 def test_xids_within_the_window_by_code() -> None:
     counts = XidCounts()
     counts.look_back(5 * MINUTE)
-    counts.begin(GPU[0])
+    counts.begin(GPU[0], at(0))
     size = {"window_size_in_ms": "300000"}
     assert recent(counts, 0) == [(size, 0)], "without a code while there was none"
     for code, when in ((79, 1), (79, 2), (31, 3)):
@@ -141,3 +141,13 @@ async def test_counts_outlive_a_reload_unless_the_window_changes(fake_nvml: Fake
     assert last[0] < last[1]
     assert last[2] < last[1]
     assert all(count >= 1 for count in itertools.chain(last))
+
+
+def test_errors_are_counted_since_the_gpu_is_watched_whenever_their_code_first_came() -> None:
+    counts = XidCounts()
+    counts.start_at_zero((31,))
+    counts.begin(GPU[0], at(7))
+    counts.add(GPU[0], 79, at(60))
+    counts.begin(GPU[0], at(90))  # the driver was loaded anew: podgpu's own count goes on
+    made = counts.readings([GPU[0]], {"xid_errors"}, at(99), NS)
+    assert [(reading.value, reading.window_start) for reading in made] == [(0, at(7)), (1, at(7))]
