@@ -6,14 +6,14 @@ wrong. `podgpu_device_holder_info` names the holders, for joins. Who asks for co
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pipeline.exposition import pods
 from pipeline.exposition.devices import DCGM_ONLY, base, details, facts
 from pipeline.exposition.style import COPY_LABEL, Style
 from pipeline.exposition.text import labels, number
-from pipeline.model import NS, Attribution, Holder, PartialRef
+from pipeline.model import NS, Attribution, Holder, PartialRef, sole
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +109,11 @@ def _info(name: bytes, *given: bytes, value: int = 1) -> bytes:
 def _told(holders: Sequence[Holder], style: Style) -> Iterator[tuple[Holder | None, str]]:
     """Yield those that a reading is told of, with the replica that each has."""
     if style.options.sharing == "info" or not holders:
-        yield _only(holders), ""
+        yield sole(holders), ""
         return
     for holder in holders:
         for replica in holder.replicas or ("",):
             yield holder, replica
-
-
-def _only(holders: Iterable[Holder]) -> Holder | None:
-    """Return the only container that holds the device; of several in one pod, none in particular.
-
-    One that came back under another id is still the same container here.
-    """
-    named = {
-        (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
-        for h in holders
-    }
-    if len({(namespace, pod) for namespace, pod, _ in named}) != 1:
-        return None
-    only = next(iter(named.values()))
-    if len(named) == 1:
-        return only
-    return replace(only, subject=replace(only.subject, container="", container_id=""))
 
 
 def _back(

@@ -29,7 +29,7 @@ from pipeline.model.events import (
     SourceLost,
     SourceRemoved,
 )
-from pipeline.model.holders import Holder
+from pipeline.model.holders import Holder, sole
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
 from pipeline.model.refs import PartialRef
@@ -90,4 +90,5 @@ __all__ = [
     "SourceRemoved",
     "SourceState",
     "Value",
+    "sole",
 ]

@@ -1,6 +1,7 @@
 """Who holds a device, once all claims are weighed."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from pipeline.model.claims import Evidence
 from pipeline.model.pods import PodInfo
@@ -30,3 +31,22 @@ class Holder:
     evidence: Evidence
     pod: PodInfo | None = None
     replicas: tuple[str, ...] = ()
+
+
+def sole(holders: Iterable[Holder]) -> Holder | None:
+    """Return the only container that holds a device; of several in one pod, none in particular.
+
+    None where nobody holds it, or several pods do: its readings are then the device's alone, since
+    a copy for each holder would make every sum wrong. One that came back under another id is still
+    the same container here.
+    """
+    named = {
+        (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
+        for h in holders
+    }
+    if len({(namespace, pod) for namespace, pod, _ in named}) != 1:
+        return None
+    only = next(iter(named.values()))
+    if len(named) == 1:
+        return only
+    return replace(only, subject=replace(only.subject, container="", container_id=""))
