@@ -20,13 +20,15 @@ _HEADERS: Final = {
     # What is packed tightly could be of any size once it is unpacked.
     "Accept-Encoding": "identity",
 }
-_HEADER_BYTES: Final = 1 << 14
+HEADER_BYTES: Final = 1 << 14
+"""The longest line of an answer's head that is taken."""
+
 _MENDS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "see that user, password or token are those that it takes",
     HTTPStatus.FORBIDDEN: "see that user, password or token are those that it takes",
     HTTPStatus.NOT_FOUND: "see that the path is right",
 }
-_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
+BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
 """What a request fails with. ssl.SSLError and TimeoutError are OSErrors."""
 
 
@@ -82,8 +84,8 @@ async def fetch(
                 timeout=bound,
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                max_line_size=_HEADER_BYTES,
-                max_field_size=_HEADER_BYTES,
+                max_line_size=HEADER_BYTES,
+                max_field_size=HEADER_BYTES,
             ) as session,
             session.get(
                 url,
@@ -101,8 +103,8 @@ async def fetch(
         raise TransientError(
             f"{url}: no answer within {timeout:g} s; see that the address is right and reachable"
         ) from error
-    except _BROKEN as error:
-        raise TransientError(f"{url}: {_told(error)}") from error
+    except BROKEN as error:
+        raise TransientError(f"{url}: {told(error)}") from error
 
 
 async def _body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
@@ -126,19 +128,23 @@ def _refusal(response: aiohttp.ClientResponse) -> str:
     return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
 
 
-def _told(error: Exception) -> str:
-    told = line(_said(error)) or type(error).__name__
+def told(error: Exception) -> str:
+    """Return what one of `BROKEN` says, with what mends it; the same words for the same fault."""
+    said = line(_said(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return f"TLS failed: {told}; see that the server's certificate fits its address and ca_file"
+        return f"TLS failed: {said}; see that the server's certificate fits its address and ca_file"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"{told}; see that the server runs and its address is right"
+        return f"{said}; see that the server runs and its address is right"
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
-        return f"the connection broke: {told}; see the log of that server"
-    return f"{type(error).__name__}: {told}"
+        return f"the connection broke: {said}; see the log of that server"
+    return f"{type(error).__name__}: {said}"
 
 
 def _said(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         # The library's own text has the address of an object in it, another one each time.
         return f"can't connect to {error.host}:{error.port}: {error.strerror}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its own text ends with the whole URL, in which there may be a secret.
+        return f"{error.status}, {error.message}"
     return str(error)

@@ -1,12 +1,11 @@
 """What a web config says of TLS, as a context of the TLS library. Blocking: it runs in a thread."""
 
 import ipaddress
-import os
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
+from pipeline.pem import PemError, as_file, identify
 from pipeline.web.ciphers import CURVES, SUITES
 from pipeline.web.options import TlsServer
 
@@ -71,22 +70,10 @@ def _choose(context: ssl.SSLContext, options: TlsServer) -> None:
 
 
 def _identify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
-    cert, key = _given(options, "cert"), _given(options, "key")
-    with _as_file(texts["cert"]) as chain, _as_file(texts["key"]) as private:
-        try:
-            # Without a callback the library would ask for a passphrase on the terminal.
-            context.load_cert_chain(chain, private, password=_encrypted)
-        except _EncryptedError:
-            message = "the key is encrypted: podgpu can ask nobody for the passphrase"
-            raise BrokenError(key, message) from None
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                message = f"this is not the key of the certificate that {cert} has"
-                raise BrokenError(key, message) from None
-            bad = key if _holds_certificate(texts["cert"]) else cert
-            noun = "key" if bad == key else "certificate"
-            message = f"no {noun} in PEM that can be used ({error.reason or 'unreadable'})"
-            raise BrokenError(bad, message.lower().replace("pem", "PEM")) from None
+    try:
+        identify(context, texts["cert"], texts["key"])
+    except PemError as error:
+        raise BrokenError(_given(options, error.part), f"this {error}") from None
 
 
 def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
@@ -94,48 +81,16 @@ def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, byt
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     # Whatever is in the file is trusted, an authority that another one has signed too.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    with _as_file(texts["client_ca"]) as path:
+    with as_file(texts["client_ca"]) as path:
         try:
             context.load_verify_locations(cafile=path)
         except ssl.SSLError:
             key = _given(options, "client_ca")
-            raise BrokenError(key, "no certificate in PEM that can be used") from None
+            raise BrokenError(key, "this has no certificate in PEM that can be used") from None
 
 
 def _given(options: TlsServer, name: str) -> str:
     return f"{name}_file" if getattr(options, f"{name}_file") else name
-
-
-def _holds_certificate(text: bytes) -> bool:
-    with _as_file(text) as path:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=path)
-        except ssl.SSLError:
-            return False
-    return True
-
-
-class _EncryptedError(Exception):
-    pass
-
-
-def _encrypted() -> NoReturn:
-    raise _EncryptedError
-
-
-@contextmanager
-def _as_file(text: bytes) -> Iterator[str]:
-    """Lend a path to bytes that are in memory: the library takes certificates from files alone.
-
-    So what is used is what was read and compared, and a key never comes to lie on a disk.
-    """
-    descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(text)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def names(certificate: Mapping[str, Any]) -> Iterator[str]:

@@ -1,23 +1,15 @@
-"""A connection to a pod-resources socket; the only module that imports grpc."""
+"""A connection to a pod-resources socket."""
 
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from config.types import ByteSize, Duration
+from pipeline.rpc import AioRpcError, StatusCode, insecure_channel, keep_library
 from pipeline.texts import line
 from sources.podresources.errors import KubeletError, Result
-
-# Read when the library is loaded. It must not take part in forks, of which podgpu does none, nor
-# write to stderr what it also raises.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import grpc
-import grpc.aio
 
 MOST = ByteSize.parse("16MiB")
 """A larger answer is not taken. Plugins that hand out GPUs by the MiB bring them to some MiB."""
@@ -51,7 +43,7 @@ class Kubelet:
                 f"{path}: is longer than the {_LONGEST_PATH} bytes that a socket's path may have; "
                 "mount its folder elsewhere",
             )
-        _keep_library()
+        keep_library()
         self._path = path
         self._timeout = timeout
         self._count = count
@@ -59,7 +51,7 @@ class Kubelet:
         self._lacks: set[str] = set()
         # A connection on which nobody says a word outlives its channel, unless this ends it.
         patience = ("grpc.min_reconnect_backoff_ms", max(round(timeout * 1000), 1))
-        self._channel = grpc.aio.insecure_channel(f"unix:{quote(str(path))}", [*_OPTIONS, patience])
+        self._channel = insecure_channel(f"unix:{quote(str(path))}", [*_OPTIONS, patience])
 
     async def close(self) -> None:
         """Give the connection back; what is under way ends."""
@@ -122,7 +114,7 @@ class Kubelet:
         call = self._channel.unary_unary(f"/{version}.{_SERVICE}/{method}")
         try:
             answer: bytes = await call(request, timeout=float(self._timeout))
-        except grpc.aio.AioRpcError as error:
+        except AioRpcError as error:
             result = _result(error)
             self._count(f"{version}/{method}", result)
             # What stands in the details is the other side's, and may be another text each time.
@@ -152,30 +144,20 @@ class Kubelet:
         return f"{self._path}: the kubelet answers {method} with {error.code().name}: {details}"
 
 
-@cache
-def _keep_library() -> None:
-    """Keep the library's thread from now on.
-
-    Else it ends with each last connection and begins with the next, and the event loop waits for it
-    to end.
-    """
-    grpc.aio.init_grpc_aio()
-
-
 def _result(error: Any) -> Result:
     code, details = error.code(), error.details() or ""
     match code:
-        case grpc.StatusCode.UNIMPLEMENTED:
+        case StatusCode.UNIMPLEMENTED:
             return "unimplemented"
-        case grpc.StatusCode.UNAVAILABLE:
+        case StatusCode.UNAVAILABLE:
             return "unreachable"
-        case grpc.StatusCode.DEADLINE_EXCEEDED:
+        case StatusCode.DEADLINE_EXCEEDED:
             return "timeout"
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+        case StatusCode.RESOURCE_EXHAUSTED:
             return "too_large" if "larger than max" in details else "rejected"
         # The kubelet has no codes of its own.
-        case grpc.StatusCode.UNKNOWN if "disabled" in details:
+        case StatusCode.UNKNOWN if "disabled" in details:
             return "unimplemented"
-        case grpc.StatusCode.UNKNOWN if "not found" in details:
+        case StatusCode.UNKNOWN if "not found" in details:
             return "absent"
     return "failed"

@@ -95,8 +95,8 @@ async def test_half_of_a_new_pair_keeps_the_old_one_and_is_said_once(
             assert await shown(web) == leaf_of(pem(FIRST)[0])
         (record,) = caplog.records
         assert record.getMessage() == (
-            f"{web.path}: tls_server_config.key_file: this is not the key of the certificate that "
-            "cert_file has\nwhat was in force stays so"
+            f"{web.path}: tls_server_config.key_file: this is not the key of the certificate"
+            "\nwhat was in force stays so"
         )
         (web.folder / "tls.key").write_bytes(pem(SECOND)[1])
         assert await shown(web) == leaf_of(pem(SECOND)[0])
