@@ -91,6 +91,43 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family("podgpu_sink_emitted_total", "counter", "Readings that the sink handed on."),
     Family(
+        "podgpu_sink_produced_total",
+        "counter",
+        "Points that a sink which sends has made of what it was given.",
+    ),
+    Family(
+        "podgpu_sink_recovered_total",
+        "counter",
+        "Points that waited in the sink's queue when it was opened, from a life before.",
+    ),
+    Family(
+        "podgpu_sink_rejected_total",
+        "counter",
+        "Points that the receiver refused for good, by reason.",
+    ),
+    Family("podgpu_sink_queued", "gauge", "Points that wait in the sink's queue."),
+    Family("podgpu_sink_queue_bytes", "gauge", "Space that the sink's queue takes."),
+    Family(
+        "podgpu_sink_queue_writable",
+        "gauge",
+        "1 while the queue's disk takes data, 0 while memory has to do instead.",
+    ),
+    Family(
+        "podgpu_sink_oldest_age_seconds",
+        "gauge",
+        "Age of the oldest data in the sink's queue; 0 while it is empty.",
+    ),
+    Family(
+        "podgpu_sink_delivering",
+        "gauge",
+        "1 while the receiver takes what the sink sends, 0 while it doesn't.",
+    ),
+    Family(
+        "podgpu_sink_retries_total",
+        "counter",
+        "Messages that have to be sent again, by reason.",
+    ),
+    Family(
         "podgpu_sink_errors_total",
         "counter",
         "What the sink failed to do besides handing on readings, by operation and by reason.",

@@ -1,0 +1,170 @@
+"""The folder of a queue: its lock, its names, and what is put aside in it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pipeline.delivery.queue.disk.cursor import same_file
+from pipeline.delivery.queue.disk.layout import MOST
+
+LOCK: Final = "lock"
+CURSOR: Final = "cursor"
+_SEGMENT: Final = re.compile(r"([0-9]{20})\.seg", re.ASCII)
+_UNFINISHED: Final = re.compile(r"[0-9]{20}\.seg\.tmp", re.ASCII)
+_ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
+_MOST_ASIDE: Final = 4
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
+
+
+class LockedError(OSError):
+    """Somebody else has the queue.
+
+    Attributes:
+        owner: the process that wrote its number into the lock file; empty if it didn't.
+    """
+
+    def __init__(self, path: Path, owner: str) -> None:
+        super().__init__(errno.EAGAIN, f"{path} is in use by {owner or 'another process'}")
+        self.owner = owner
+
+
+class Folder:
+    """A folder that is ours as long as we hold its lock.
+
+    The lock goes with the process, however that ends; the file stays.
+
+    Args:
+        path: the folder; made, for the owner alone, where it is missing.
+        flushes: whether it shall outlive a power cut.
+
+    Raises:
+        LockedError: somebody else has it.
+        OSError: it can't be made or written to.
+    """
+
+    def __init__(self, path: Path, *, flushes: bool) -> None:
+        self.path = path
+        self._self = self._lock = -1
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        for folder in new if flushes else ():
+            _flush(folder.parent)
+        try:
+            # Open, so that no other folder gets its inode.
+            self._self = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.lock()
+            self._sweep()
+        except OSError:
+            self.close()
+            raise
+
+    def lock(self) -> None:
+        """Take the lock, if the lock file isn't the one that is held already.
+
+        Raises:
+            LockedError: somebody else has it.
+            OSError: there can be no lock.
+        """
+        if self.locked():
+            return
+        self._unlock()
+        self._lock = os.open(self.path / LOCK, _FLAGS, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            number = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
+            self._unlock()
+            raise LockedError(
+                self.path, f"process {number}" if number.isdecimal() else ""
+            ) from None
+        with contextlib.suppress(OSError):  # for people only, and a full disk takes no number
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def locked(self) -> bool:
+        """Whether the lock file is the one that is held."""
+        return self._lock >= 0 and same_file(self._lock, self.path / LOCK)
+
+    def there(self) -> bool:
+        """Whether what stands at the path is still this folder."""
+        return same_file(self._self, self.path)
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._unlock()
+        if self._self >= 0:
+            fd, self._self = self._self, -1
+            os.close(fd)
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            fd, self._lock = self._lock, -1
+            os.close(fd)
+
+    def segment(self, number: int) -> Path:
+        """Return where a segment is."""
+        return self.path / f"{number:020}.seg"
+
+    def flush(self) -> None:
+        """Let the names in it outlive a power cut.
+
+        Raises:
+            OSError: the disk refuses; not if the file system knows no such thing.
+        """
+        try:
+            os.fsync(self._self)
+        except OSError as error:
+            if error.errno not in _NO_FLUSH:
+                raise
+
+    def put_aside(self, path: Path, wall_ns: int) -> Path:
+        """Rename a file that can't be used, and remove all but the newest of those.
+
+        Raises:
+            OSError: it can't be renamed.
+        """
+        stamp = datetime.fromtimestamp(max(wall_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+        path.rename(aside)
+        found = [(match[1], name) for name in self._names() if (match := _ASIDE.fullmatch(name))]
+        for _, name in sorted(found)[:-_MOST_ASIDE]:
+            with contextlib.suppress(OSError):
+                (self.path / name).unlink()
+        return aside
+
+    def _names(self) -> list[str]:
+        return os.listdir(self.path)  # noqa: PTH208 - names are all it takes
+
+    def _sweep(self) -> None:
+        """Remove what was being made when the process was killed."""
+        for name in self._names():
+            if _UNFINISHED.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    (self.path / name).unlink()
+
+
+def _flush(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # one of another owner, say; then it isn't for us to do
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def segment_numbers(path: Path) -> list[int]:
+    """Return the numbers of the segments in a folder, in their order.
+
+    Raises:
+        OSError: it can't be listed.
+    """
+    names = os.listdir(path)  # noqa: PTH208 - names are all it takes
+    found = (int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name)))
+    return sorted(number for number in found if number < MOST)

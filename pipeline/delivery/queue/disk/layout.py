@@ -1,0 +1,107 @@
+"""The bytes of a segment: one header, then records, each behind a header of its own.
+
+All numbers are little-endian; checksums are CRC-32 as in zlib. Those of headers begin with the
+number of the segment, so that what a disk had in its place before is never taken for a record.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.delivery.contract import Record
+
+VERSION: Final = 1
+MARKER: Final = b"\xf5rec"
+LONGEST: Final = 1 << 30
+"""Bytes that a record has at most."""
+
+MOST: Final = 1 << 62
+"""No number, position or count of points is beyond: adding two of them stays within 64 bits."""
+
+_MAGIC: Final = b"podgpu\xf5q"
+_SEGMENT: Final = struct.Struct("<8sIQQQ")  # magic, version, number, position, record number
+_RECORD: Final = struct.Struct("<4sIQQQqI")  # marker, length, points, number, position, made, CRC
+_CRC: Final = struct.Struct("<I")
+SEGMENT_SIZE: Final = _SEGMENT.size + _CRC.size
+RECORD_SIZE: Final = _RECORD.size + _CRC.size
+_MADE: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHead:
+    """What a segment says about itself.
+
+    Attributes:
+        version: of the format.
+        number: of the segment, as in its name.
+        position: points before its first record.
+        record: number of its first record.
+    """
+
+    version: int
+    number: int
+    position: int
+    record: int
+
+    def pack(self) -> bytes:
+        """Return its bytes."""
+        packed = _SEGMENT.pack(_MAGIC, self.version, self.number, self.position, self.record)
+        return packed + _CRC.pack(zlib.crc32(packed))
+
+
+def read_segment_head(data: bytes) -> SegmentHead | None:
+    """Return the header of a segment; None if these aren't the bytes of one."""
+    if len(data) < SEGMENT_SIZE or _crc(data, 0, _SEGMENT.size) != zlib.crc32(
+        data[: _SEGMENT.size]
+    ):
+        return None
+    magic, version, number, position, record = _SEGMENT.unpack_from(data)
+    if magic != _MAGIC or max(number, position, record) > MOST:
+        return None
+    return SegmentHead(version, number, position, record)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHead:
+    """What stands before a record.
+
+    Attributes:
+        length: bytes of the record.
+        points: how many points stand in it.
+        number: of the record, over all segments.
+        position: points before it, over all segments.
+        made_ns: when it was made, by the wall clock.
+        crc: of the record.
+    """
+
+    length: int
+    points: int
+    number: int
+    position: int
+    made_ns: int
+    crc: int
+
+
+def pack_record_head(record: Record, number: int, position: int, segment: int) -> bytes:
+    """Return the header of a record in a segment."""
+    made = min(max(record.made_ns, -_MADE), _MADE - 1)
+    crc = zlib.crc32(record.data)
+    packed = _RECORD.pack(MARKER, len(record.data), record.points, number, position, made, crc)
+    return packed + _CRC.pack(zlib.crc32(packed, segment & 0xFFFFFFFF))
+
+
+def read_record_head(data: bytes, segment: int) -> RecordHead | None:
+    """Return the header of a record in a segment; None if these aren't the bytes of one."""
+    if len(data) < RECORD_SIZE or data[: len(MARKER)] != MARKER:
+        return None
+    if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):
+        return None
+    _, length, points, number, position, made, crc = _RECORD.unpack_from(data)
+    if not 0 < length <= LONGEST or not 0 < points <= MOST or max(number, position) > MOST:
+        return None
+    return RecordHead(length, points, number, position, made, crc)
+
+
+def _crc(data: bytes, start: int, size: int) -> int:
+    return int(_CRC.unpack_from(data, start + size)[0])

@@ -1,0 +1,245 @@
+"""The queue on the disk."""
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pipeline.delivery.contract import QueueState, Record
+from pipeline.delivery.queue.disk.layout import LONGEST, RECORD_SIZE, SEGMENT_SIZE
+from pipeline.delivery.queue.disk.reader import MissingError
+from pipeline.delivery.queue.disk.reading import Found
+from pipeline.delivery.queue.disk.store import Setup, Store
+from pipeline.delivery.queue.disk.taken import Flight, Taken
+from pipeline.delivery.queue.reasons import TOO_LARGE, reason_of
+from pipeline.delivery.queue.tally import Notices, Tally
+from pipeline.delivery.queue.waiting import check_count
+
+
+class DiskQueue:
+    """Keeps records in a folder. What the disk doesn't take is dropped; see `SafeQueue`.
+
+    It is closed until `open` is called, and opens by itself for the first record. A folder that is
+    removed or replaced by another meanwhile is opened again in the same way.
+
+    Args:
+        path: the folder, which belongs to this queue alone.
+        max_size: bytes that it may take.
+        fsync_ns: flush so often, in nanoseconds; 0 for never.
+        wall_ns: the wall clock, to name what is put aside.
+        tally: where to count points; the queue's own without one.
+        notices: where to tell faults; the queue's own without one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_size: int,
+        *,
+        fsync_ns: int,
+        wall_ns: Callable[[], int],
+        tally: Tally | None = None,
+        notices: Notices | None = None,
+    ) -> None:
+        self._tally = tally or Tally()
+        self._notices = notices or Notices()
+        self._flight = Flight()
+        self._setup = Setup(
+            path, max_size, fsync_ns > 0, wall_ns, self._tally, self._notices, self._flight
+        )
+        self._fsync_ns = fsync_ns
+        self._flushed_ns: int | None = None
+        self._store: Store | None = None
+        self._recovered = 0
+        self._known = False
+        self._writable = True
+        self._left: int | None = None
+
+    def open(self) -> None:
+        """Open the folder, if it isn't open.
+
+        Raises:
+            LockedError: somebody else has it.
+            OSError: it can't be opened.
+        """
+        if self._store is not None:
+            return
+        if self._left is not None:
+            raise RuntimeError("the queue is closed")
+        self._store = store = Store(self._setup, first=not self._known)
+        self._recovered += store.recovered
+        if store.recovered:
+            self._notices.say(f"{store.recovered} points were waiting in {self._setup.path}")
+        self._known = True
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Put records at the end; the oldest make room."""
+        for record in records:
+            if self.drop_too_large(record):
+                continue
+            try:
+                self.put(record)
+                self._writable = True
+            except OSError as error:
+                self._writable = False
+                self._tally.drop(reason_of(error), record.points)
+
+    def drop_too_large(self, record: Record) -> bool:
+        """Drop a record for which there can be no room."""
+        room = min(self._setup.max_size - SEGMENT_SIZE - RECORD_SIZE, LONGEST)
+        if len(record.data) <= room:
+            return False
+        self._tally.drop(TOO_LARGE, record.points)
+        return True
+
+    def put(self, record: Record, *, taken: bool = False) -> None:
+        """Put a record at the end.
+
+        Args:
+            record: not too large.
+            taken: whether it is in flight already, and all before it are too.
+
+        Raises:
+            OSError: the disk doesn't take it.
+        """
+        if self._store is not None and self._store.moved():
+            self._store.abandon()
+            self._store = None
+            self._notices.say(
+                f"{self._setup.path} was removed or replaced by somebody; what was in it is lost. "
+                "The folder of a queue belongs to it alone"
+            )
+        self.open()
+        if self._store is not None:
+            if taken and not self.drained:
+                raise OSError(errno.EBUSY, "what waits in it goes first")
+            self._store.put(record, taken=taken)
+
+    @property
+    def drained(self) -> bool:
+        """Whether all of it is in flight or done with."""
+        return self._store is None or self._store.drained
+
+    @property
+    def taken(self) -> int:
+        """Records in flight."""
+        return len(self._flight)
+
+    @property
+    def queued(self) -> int:
+        """Points that wait."""
+        on_disk = self._store.queued if self._store is not None else self._left or 0
+        return on_disk + self._flight.lost.total()
+
+    def take(self, most_bytes: int) -> tuple[Record, ...]:
+        """Return the oldest records.
+
+        Raises:
+            RuntimeError: what was taken before is neither settled nor released.
+        """
+        if self._flight:
+            raise RuntimeError("what was taken before is neither settled nor released")
+        records: list[Record] = []
+        room: int | None = None
+        while found := self._next(room):
+            if not found.body:
+                break
+            head = found.head
+            records.append(Record(found.body, head.points, head.made_ns))
+            room = (most_bytes if room is None else room) - head.length
+        return tuple(records)
+
+    def _next(self, room: int | None) -> Found | None:
+        """Take the next record, if there is one within `room`."""
+        while (store := self._store) is not None:
+            try:
+                found = store.reader.look(store.end, room)
+            except MissingError as missing:
+                if self._flight:
+                    return None
+                store.miss(missing.index)
+                continue
+            except OSError as error:
+                self._notices.fails("read", error, f"cannot read in {self._setup.path}: {{}}")
+                return None
+            position = found.head.position if found else store.end
+            if position > store.reader.place.position:
+                # Never amid what is in flight: that is put back as a whole, or not.
+                if self._flight:
+                    return None
+                store.lose(position)
+                store.save()
+            if found is not None and found.body:
+                place = store.reader.advance(found)
+                self._flight.put(Taken(place, found.head.points, found.head.made_ns))
+            return found
+        return None
+
+    def settle(
+        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
+    ) -> None:
+        """Forget the first `count` of the records that were taken.
+
+        Raises:
+            ValueError: there are fewer, or other points.
+        """
+        check_count(count, len(self._flight))
+        self._tally.settle(self._flight.points(count), acked, rejected or {})
+        self.forget(count)
+
+    def points_of(self, count: int) -> int:
+        """Return how many points stand in the first of those in flight."""
+        return self._flight.points(count)
+
+    def forget(self, count: int) -> None:
+        """Forget the first in flight, which are counted already, and note that in the folder."""
+        self._flight.forget(count)
+        if self._store is not None:
+            self._store.sweep()
+
+    def release(self) -> None:
+        """Put back what was taken, as far as it is still there."""
+        for reason, points in self._flight.lost.items():
+            self._tally.drop(reason, points)
+        place = self._flight.place
+        self._flight.clear()
+        if self._store is not None:
+            if place is not None:
+                self._store.reader.place = place
+            self._store.save()
+
+    def tend(self, now_ns: int) -> None:
+        """Flush, if it is time."""
+        due = self._flushed_ns is None or now_ns - self._flushed_ns >= self._fsync_ns
+        if self._store is not None and due:
+            self._flushed_ns = now_ns
+            self._store.flush()
+
+    def state(self) -> QueueState:
+        """Return how it is doing."""
+        return QueueState(
+            totals=self._tally.totals(self.queued),
+            recovered=self._recovered,
+            bytes=self._store.size if self._store is not None else 0,
+            oldest_ns=self._oldest_ns(),
+            writable=self._writable,
+            faults=self._notices.faults,
+            notes=self._notices.take(),
+            earlier=self._tally.earlier,
+        )
+
+    def _oldest_ns(self) -> int | None:
+        if self._flight or self._store is None:
+            return self._flight.oldest_ns
+        try:
+            return self._store.reader.oldest_ns(self._store.end)
+        except (MissingError, OSError):
+            return None  # the next `take` finds out
+
+    def close(self) -> None:
+        """Flush and give the folder back. What was taken is put back."""
+        self.release()
+        self._left = self.queued
+        if self._store is not None:
+            self._store.flush()
+            self._store.close()
+            self._store = None

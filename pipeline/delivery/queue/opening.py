@@ -1,0 +1,95 @@
+"""From what is configured to a queue."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pipeline.delivery.contract import Queue, QueueState, Totals
+from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.disk.cursor import Mark, read_cursor
+from pipeline.delivery.queue.disk.folder import CURSOR, LockedError
+from pipeline.delivery.queue.disk.shelf import Survey, survey
+from pipeline.delivery.queue.memory import MemoryQueue
+from pipeline.delivery.queue.reasons import text_of
+from pipeline.delivery.queue.safe import SafeQueue
+from pipeline.errors import PermanentError
+from pipeline.model import Instant
+
+_TRIES: Final = 3
+
+
+def open_queue(options: QueueOptions, now: Callable[[], Instant]) -> Queue:
+    """Open the queue that is configured.
+
+    A folder that takes nothing for the time being, as a full disk does, is no error: data waits in
+    memory, and `state().writable` is False.
+
+    Args:
+        options: what is configured.
+        now: the clocks: `ctx.clock.now`.
+
+    Raises:
+        PermanentError: the folder can't be had: another process has it, or it can't be one.
+    """
+    if options.path is None:
+        return MemoryQueue(int(options.max_size))
+    try:
+        return SafeQueue(
+            options.path,
+            int(options.max_size),
+            fsync_ns=options.fsync.ns,
+            now=now,
+        )
+    except LockedError as error:
+        raise PermanentError(
+            f"the queue in {options.path} is in use by {error.owner or 'another process'}; end "
+            "that, or set another queue.path: each sink of each podgpu needs a folder of its own"
+        ) from error
+    except OSError as error:
+        raise PermanentError(
+            f"cannot keep a queue in {options.path}: {text_of(error)}; set queue.path to a folder "
+            "on a local disk that podgpu may write to"
+        ) from error
+
+
+def inspect(path: Path) -> QueueState:
+    """Return what is in the folder of a queue, without opening it: nothing is changed.
+
+    Exact while nobody has the queue; else what was true a moment ago, without the points that are
+    in flight from segments that made room.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    mark, found = _look(path)
+    for _ in range(_TRIES):
+        again, found_again = mark, found
+        mark, found = _look(path)
+        if mark.generation == again.generation and found.end == found_again.end:
+            break
+    end = max(found.end, mark.end, mark.position)
+    done = mark.acked + sum(mark.rejected.values()) + sum(mark.dropped.values())
+    return QueueState(
+        totals=Totals(
+            appended=done + end - mark.position,
+            acked=mark.acked,
+            rejected=mark.rejected,
+            dropped=mark.dropped,
+        ),
+        recovered=end - mark.position,
+        bytes=sum(segment.size for segment in found.segments),
+        oldest_ns=None,
+    )
+
+
+def _look(path: Path) -> tuple[Mark, Survey]:
+    try:
+        mark, _ = read_cursor(path / CURSOR)
+    except FileNotFoundError:
+        mark = None
+    found = survey(path, mark.segment if mark else 0)
+    first = found.segments[0].first if found.segments else 0
+    return mark or Mark(position=first), found

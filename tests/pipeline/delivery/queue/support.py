@@ -1,0 +1,155 @@
+"""Records with a number in them, queues of every kind, and what must hold at every moment."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.delivery.contract import Queue, QueueState, Record
+from pipeline.delivery.queue.disk.queue import DiskQueue
+from pipeline.delivery.queue.memory import MemoryQueue
+from pipeline.delivery.queue.safe import SafeQueue
+from pipeline.model import NS, Instant
+
+KINDS = ("memory", "disk", "safe")
+MAX = 1 << 20
+
+
+def record(number: int, size: int = 40, points: int | None = None) -> Record:
+    """A record that tells its number, with as many points as make numbers easily mistaken."""
+    data = b"%012d" % number
+    return Record(data.ljust(size, b"."), points or number % 7 + 1, 10**18 + number)
+
+
+def numbers(records: Iterable[Record]) -> list[int]:
+    return [int(found.data[:12]) for found in records]
+
+
+def points(records: Iterable[Record]) -> int:
+    return sum(found.points for found in records)
+
+
+@dataclass
+class Clock:
+    """Both clocks, moved by hand."""
+
+    mono_ns: int = 5 * NS
+    wall_ns: int = 1_700_000_000 * NS
+
+    def now(self) -> Instant:
+        return Instant(self.mono_ns, self.wall_ns)
+
+    def pass_(self, seconds: float) -> int:
+        self.mono_ns += round(seconds * NS)
+        self.wall_ns += round(seconds * NS)
+        return self.mono_ns
+
+
+@dataclass
+class Bench:
+    """Makes queues of one kind in one folder."""
+
+    kind: str
+    path: Path
+    max_size: int = MAX
+    fsync: float = 0
+    memory: int = 1 << 20
+    clock: Clock = field(default_factory=Clock)
+
+    def open(self) -> Queue:
+        fsync_ns = round(self.fsync * NS)
+        if self.kind == "memory":
+            return MemoryQueue(self.max_size)
+        if self.kind == "disk":
+            queue = DiskQueue(
+                self.path,
+                self.max_size,
+                fsync_ns=fsync_ns,
+                wall_ns=lambda: self.clock.wall_ns,
+            )
+            queue.open()
+            return queue
+        return SafeQueue(
+            self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now, memory=self.memory
+        )
+
+
+def checked(queue: Queue) -> QueueState:
+    """The state, in which nothing is missing."""
+    state = queue.state()
+    totals = state.totals
+    done = totals.acked + sum(totals.rejected.values()) + sum(totals.dropped.values())
+    assert totals.appended == done + totals.queued
+    assert totals.queued >= 0
+    assert all(count > 0 for count in totals.dropped.values())
+    return state
+
+
+def drain(queue: Queue, most: int = 1 << 16) -> list[Record]:
+    """Take and settle all there is."""
+    found: list[Record] = []
+    while taken := queue.take(most):
+        queue.settle(len(taken), acked=points(taken))
+        found += taken
+    return found
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted(path.glob("*.seg"))
+
+
+def on_disk(path: Path) -> int:
+    return sum(found.stat().st_size for found in segments(path))
+
+
+def fill(queue: Queue, count: int, size: int = 40, start: int = 0) -> list[Record]:
+    records = [record(number, size) for number in range(start, start + count)]
+    queue.append(records)
+    return records
+
+
+def kill(queue: Queue) -> None:
+    """Leave the queue as a process that is killed does: the kernel closes its files."""
+    disk = queue._disk if isinstance(queue, SafeQueue) else queue
+    assert isinstance(disk, DiskQueue)
+    store = disk._store
+    if store is None:
+        return
+    disk._store = None
+    store._writer.forget()
+    store._reader.close()
+    store._cursor.close()
+    store._folder.close()
+
+
+class Failing:
+    """Calls of the system that fail when they are told to.
+
+    Args:
+        call: the call itself.
+        fails: what to raise for a call with these arguments, if anything.
+    """
+
+    def __init__(self, call: Callable[..., object], error: int) -> None:
+        self._call = call
+        self.error = error
+        self.on = False
+        self.after = 0
+        self.tries = 0
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        if self.on:
+            self.tries += 1
+            if self.tries > self.after:
+                raise OSError(self.error, os.strerror(self.error))
+        return self._call(*args, **kwargs)
+
+
+def subsequence(part: Sequence[int], whole: Sequence[int]) -> bool:
+    rest = iter(whole)
+    return all(number in rest for number in part)
+
+
+def flattened(lists: Iterable[Sequence[int]]) -> list[int]:
+    return list(itertools.chain.from_iterable(lists))

@@ -1,0 +1,197 @@
+"""What every queue promises, whatever is behind it."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.delivery.contract import Queue
+from tests.pipeline.delivery.queue.support import (
+    KINDS,
+    Bench,
+    checked,
+    drain,
+    fill,
+    numbers,
+    points,
+    record,
+)
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return Bench(request.param, tmp_path / "queue")
+
+
+@pytest.fixture
+def queue(bench: Bench) -> Queue:
+    return bench.open()
+
+
+def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
+    assert queue.take(100) == ()
+    queue.release()
+    queue.settle(0)
+    state = checked(queue)
+    assert state.totals.appended == state.recovered == 0
+    assert state.oldest_ns is None
+    assert state.writable
+
+
+def test_records_come_back_as_they_were_and_in_their_order(queue: Queue) -> None:
+    put = fill(queue, 50)
+    assert queue.take(1 << 20) == tuple(put)
+
+
+@pytest.mark.parametrize(("most", "count"), [(0, 1), (39, 1), (40, 1), (79, 1), (80, 2), (125, 3)])
+def test_as_many_are_taken_as_fit_but_one_at_least(queue: Queue, most: int, count: int) -> None:
+    put = fill(queue, 10)
+    assert queue.take(most) == tuple(put[:count])
+
+
+def test_what_is_taken_waits_until_it_is_settled(queue: Queue) -> None:
+    put = fill(queue, 10)
+    queue.take(120)
+    assert checked(queue).totals.queued == points(put)
+    queue.settle(3, acked=points(put[:3]))
+    assert checked(queue).totals.queued == points(put[3:])
+    assert queue.take(40) == (put[3],)
+
+
+def test_some_may_be_settled_and_the_others_put_back(queue: Queue) -> None:
+    put = fill(queue, 10)
+    queue.take(200)
+    queue.settle(2, acked=points(put[:2]))
+    queue.settle(1, rejected={"http_400": put[2].points})
+    queue.release()
+    totals = checked(queue).totals
+    assert totals.acked == points(put[:2])
+    assert totals.rejected == {"http_400": put[2].points}
+    assert queue.take(1 << 20) == tuple(put[3:])
+
+
+def test_a_receiver_may_refuse_some_points_of_a_record(queue: Queue) -> None:
+    queue.append([record(0, points=10)])
+    queue.take(1)
+    queue.settle(1, acked=7, rejected={"partial": 2, "late": 1})
+    totals = checked(queue).totals
+    assert (totals.acked, dict(totals.rejected)) == (7, {"partial": 2, "late": 1})
+
+
+def test_what_was_put_back_is_taken_again(queue: Queue) -> None:
+    put = fill(queue, 5)
+    for most in (40, 1000, 80):
+        queue.take(most)
+        queue.release()
+    assert drain(queue) == put
+
+
+def test_nothing_is_taken_twice(queue: Queue) -> None:
+    fill(queue, 5)
+    queue.take(80)
+    with pytest.raises(RuntimeError, match="neither settled nor released"):
+        queue.take(80)
+
+
+@pytest.mark.parametrize(
+    ("count", "acked", "rejected"),
+    [(3, 6, {}), (-1, 0, {}), (2, 2, {}), (2, 4, {}), (2, 4, {"a": -1}), (2, -1, {"a": 4})],
+)
+def test_what_is_settled_has_to_add_up(
+    queue: Queue, count: int, acked: int, rejected: dict[str, int]
+) -> None:
+    put = fill(queue, 5)
+    before = queue.take(80)
+    assert points(before) == points(put[:2]) == 3
+    with pytest.raises(ValueError, match=r"settled|fewer"):
+        queue.settle(count, acked=acked, rejected=rejected)
+    queue.settle(2, acked=3)
+    assert checked(queue).totals.acked == 3
+
+
+def test_it_says_how_old_the_oldest_is(queue: Queue) -> None:
+    put = fill(queue, 3)
+    assert checked(queue).oldest_ns == put[0].made_ns
+    queue.take(80)
+    assert checked(queue).oldest_ns == put[0].made_ns
+    queue.settle(1, acked=put[0].points)
+    assert checked(queue).oldest_ns == put[1].made_ns
+    queue.release()
+    assert checked(queue).oldest_ns == put[1].made_ns
+    drain(queue)
+    assert checked(queue).oldest_ns is None
+    later = fill(queue, 1, start=9)
+    assert checked(queue).oldest_ns == later[0].made_ns
+
+
+def test_d2_the_oldest_make_room_and_are_counted(queue: Queue) -> None:
+    put = fill(queue, 40, size=100_000)
+    state = checked(queue)
+    assert state.bytes <= 1 << 20
+    assert set(state.totals.dropped) == {"queue_over_size"}
+    left = drain(queue)
+    assert len(left) >= 7
+    assert left == put[-len(left) :]
+    assert state.totals.dropped["queue_over_size"] == points(put[: -len(left)])
+
+
+def test_d2_what_is_in_flight_is_not_lost_to_make_room_but_when_it_comes_back(
+    queue: Queue,
+) -> None:
+    put = fill(queue, 5, size=100_000)
+    taken = queue.take(300_000)
+    assert len(taken) == 3
+    later = fill(queue, 40, size=100_000, start=5)
+    dropped = checked(queue).totals.dropped["queue_over_size"]
+    queue.settle(1, acked=taken[0].points)
+    totals = checked(queue).totals
+    assert totals.acked == taken[0].points
+    assert totals.dropped["queue_over_size"] == dropped
+    queue.release()
+    totals = checked(queue).totals
+    assert totals.dropped["queue_over_size"] == dropped + points(taken[1:])
+    assert totals.appended == points(put + later)
+    left = drain(queue)
+    assert left == (put + later)[-len(left) :]
+
+
+def test_d2_a_record_larger_than_the_queue_is_lost_itself(queue: Queue) -> None:
+    put = fill(queue, 3)
+    queue.append([record(7, size=(1 << 20) + 1), record(8)])
+    assert checked(queue).totals.dropped == {"too_large": record(7).points}
+    assert numbers(drain(queue)) == [*numbers(put), 8]
+
+
+def test_a_record_as_large_as_segments_has_its_place(queue: Queue) -> None:
+    put = [record(0, 300_000), record(1), record(2, 70_000), record(3)]
+    queue.append(put)
+    assert drain(queue) == put
+
+
+def test_reasons_without_end_become_one(queue: Queue) -> None:
+    for number in range(200):
+        queue.append([record(number)])
+        queue.take(1)
+        queue.settle(1, rejected={f"r{number}": record(number).points})
+    totals = checked(queue).totals
+    assert len(totals.rejected) <= 33
+    assert totals.rejected["other"] > 0
+
+
+def test_closing_puts_back_what_was_taken(bench: Bench) -> None:
+    queue = bench.open()
+    put = fill(queue, 5)
+    queue.take(80)
+    queue.settle(1, acked=put[0].points)
+    queue.close()
+    totals = checked(queue).totals
+    if bench.kind == "memory":
+        assert totals.dropped == {"shutdown": points(put[1:])}
+        return
+    assert totals.queued == points(put[1:])
+    again = bench.open()
+    state = checked(again)
+    assert state.recovered == points(put[1:])
+    assert state.totals == totals
+    assert state.earlier is not None
+    assert state.earlier.appended == state.earlier.acked == put[0].points
+    assert drain(again) == put[1:]

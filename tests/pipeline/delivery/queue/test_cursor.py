@@ -1,0 +1,104 @@
+"""The file that tells what is done with: a whole mark is in it whatever happens."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.delivery.queue.disk.cursor import CursorFile, Mark, read_cursor
+
+SLOT = 8192
+
+
+def torn(now: bytes, before: bytes) -> bytes:
+    """Each slot that was written since has only its first half of what was written."""
+    slots = []
+    for start in range(0, len(now), SLOT):
+        new, old = now[start : start + SLOT], before[start : start + SLOT]
+        slots.append(new if new == old else new[:40] + bytes(SLOT - 40))
+    return b"".join(slots)
+
+
+@pytest.mark.parametrize("reopened", [1, 2, 3, 100])
+@pytest.mark.parametrize("refused", [False, True])
+def test_d4_what_was_flushed_last_is_there_if_everything_since_is_torn(
+    tmp_path: Path, reopened: int, *, refused: bool
+) -> None:
+    path, after = tmp_path / "cursor", tmp_path / "after"
+    cursor = CursorFile(path)
+    cursor.save_to_flush(Mark(position=0))
+    cursor.flushed()
+    before = path.read_bytes()
+    for position in range(1, 12):
+        if position % reopened == 0:
+            cursor.close()
+            cursor = CursorFile(path)
+        for _ in range(position % 4):
+            cursor.save(Mark(position=position))
+        cursor.save_to_flush(Mark(position=position))
+        if refused:
+            cursor.save_to_flush(Mark(position=position))
+        after.write_bytes(torn(path.read_bytes(), before))
+        mark, broken = read_cursor(after)
+        assert mark is not None
+        assert mark.position == position - 1
+        assert broken
+        cursor.flushed()
+        before = path.read_bytes()
+    cursor.close()
+
+
+def test_d3_a_write_that_is_torn_leaves_the_mark_before(tmp_path: Path) -> None:
+    path, after = tmp_path / "cursor", tmp_path / "after"
+    cursor = CursorFile(path)
+    cursor.save(Mark(position=0))
+    for position in range(1, 6):
+        before = path.read_bytes()
+        cursor.save(Mark(position=position))
+        after.write_bytes(torn(path.read_bytes(), before))
+        mark, _ = read_cursor(after)
+        assert mark is not None
+        assert mark.position == position - 1
+    cursor.close()
+
+
+def test_the_last_mark_counts(tmp_path: Path) -> None:
+    cursor = CursorFile(tmp_path / "cursor")
+    assert cursor.mark is None
+    assert not cursor.broken
+    for position in range(7):
+        cursor.save(Mark(position=position, acked=position, dropped={"corrupt": 1}))
+    cursor.close()
+    again = CursorFile(tmp_path / "cursor")
+    assert again.mark == Mark(generation=7, position=6, acked=6, dropped={"corrupt": 1})
+    assert (tmp_path / "cursor").stat().st_size == 4 * SLOT
+    again.close()
+
+
+@given(data=st.binary(max_size=300), place=st.integers(0, 4 * SLOT))
+def test_f1_any_bytes_are_no_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, place: int
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "cursor"
+    path.write_bytes(bytes(place) + data)
+    cursor = CursorFile(path)
+    assert cursor.mark is None
+    cursor.save(Mark(position=3))
+    cursor.close()
+    mark, _ = read_cursor(path)
+    assert mark is not None
+    assert mark.position == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b"[]", b"nonsense", b'{"position":-1}', b'{"dropped":{"a":-1}}', b'{"acked":1e99}'],
+)
+def test_f1_a_sound_slot_that_says_what_it_may_not_is_none(tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / "cursor"
+    path.write_bytes(struct.pack("<4sII", b"pgc1", len(body), zlib.crc32(body)) + body)
+    mark, broken = read_cursor(path)
+    assert (mark == Mark(), broken) == ((True, False) if body == b"{}" else (False, True))

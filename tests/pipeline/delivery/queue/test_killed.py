@@ -1,0 +1,284 @@
+"""Killed between any two calls of the system, and as a real process at random instants: D3."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from pipeline.delivery.contract import Queue
+from pipeline.delivery.queue.opening import inspect
+from tests.pipeline.delivery.queue.support import (
+    Bench,
+    checked,
+    fill,
+    kill,
+    numbers,
+    points,
+    record,
+    segments,
+)
+
+KILLS = int(os.environ.get("PODGPU_QUEUE_KILLS", "40"))
+ROOT = Path(__file__).parents[4]
+
+# Imports once, and then begins a process for each number that it is told.
+PROGRAM = """
+import os, random, sys
+from pathlib import Path
+from tests.pipeline.delivery.queue.support import Bench, points, record
+
+def work(number, seed):
+    bench, chance = Bench("safe", Path(sys.argv[1]), fsync=0.02), random.Random(seed)
+    queue = bench.open()
+    settled = 0
+    os.write(1, b"opened\\n")
+    while True:
+        if chance.random() < 0.6:
+            queue.append([record(number, chance.choice([20, 3000, 20_000]))])
+            os.write(1, b"appended %d\\n" % number)
+            number += 1
+        else:
+            taken = queue.take(chance.choice([1, 30_000, 100_000]))
+            count = chance.randint(0, len(taken))
+            os.write(1, b"settling %d\\n" % count)
+            queue.settle(count, acked=points(taken[:count]))
+            os.write(1, b"settled %d\\n" % count)
+            queue.release()
+        queue.tend(bench.clock.pass_(0.01))
+
+for told in sys.stdin:
+    child = os.fork()
+    if not child:
+        work(*map(int, told.split()))
+    os.write(1, b"%d\\n" % child)
+    os.waitpid(child, 0)
+    os.write(1, b"gone\\n")
+"""
+
+
+@contextmanager
+def forks(path: Path) -> Iterator[Callable[[int, int], list[str]]]:
+    """Something that runs a process, kills it, and returns what it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, path],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    with process:
+        try:
+            yield lambda number, seed: _one(stdin, stdout, number, seed)
+        finally:
+            process.kill()
+
+
+def _one(stdin: IO[str], stdout: IO[str], number: int, seed: int) -> list[str]:
+    stdin.write(f"{number} {seed}\n")
+    stdin.flush()
+    said: list[str] = []
+    child = 0
+    chance = random.Random(seed)
+    least = chance.randint(1, 30)
+    while not child or len(said) < least:
+        line = stdout.readline().strip()
+        if line.isdecimal():
+            child = int(line)
+        else:
+            said.append(line)
+    time.sleep(chance.uniform(0, 0.003))
+    os.kill(child, signal.SIGKILL)
+    while (line := stdout.readline().strip()) != "gone":
+        assert line
+        said.append(line)
+    return said
+
+
+@pytest.mark.timeout(60 + KILLS)
+def test_d3_killed_at_random_instants_it_loses_nothing_and_sends_little_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "queue"
+    appended = settled = 0
+    with forks(path) as run:
+        for seed in range(KILLS):
+            said = [line.split() for line in run(appended, seed) if line != "opened"]
+            known = appended + sum(what == "appended" for what, _ in said)
+            done = settled + sum(int(count) for what, count in said if what == "settled")
+            open_count = int(said[-1][1]) if said and said[-1][0] == "settling" else 0
+
+            looked = inspect(path)
+            queue = Bench("safe", path).open()
+            state = checked(queue)
+            waiting = numbers(queue.take(1 << 30))
+            kill(queue)
+
+            first = waiting[0] if waiting else state_end(state.totals.appended)
+            end = first + len(waiting)
+            assert waiting == list(range(first, end))
+            assert end in (known, known + 1)
+            assert first in (done, done + open_count)
+            assert state.totals.appended == points(map(record, range(end)))
+            assert state.totals.acked == points(map(record, range(first)))
+            assert not state.totals.dropped
+            assert not state.faults
+            assert looked.totals == state.totals
+            appended, settled = end, first
+    assert settled > KILLS
+
+
+def state_end(total: int) -> int:
+    """The number of the record before which so many points stand."""
+    number = 0
+    while total > 0:
+        total -= record(number).points
+        number += 1
+    return number
+
+
+def test_d3_what_made_room_while_it_was_in_flight_is_lost_with_the_process(
+    tmp_path: Path,
+) -> None:
+    bench = Bench("disk", tmp_path / "queue")
+    queue = bench.open()
+    put = fill(queue, 5, size=100_000)
+    taken = queue.take(200_000)
+    put += fill(queue, 15, size=100_000, start=5)
+    totals = checked(queue).totals
+    kill(queue)
+    queue = bench.open()
+    again = checked(queue).totals
+    assert again.appended == totals.appended == points(put)
+    lost = totals.dropped["queue_over_size"] + points(taken)
+    assert again.dropped == {"queue_over_size": lost}
+    assert again.queued == totals.queued - points(taken)
+
+
+class Killed(BaseException):
+    pass
+
+
+def close_files(folder: Path) -> None:
+    """What the kernel does for a process that was killed: close what it had open there."""
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            path = link.readlink()
+        except FileNotFoundError:
+            continue
+        if path.is_relative_to(folder):
+            os.close(int(link.name))
+
+
+CALLS = ("open", "pwrite", "pwritev", "ftruncate", "fsync", "rename", "unlink", "mkdir")
+
+
+class Killing:
+    """Lets a number of calls through, and half of the last if that writes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left = -1
+        for name in CALLS:
+            patch.setattr(os, name, self._counting(getattr(os, name), name))
+
+    def _counting(self, call: Callable[..., object], name: str) -> Callable[..., object]:
+        def counted(*args: object, **kwargs: object) -> object:
+            if self.left == 0:
+                if name == "pwritev":
+                    fd, pieces, place = args
+                    data = b"".join(pieces)  # type: ignore[arg-type]
+                    call(fd, [data[: len(data) // 2]], place)
+                raise Killed
+            self.left -= 1
+            return call(*args, **kwargs)
+
+        return counted
+
+
+def some_work(queue: Queue, acked: list[int], appended: list[int]) -> None:
+    """Appends, settles, rolls segments and drops some."""
+    for number in range(12):
+        appended.append(number)
+        queue.append([record(number, 30_000)])
+        if number % 3 == 2:
+            taken = queue.take(80_000)
+            acked += numbers(taken[:2])
+            queue.settle(2, acked=points(taken[:2]))
+            queue.release()
+        queue.tend(number * 10**9)
+    fill(queue, 1, start=99)
+    appended.append(99)
+    queue.close()
+
+
+@pytest.mark.parametrize("fsync", [0, 1])
+def test_d3_killed_between_any_two_calls_it_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: int
+) -> None:
+    killing = Killing(monkeypatch)
+    kills = 0
+    for calls in range(1000):
+        bench = Bench("disk", tmp_path / str(calls), fsync=fsync)
+        acked: list[int] = []
+        appended: list[int] = []
+        killing.left = calls
+        queue = None
+        try:
+            queue = bench.open()
+            some_work(queue, acked, appended)
+        except Killed:
+            kills += 1
+        else:
+            break
+        finally:
+            killing.left = -1
+        close_files(bench.path)
+        queue = bench.open()
+        state = checked(queue)
+        waiting = numbers(queue.take(1 << 30))
+        # The one that was being appended may be there or not; what was being acked, too.
+        assert waiting in (
+            [n for n in appended if n not in acked],
+            [n for n in appended[:-1] if n not in acked],
+            [n for n in appended if n not in acked[:-2]],
+        ), calls
+        assert not state.totals.dropped
+        assert state.totals.acked + state.totals.queued == state.totals.appended
+        assert state.totals.queued == points(map(record, waiting))
+        queue.close()
+    assert kills > 60
+
+
+@pytest.mark.parametrize("fsync", [0, 1])
+def test_d3_killed_between_any_two_calls_of_its_opening_it_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: int
+) -> None:
+    bench = Bench("disk", tmp_path / "queue", fsync=fsync)
+    queue = bench.open()
+    put = fill(queue, 8, size=30_000)
+    queue.settle(1, acked=points(queue.take(1)))
+    kill(queue)
+    last = segments(bench.path)[-1]
+    last.write_bytes(last.read_bytes()[:-7])
+    (bench.path / f"{77:020}.seg").write_bytes(b"rubbish")
+    killing = Killing(monkeypatch)
+    for calls in range(1000):
+        killing.left = calls
+        try:
+            queue = bench.open()
+        except Killed:
+            close_files(bench.path)
+        else:
+            break
+        finally:
+            killing.left = -1
+    assert calls > 8
+    checked(queue)
+    assert queue.take(1 << 30) == tuple(put[1:-1])

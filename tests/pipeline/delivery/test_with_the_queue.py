@@ -1,0 +1,136 @@
+"""Delivery with the queue that it has: real files, a real thread, real time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.clock import SystemClock
+from pipeline.delivery.contract import Acked, Outcome, Record, Retry
+from pipeline.delivery.queue.opening import open_queue
+from pipeline.errors import PermanentError
+from pipeline.threads import DaemonExecutor
+from tests.pipeline.delivery.support import Bench, number_of
+
+
+def real(path: Path | None, *, name: str = "under-test", longest: str = "30s") -> Bench:
+    bench = Bench(
+        path=path,
+        initial="10ms",
+        longest=longest,
+        open_queue=open_queue,
+        executor=DaemonExecutor,
+        name=name,
+    )
+    bench.ctx.clock = SystemClock()
+    return bench
+
+
+def refuses(_: Sequence[Record]) -> Outcome:
+    return Retry("unavailable", "collector:4317 refuses connections")
+
+
+async def becomes(bench: Bench, family: str, value: float) -> None:
+    async with asyncio.timeout(10):
+        while bench.value(family) != value:
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def begun(bench: Bench) -> AsyncIterator[Bench]:
+    async with asyncio.timeout(20), bench.life():
+        yield bench
+
+
+@pytest.mark.parametrize("lasting", [True, False], ids=["disk", "memory"])
+async def test_d1_an_outage_loses_nothing(tmp_path: Path, lasting: bool) -> None:
+    bench = real(tmp_path / "queue" if lasting else None, longest="50ms")
+    bench.push.answer = refuses
+    async with begun(bench):
+        for _ in range(200):
+            bench.give(1, 2)
+        await becomes(bench, "queued", 600)
+        assert bench.imbalance == 0
+        bench.push.answer = lambda _: Acked()
+        await becomes(bench, "emitted_total", 600)
+    assert bench.push.accepted == list(range(400))
+    assert bench.imbalance == 0
+    assert bench.value("dropped_total") == 0
+
+
+async def test_o11_what_waits_on_the_disk_is_sent_by_the_next_process(tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    before = real(path)
+    async with begun(before):
+        before.give(7)
+        await becomes(before, "emitted_total", 7)
+        before.push.answer = refuses
+        before.give(1, 2)
+        await becomes(before, "queued", 3)
+        before.give(3)  # at the last moment
+    assert before.value("queued") == 6
+    assert before.imbalance == 0
+    after = real(path)
+    after.push.made = 4
+    async with begun(after):
+        after.give(4)
+        await becomes(after, "emitted_total", 10)
+        # Nothing of what the process before has counted.
+        assert after.value("recovered_total") == 6
+        assert after.value("produced_total") == 4
+    assert after.push.accepted == [1, 2, 3, 4]
+    assert after.imbalance == 0
+
+
+async def test_what_waits_in_memory_is_counted_at_the_end() -> None:
+    bench = real(None)
+    bench.push.answer = refuses
+    async with begun(bench):
+        bench.give(1, 2)
+        await becomes(bench, "queued", 3)
+    assert bench.value("dropped_total") == 3
+    assert bench.value("queued") == bench.imbalance == 0
+
+
+async def test_d9_two_sinks_never_share_a_queue(tmp_path: Path) -> None:
+    first, second = real(tmp_path / "queue", name="a"), real(tmp_path / "queue", name="b")
+    async with first.sink:
+        with pytest.raises(PermanentError, match="queue"):
+            await second.sink.__aenter__()
+        assert second.push.entered == 0
+
+
+async def test_o10_each_sink_has_a_queue_of_its_own(tmp_path: Path) -> None:
+    dead, well = real(tmp_path / "a", name="dead"), real(tmp_path / "b", name="well")
+
+    async def hangs(_: Sequence[Record]) -> Outcome:
+        await asyncio.sleep(60)
+        return Acked()
+
+    dead.push.answer, dead.flush = hangs, 0.0
+    dead.sink = dead._made()
+    async with begun(dead), begun(well):
+        for _ in range(100):
+            dead.give()
+            well.give()
+        await becomes(well, "emitted_total", 100)
+        await becomes(dead, "queued", 100)
+    assert dead.imbalance == well.imbalance == 0
+
+
+async def test_records_of_all_sizes_arrive_as_they_were(tmp_path: Path) -> None:
+    bench = real(tmp_path / "queue")
+    bench.push.answer = refuses
+    sizes = [4, 10, 100, 999, 1000]
+    async with begun(bench):
+        for size in sizes:
+            bench.push.size = size
+            bench.give(2)
+            await becomes(bench, "produced_total", bench.given)
+        bench.push.answer = lambda _: Acked()
+        await becomes(bench, "emitted_total", bench.given)
+    accepted = [record for _, message in bench.push.messages[1:] for record in message]
+    told = {number_of(record): record.data for record in accepted}
+    assert [len(told[number]) for number in range(len(sizes))] == sizes
