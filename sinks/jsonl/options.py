@@ -9,6 +9,7 @@ import msgspec
 
 from config.markers import AtLeast, AtMost, Doc
 from config.types import ByteSize, Duration
+from pipeline.delivery.options import QueueOptions
 
 STDOUT: Final = "-"
 
@@ -52,6 +53,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Duration,
         Doc("How often podgpu's own metrics are written among the readings; 0s never does."),
     ] = Duration.parse("60s")
+    queue: Annotated[
+        QueueOptions | None,
+        Doc("Where lines wait while they can't be written; none drops and counts them."),
+    ] = None
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """Refuse other names of standard output: it can't be rotated, nor a pipe be opened."""
@@ -70,4 +75,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def exclusive(self) -> Iterable[str]:
         """A file has one writer that rotates it, and lines of two would mix on standard output."""
         path = os.path.normpath(self.path)
-        return ("standard output" if path == STDOUT else f"the file {path}",)
+        yield "standard output" if path == STDOUT else f"the file {path}"
+        if self.queue is not None:
+            yield from self.queue.exclusive()

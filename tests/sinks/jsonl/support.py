@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from config.types import ByteSize, Duration
 from pipeline.channels import Channel
+from pipeline.delivery.options import QueueOptions
 from pipeline.model import Instant, Reading, Snapshot
 from pipeline.telemetry import Point
+from sinks.jsonl.making import make_sink
 from sinks.jsonl.options import Options
-from sinks.jsonl.sink import JsonLinesSink
 from tests.support.nodes import START, Node, claim, gpu, reading
 from tests.support.sinks import FakeSinkContext
 
@@ -43,6 +44,7 @@ def options(
     telemetry: str = "0s",
     compress: Literal["none", "gzip"] = "none",
     fsync: str = "0s",
+    queue: QueueOptions | None = None,
 ) -> Options:
     return Options(
         path=str(path),
@@ -52,6 +54,7 @@ def options(
         telemetry_interval=Duration.parse(telemetry),
         compress=compress,
         fsync=Duration.parse(fsync),
+        queue=queue,
     )
 
 
@@ -61,14 +64,14 @@ class Bench:
     def __init__(self, options: Options) -> None:
         self.clock = HandClock()
         self.ctx = FakeSinkContext(clock=self.clock)
-        self.sink = JsonLinesSink(options, self.ctx)
+        self.sink = make_sink(options, self.ctx)
         self.node = Node()
         self.node.has(gpu(0))
         self.node.podlist(claim("trainer", gpu(0).uuid))
         self.node.snapshot()
         self.inbox: Channel[Snapshot] = Channel(1000)
         self.running: asyncio.Task[None] | None = None
-        self.value = 0
+        self.number = 0
         self.sent = 0
 
     @asynccontextmanager
@@ -82,11 +85,11 @@ class Bench:
 
     def send(self, *readings: Reading) -> None:
         """Hand a snapshot over: of these readings, or of one with the next value."""
-        self.value += 1
+        self.number += 1
         self.clock.seconds += 1
         self.node.seconds = self.clock.seconds
         if not readings:
-            readings = (reading(gpu(0), "power_watts", self.value, when=self.clock.now()),)
+            readings = (reading(gpu(0), "power_watts", self.number, when=self.clock.now()),)
         self.node.reads(*readings)
         snapshot = self.node.snapshot()
         self.sent += len(snapshot.fresh)
@@ -102,6 +105,25 @@ class Bench:
         """Wait until all that was sent was written or dropped."""
         async with asyncio.timeout(10):
             while self.emitted + sum(self.dropped.values()) < self.sent:
+                assert self.running is not None
+                if self.running.done():
+                    await self.running
+                await asyncio.sleep(0.001)
+
+    def value(self, family: str) -> float:
+        return sum(point.value for point in self.points(f"podgpu_sink_{family}"))
+
+    @property
+    def imbalance(self) -> float:
+        """produced + recovered - emitted - rejected - dropped - queued."""
+        came = self.value("produced_total") + self.value("recovered_total")
+        went = ("emitted_total", "rejected_total", "dropped_total", "queued")
+        return came - sum(map(self.value, went))
+
+    async def becomes(self, family: str, value: float) -> None:
+        """Wait until a sum has a value."""
+        async with asyncio.timeout(10):
+            while self.value(family) != value:
                 assert self.running is not None
                 if self.running.done():
                     await self.running

@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 
 from sinks.jsonl import compressing
+from sinks.jsonl.files import FileTarget
 from sinks.jsonl.rotated import Rotated
+from sinks.jsonl.sink import JsonLinesSink
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
 
 KEEP = 4
 
 
-def bench_of(path: Path, **settings: str) -> Bench:
-    return Bench(options(path, max_size="1B", keep=KEEP, compress="gzip", **settings))
+def bench_of(path: Path) -> Bench:
+    return Bench(options(path, max_size="1B", keep=KEEP, compress="gzip"))
 
 
 def names(folder: Path) -> list[str]:
@@ -161,6 +163,15 @@ async def test_stopping_gives_it_up(tmp_path: Path) -> None:
     assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1"]
 
 
+def idle(bench: Bench) -> bool:
+    """Whether the compressor has done, or given up, what it was woken for."""
+    assert isinstance(bench.sink, JsonLinesSink)
+    target = bench.sink._held._target
+    assert isinstance(target, FileTarget)
+    assert target._compressor is not None
+    return not target._compressor._busy
+
+
 def broken_at(where: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise cause
@@ -189,7 +200,7 @@ async def test_a_disk_that_refuses_leaves_the_plain_file(
             broken_at(where, OSError(code, os.strerror(code)), broken)
             for count in (2, 1, 1):
                 await bench.write(count)
-                await asyncio.sleep(0.05)
+                await until(lambda: idle(bench))
             assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1", "gpu.jsonl.2", "gpu.jsonl.3"]
             assert bench.dropped == {}
             assert bench.errors["compress", reason] >= 2
@@ -207,7 +218,7 @@ async def test_no_room_in_the_middle_of_compressing(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, hard))
     try:
         async with bench_of(path).writing() as bench:
-            await asyncio.sleep(0.2)
+            await until(lambda: idle(bench))
             await bench.write()
             assert bench.errors == {("compress", "no_space"): 1}
     finally:

@@ -1,0 +1,397 @@
+"""Lines that can't be written wait in a queue, and are written later: oldest first, whole, once."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from config.types import Duration
+from pipeline.delivery.contract import Record
+from pipeline.delivery.options import QueueOptions, RetryOptions
+from pipeline.model import Instant
+from pipeline.registry import RegisteredKinds
+from sinks.jsonl import held, making, opening, pushing
+from sinks.jsonl.lines import Batch
+from sinks.jsonl.target import UnwrittenError
+from tests.sinks.jsonl.support import Bench, options, parsed, watts
+from tests.sinks.jsonl.test_files import file_size_limit
+from tests.sinks.jsonl.test_killed import killing, numbered
+
+MEMORY = QueueOptions()
+Pipe = tuple[int, int]
+
+
+def on_disk(folder: Path) -> QueueOptions:
+    return QueueOptions(path=folder / "queue")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    retry = RetryOptions(initial=Duration.parse("10ms"), max=Duration.parse("20ms"))
+    monkeypatch.setattr(making, "_RETRY", retry)
+    monkeypatch.setattr(pushing, "_SLOW", 0.05)
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """A small pipe in place of standard output."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    monkeypatch.setattr(opening, "_STDOUT_FD", writes)
+    yield reads, writes
+    for fd in (reads, writes):
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+async def test_while_all_is_well_lines_are_written_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, queue=on_disk(tmp_path)))
+    async with bench.writing():
+        await bench.write(3)
+        assert watts(path) == [1, 2, 3]
+        assert bench.emitted == bench.value("produced_total") == 3
+    assert (bench.value("queued"), bench.imbalance) == (0, 0)
+
+
+async def test_d6_a_full_disk_costs_no_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "podgpu")
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, queue=MEMORY))
+    async with bench.writing():
+        await bench.write(2)
+        with file_size_limit(path.stat().st_size + 100):
+            for _ in range(50):
+                bench.send()
+            await bench.becomes("queued", 50)
+            assert bench.value("delivering") == 0
+            await asyncio.sleep(0.1)
+            assert watts(path) == [1, 2]
+            assert bench.imbalance == 0
+        await bench.becomes("emitted_total", 52)
+        assert bench.value("delivering") == 1
+    assert watts(path) == list(range(1, 53))
+    assert bench.imbalance == bench.value("dropped_total") == 0
+    assert caplog.text.count(f"cannot write {path}: File too large") == 1
+    assert caplog.text.count("answers again") == 1
+    assert bench.value("retries_total") > 1
+
+
+async def test_d6_room_for_some_lines_takes_those(tmp_path: Path) -> None:
+    """What was written before the disk was full is not written again."""
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, queue=MEMORY))
+    async with bench.writing():
+        await bench.write(1)
+        line = path.stat().st_size
+        with file_size_limit(0):
+            for _ in range(20):
+                bench.send()
+            await bench.becomes("queued", 20)
+        for room in (3, 3, 7, 8, 15):
+            with file_size_limit(line * room + line // 2):
+                await asyncio.sleep(0.06)
+        await bench.becomes("emitted_total", 21)
+    assert watts(path) == list(range(1, 22))
+
+
+async def test_what_waits_on_the_disk_is_written_by_the_next_process(tmp_path: Path) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    path = folder / "gpu.jsonl"
+    setting = options(path, queue=on_disk(tmp_path))
+    bench = Bench(setting)
+    async with bench.writing():
+        await bench.write(2)
+        path.unlink()
+        folder.rmdir()
+        folder.write_text("in its place")
+        for _ in range(10):
+            bench.send()
+        await bench.becomes("queued", 10)
+    assert (bench.value("queued"), bench.imbalance) == (10, 0)
+    folder.unlink()
+    folder.mkdir()
+    after = Bench(setting)
+    async with after.writing():
+        await after.becomes("emitted_total", 10)
+    assert watts(path) == list(range(3, 13))
+    assert (after.value("recovered_total"), after.imbalance) == (10, 0)
+
+
+async def test_a_file_that_can_not_be_opened_at_the_start_lets_lines_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    path.touch()
+    opened, tries = opening.open_target, 0
+
+    def refused(*args: object) -> object:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(held, "open_target", refused)
+    bench = Bench(options(path, queue=MEMORY))
+    async with bench.writing():
+        for _ in range(5):
+            bench.send()
+        await bench.becomes("emitted_total", 5)
+    assert watts(path) == [1, 2, 3, 4, 5]
+
+
+def drain(reads: int, lines: int) -> bytes:
+    text = b""
+    while text.count(b"\n") < lines:
+        text += os.read(reads, 65536)
+    return text
+
+
+async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(options(queue=MEMORY))
+    async with bench.writing():
+        for _ in range(200):
+            bench.send()
+        async with asyncio.timeout(10):
+            while bench.value("retries_total") < 3:
+                await asyncio.sleep(0.001)
+        assert len(bench.inbox) == 0
+        assert bench.value("delivering") == bench.imbalance == 0
+        assert bench.value("queued") + bench.emitted == 200
+        text = await asyncio.to_thread(drain, pipe[0], 200)
+        await bench.becomes("emitted_total", 200)
+        assert bench.value("delivering") == 1
+    assert [line["readings"]["power_watts"] for line in parsed(text)] == list(range(1, 201))
+    assert caplog.text.count("standard output has taken nothing for 0.05 s") == 1
+    assert bench.imbalance == bench.value("dropped_total") == 0
+
+
+async def test_j3_a_reader_that_is_stuck_for_ever_ends_with_a_count(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_FLUSH", 0.05)
+    bench = Bench(options(queue=MEMORY))
+    async with bench.writing():
+        for _ in range(200):
+            bench.send()
+        await bench.becomes("produced_total", 200)
+    assert bench.emitted + bench.value("dropped_total") == 200
+    assert bench.imbalance == 0
+    # The thread still ends its piece: no line is left half.
+    text = await asyncio.to_thread(drain, pipe[0], int(bench.emitted) + 1)
+    parsed(text[: text.rfind(b"\n") + 1])
+
+
+async def test_j3_a_reader_that_went_costs_what_memory_holds(pipe: Pipe) -> None:
+    bench = Bench(options(queue=MEMORY))
+    async with bench.writing():
+        await bench.write(1)
+        os.close(pipe[0])
+        bench.send()
+        bench.send()
+        await bench.becomes("queued", 2)
+    assert (bench.emitted, bench.value("dropped_total")) == (1, 2)
+    assert bench.imbalance == 0
+
+
+async def test_own_metrics_wait_too_and_count_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, telemetry="1ms", queue=MEMORY))
+    async with bench.writing():
+        bench.send()
+        await bench.becomes("emitted_total", 2)
+    lines = parsed(path.read_bytes())
+    assert [line["record"] for line in lines] == ["device", "telemetry"]
+
+
+async def test_a_file_is_no_larger_than_it_may_be_when_much_has_waited(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.jsonl"
+    bench = Bench(options(path, max_size="4KiB", keep=1000, queue=MEMORY))
+    async with bench.writing():
+        with file_size_limit(0):
+            for _ in range(100):
+                bench.send()
+            await bench.becomes("queued", 100)
+        await bench.becomes("emitted_total", 100)
+    files = [*numbered(tmp_path), path]
+    assert len(files) > 5
+    assert max(file.stat().st_size for file in files) <= 4096
+    assert watts(*files) == list(range(1, 101))
+
+
+async def test_lines_are_flushed_with_a_queue_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    flushed: list[int] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        flushed.append(fd)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    bench = Bench(options(path, fsync="100ms", queue=MEMORY))
+    async with bench.writing():
+        await bench.write(1)
+        async with asyncio.timeout(10):
+            while not flushed:
+                await asyncio.sleep(0.001)
+
+
+class Rough:
+    """A target that takes as many lines as it likes, as late as it likes."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.lines: list[bytes] = []
+        self.smooth = threading.Event()
+
+    def write(self, batch: Batch, now: Instant) -> None:
+        if self.smooth.is_set():
+            self.lines += batch.lines
+            return
+        if self.rng.random() < 0.3:
+            self.smooth.wait(self.rng.uniform(0, 0.02))
+        taken = self.rng.randint(0, len(batch.lines))
+        self.lines += batch.lines[:taken]
+        if taken < len(batch.lines):
+            cause = self.rng.choice([errno.ENOSPC, errno.EIO, errno.EROFS])
+            raise UnwrittenError(taken, OSError(cause, os.strerror(cause)))
+
+    def sync(self, now: Instant) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_each_line_is_written_once_however_rough_the_disk(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rough = Rough(seed)
+    monkeypatch.setattr(held, "open_target", lambda *_: rough)
+    monkeypatch.setattr(pushing, "_SLOW", 0.005)
+    monkeypatch.setattr(pushing, "_PIECE", 2000)
+    bench = Bench(options("rough", queue=MEMORY))
+    async with bench.writing():
+        for number in range(300):
+            bench.send()
+            if number % 10 == 0:
+                await asyncio.sleep(0.002)
+        rough.smooth.set()
+        await bench.becomes("emitted_total", 300)
+    told = [line["readings"]["power_watts"] for line in parsed(b"".join(rough.lines))]
+    assert told == list(range(1, 301))
+    assert bench.imbalance == 0
+
+
+def records(text: str) -> list[Record]:
+    return [Record(letter.encode(), 1, 0) for letter in text]
+
+
+@pytest.mark.parametrize(
+    ("written", "waiting", "count"),
+    [
+        ("abc", "abc", 3),
+        ("abc", "abcd", 3),
+        ("abc", "ab", 0),  # what was given back was longer; it can't be
+        ("abc", "cde", 1),  # a and b were let go while it hung
+        ("abc", "de", 0),
+        ("", "ab", 0),
+        ("abc", "", 0),
+        ("aaa", "aaab", 3),
+    ],
+)
+def test_what_a_write_that_hung_has_written_is_known(
+    written: str, waiting: str, count: int
+) -> None:
+    assert pushing._overlap(records(written), records(waiting)) == count
+
+
+def test_a_queue_has_one_sink() -> None:
+    text = (
+        "sources: {g: {kind: nvml}}\n"
+        "sinks:\n"
+        "  a: {kind: jsonl, path: /tmp/a, queue: {path: /tmp/queue}}\n"
+        "  b: {kind: jsonl, path: /tmp/b, queue: {path: /tmp/../tmp/queue}}\n"
+        "  c: {kind: jsonl, path: /tmp/c, queue: {}}\n"
+        "  d: {kind: jsonl, path: /tmp/d, queue: {max_size: 2MiB}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
+    assert "a has the folder /tmp/queue already" in str(caught.value)
+
+
+# Values that tell which life wrote them; the first pieces of each line come one by one.
+LIVES = """
+from pipeline.delivery.options import QueueOptions
+
+whole = os.write
+def piecewise(fd, data):
+    time.sleep(0.0001)
+    return whole(fd, bytes(data[:7]))
+
+def work(life):
+    async def main():
+        bench = Bench(options(path, queue=QueueOptions(path=path.parent / "queue")))
+        bench.number = life * 1_000_000
+        async with bench.writing():
+            os.write = piecewise
+            while True:
+                bench.send()
+                await asyncio.sleep(0.0005)
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+async def test_j1_d3_killed_again_and_again_no_line_that_was_queued_is_lost(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    path = folder / "gpu.jsonl"
+
+    def lives() -> None:
+        with killing(path, LIVES) as kill:
+            for life in range(1, 26):
+                kill(life, random.uniform(0.1, 0.3))
+
+    await asyncio.to_thread(lives)
+    last = Bench(options(path, queue=QueueOptions(path=folder / "queue")))
+    async with last.writing():
+        await last.becomes("queued", 0)
+    assert last.value("recovered_total") > 0
+    told = [int(value) for value in watts(path)]
+    seen: dict[int, list[int]] = {}
+    for value in told:
+        life, number = divmod(value, 1_000_000)
+        numbers = seen.setdefault(life, [])
+        # A line may come twice; none comes before one that is older.
+        if not numbers or number > numbers[-1]:
+            numbers.append(number)
+    assert list(seen) == sorted(seen)
+    assert len(seen) > 3
+    for numbers in seen.values():
+        # The last ones of a life were never queued; between others nothing is missing.
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert last.imbalance == 0
