@@ -103,7 +103,14 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
     ("sink", "jsonl"): Entry(
         "writes one JSON object per device and round of readings to a file or stdout",
         "sinks.jsonl.options:Options",
-        "sinks.jsonl.sink:JsonLinesSink",
+        "sinks.jsonl.making:make_sink",
+        Delivery.QUEUE,
+        planned=True,
+    ),
+    ("sink", "otlp"): Entry(
+        "pushes readings to an OpenTelemetry receiver, over gRPC or HTTP",
+        "sinks.otlp.options:Options",
+        "sinks.otlp.sink:OtlpSink",
         Delivery.QUEUE,
         planned=True,
     ),

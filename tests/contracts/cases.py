@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 
 from config.types import Duration, ListenAddress
+from pipeline.delivery.options import QueueOptions
 from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter
 from sinks.jsonl.options import Options as JsonLinesOptions
+from sinks.otlp.options import Options as OtlpOptions
 from sinks.podlist.options import Options as PodListSinkOptions
 from sinks.prometheus.options import Options as PrometheusOptions
 from sinks.textfile.options import Options as TextfileOptions
@@ -113,6 +115,11 @@ def _hostengine(folder: Path) -> msgspec.Struct:
     return HostEngineOptions(library=fake.library, interval=Duration.parse("200ms"))
 
 
+def _otlp(folder: Path) -> msgspec.Struct:
+    # Nobody listens on port 1, and what is sent there waits in the folder.
+    return OtlpOptions(endpoint="http://127.0.0.1:1", queue=QueueOptions(path=folder / "queue"))
+
+
 SOURCES: dict[str, MakeOptions] = {
     "nvml": lambda _: NvmlOptions(interval=Duration.parse("200ms")),
     "podlist": _podlist,
@@ -128,5 +135,6 @@ SINKS: dict[str, MakeOptions] = {
     "prometheus": lambda _: PrometheusOptions(listen=ListenAddress.parse("127.0.0.1:0")),
     "textfile": lambda folder: TextfileOptions(path=folder / "podgpu.prom"),
     "jsonl": lambda folder: JsonLinesOptions(path=str(folder / "lines.jsonl")),
+    "otlp": _otlp,
     "podlist": lambda folder: PodListSinkOptions(path=folder / "podlist.json"),
 }

@@ -1,0 +1,1 @@
+"""The sink `otlp`: pushes readings to an OpenTelemetry receiver."""

@@ -1,0 +1,249 @@
+"""Snapshots turned into requests. Pure: no I/O, no tasks, no clock."""
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pipeline.delivery.contract import Record
+from pipeline.fields import FieldPlan
+from pipeline.model import Attrs, Instant, Series, Snapshot, Value
+from pipeline.telemetry import FamilyPoints
+from sinks.otlp.encoding.cells import Cells
+from sinks.otlp.encoding.frames import Blocks
+from sinks.otlp.encoding.own import Own
+from sinks.otlp.encoding.selection import Selection, finite
+from sinks.otlp.encoding.shape import Entry, Shape
+from sinks.otlp.encoding.timeline import Timeline
+from sinks.otlp.encoding.tracks import Track, endings
+from sinks.otlp.encoding.wire import Cell, Place, Wire
+from sinks.otlp.options import Names, Temporality
+
+RECORD: Final = 512 << 10
+"""Bytes of a record, about. A message is made of several, and can be split between them."""
+
+_SELECTIONS: Final = 16
+"""Sets of readings that come together: one for each tier, one for each source, and so on."""
+
+
+class Encoder:
+    """Turns snapshots into records, each one in turn.
+
+    Only what is fresh is sent. A series that was sent and is in the layout no more gets one last
+    point that says so.
+
+    Attributes:
+        not_finite: values that were left out because they are no finite numbers.
+        doubled: values that were left out because another has their name and attributes.
+
+    Args:
+        node: the node's name.
+        plan: fields that are not in it are left out.
+        names: whose names the metrics have.
+        containers: whether readings of a device that one container holds stand in its resource.
+        resource: attributes that are added to every resource.
+        temporality: whether counters are sent as they stand or as increments. `lowmemory` is
+            `cumulative` here: what is read off a device is its total.
+        most_bytes: of a record, about.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        plan: FieldPlan,
+        *,
+        names: Names = "semconv",
+        containers: bool = True,
+        resource: Mapping[str, str] | None = None,
+        temporality: Temporality = "cumulative",
+        most_bytes: int = RECORD,
+    ) -> None:
+        self.not_finite = 0
+        self.doubled = 0
+        self._delta = temporality == "delta"
+        self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
+        self._cells = Cells(
+            node, plan, names, containers=containers, resource=resource or {}, wire=self._wire
+        )
+        self._blocks = Blocks(self._wire)
+        self._own = Own(self._cells.on_node.front, self._wire, delta=self._delta)
+        self._timeline = Timeline()
+        self._shape: Shape | None = None
+        self._tracks: dict[tuple[Place, str, bytes], Track] = {}
+        self._selections: dict[tuple[int, ...], Selection] = {}
+        self._former: dict[tuple[int, ...], Selection] = {}
+        self._starts: tuple[Instant | None, ...] = ()
+        self._started = 0
+
+    @property
+    def clock_steps(self) -> int:
+        """How often the wall clock was set by more than half a second."""
+        return self._timeline.steps
+
+    def encode(self, snapshot: Snapshot) -> list[Record]:
+        """Return what a snapshot has to say: ends of series, then its fresh readings."""
+        self._timeline.look(snapshot.at)
+        made: list[tuple[int, bytes]] = []
+        moved = self._shape is None or self._shape.layout is not snapshot.layout
+        if moved:
+            made += self._move(snapshot)
+        if moved or snapshot.starts is not self._starts:
+            self._restart(snapshot.starts)
+        if snapshot.fresh:
+            made += self._points(snapshot)
+        return [Record(data, count, snapshot.at.wall_ns) for count, data in made]
+
+    def telemetry(self, at: Instant, families: Iterable[FamilyPoints]) -> Record | None:
+        """Return podgpu's own metrics; None if there are none.
+
+        Args:
+            at: the present moment.
+            families: as they are then.
+        """
+        self._timeline.look(at)
+        data, count = self._own.request(self._timeline(at.mono_ns), families)
+        return Record(data, count, at.wall_ns) if count else None
+
+    def _move(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
+        """Follow a change of the layout; return the ends of what is gone."""
+        for selection in self._selections.values():
+            selection.note()
+        # What was laid out for them is used again where nothing of it has changed.
+        self._former, self._selections = self._selections, {}
+        former = self._shape
+        shape = self._shape = Shape(snapshot.layout, self._cells, self._follow, former)
+        self._begin(snapshot, shape, former)
+        gone = {key: track for key, track in self._tracks.items() if track.shape != shape.number}
+        for key in gone:
+            del self._tracks[key]
+        return endings(gone.values(), self._wire)
+
+    def _begin(self, snapshot: Snapshot, shape: Shape, former: Shape | None) -> None:
+        """Let counters begin where the join says, unless they have only got another resource.
+
+        In another resource a counter begins with its first point there: what it stood at before
+        is not that container's.
+        """
+        new = [e for e in shape.counters if e.track.begun is None and e.at < len(snapshot.starts)]
+        if not new:
+            return
+        known = set() if former is None else {_named(series) for series in former.layout.series}
+        for entry in new:
+            start, track = snapshot.starts[entry.at], entry.track
+            if start is None or _named(snapshot.layout.series[entry.at]) in known:
+                continue
+            if self._delta:
+                # Only what has begun after the first look is known to have come on top since.
+                if former is None or start.mono_ns >= snapshot.readings[entry.at].at.mono_ns:
+                    continue
+                track.value = 0
+            track.begun, track.start = start.mono_ns, self._timeline(start.mono_ns)
+
+    def _follow(self, cell: Cell) -> Track:
+        track = self._tracks.get(cell.key)
+        if track is None:
+            track = self._tracks[cell.key] = Track(cell)
+        return track
+
+    def _restart(self, starts: tuple[Instant | None, ...]) -> None:
+        """Follow counters that were set back."""
+        self._starts = starts
+        if self._shape is None:
+            return
+        for entry in self._shape.counters:
+            start = starts[entry.at] if entry.at < len(starts) else None
+            track = entry.track
+            if start is None or track.begun is None or start.mono_ns <= track.begun:
+                continue
+            track.begun, track.value = start.mono_ns, 0
+            if not self._delta:  # an increment counts from the point before
+                track.start = self._timeline(start.mono_ns)
+            self._started += 1
+
+    def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
+        selection = self._selection(snapshot)
+        self.doubled += selection.doubled
+        if not selection.entries:
+            return ()
+        raw = selection.values(snapshot)
+        values = self._increments(selection, raw) if self._delta else raw
+        selection.scale(values)
+        selection.settle(self._blocks)
+        if not selection.fits(values):
+            self.not_finite += selection.fit(values, self._blocks)
+        times = selection.times(snapshot, self._timeline)
+        try:
+            made = self._pack(selection, snapshot, times, values)
+        except (struct.error, OverflowError):  # a value is not what it was the last time
+            self.not_finite += selection.fit(values, self._blocks)
+            made = self._pack(selection, snapshot, times, values)
+        if self._delta:
+            self._remember(selection, raw, times)
+        return made
+
+    def _selection(self, snapshot: Snapshot) -> Selection:
+        found = self._selections.pop(snapshot.fresh, None)
+        if found is None:
+            if len(self._selections) >= _SELECTIONS:
+                self._selections.pop(next(iter(self._selections))).note()
+            if self._shape is None:
+                raise RuntimeError("there is no layout to select from")
+            found = Selection(self._shape, snapshot.fresh)
+        self._selections[snapshot.fresh] = found
+        return found
+
+    def _pack(
+        self,
+        selection: Selection,
+        snapshot: Snapshot,
+        times: Sequence[int],
+        values: Sequence[Value | None],
+    ) -> Sequence[tuple[int, bytes]]:
+        frame = selection.frame
+        if frame is None:
+            return ()
+        entries: Sequence[Entry] = selection.entries
+        if frame.keep is not None:
+            times = [times[at] for at in frame.keep]
+            values = [values[at] for at in frame.keep]
+            entries = [entries[at] for at in frame.keep]
+        if frame.fresh:
+            for entry, time in zip(entries, times, strict=True):
+                track = entry.track
+                if track.begun is None:
+                    at = snapshot.at if entry.late else snapshot.readings[entry.at].at
+                    track.begun, track.start = at.mono_ns, time
+        return frame.pack(times, values, self._started)
+
+    @staticmethod
+    def _increments(selection: Selection, raw: Sequence[Value | None]) -> list[Value | None]:
+        """Return values with what came on top in place of counters; 0 at first."""
+        values = list(raw)
+        for at in selection.counters:
+            value, before = values[at], selection.entries[at].track.value
+            if value is None:
+                continue
+            if finite(value) is None:
+                values[at] = math.inf
+            elif before is None:
+                values[at] = 0
+            elif value >= before:
+                values[at] = value - before
+        return values
+
+    def _remember(
+        self, selection: Selection, raw: Sequence[Value | None], times: Sequence[int]
+    ) -> None:
+        """Note what the next increments are counted from."""
+        frame = selection.frame
+        if frame is None:
+            return
+        for at in selection.counters:
+            if at not in frame.out:
+                track = selection.entries[at].track
+                track.value, track.start = raw[at], times[at]
+        self._started += 1
+
+
+def _named(series: Series) -> tuple[str, str, Attrs]:
+    return (series.attribution.device.uuid, series.field, series.attrs)

@@ -1,0 +1,103 @@
+"""podgpu's own metrics as a request.
+
+The names of the Prometheus page take dots where they have parts, and lose what Prometheus puts on
+again: the unit, and `_total`.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from pipeline.model import NS
+from pipeline.telemetry import Family, FamilyPoints
+from sinks.otlp.encoding.semconv import Instrument, Kind
+from sinks.otlp.encoding.texts import Pairs, key_values, merged
+from sinks.otlp.encoding.wire import Wire
+from sinks.otlp.messages import Metric
+
+_UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
+_DOTS: Final = {"podgpu": 2, "process": 1}
+"""How many underscores of a name become dots, by its first word."""
+
+_STARTED: Final = "process_start_time_seconds"
+
+
+@lru_cache(maxsize=256)
+def instrument(family: Family, suffix: str = "") -> Instrument:
+    """Return the metric of a family; a summary has two, of its sum and of its count."""
+    name, unit = family.name.removesuffix("_total"), ""
+    for ending, known in _UNITS:
+        if name.endswith(ending):
+            name, unit = name.removesuffix(ending), known
+    dots = _DOTS.get(name.partition("_")[0], 0)
+    name = name.replace("_", ".", dots) + suffix.replace("_", ".")
+    if suffix == "_count":
+        unit = ""
+    kind: Kind = "gauge" if family.type == "gauge" else "counter"
+    return Instrument(name, kind, unit, whole=False, description=family.help)
+
+
+class Own:
+    """Makes requests of podgpu's own metrics.
+
+    Args:
+        front: the node's resource, serialised.
+        wire: knows what stands around metrics.
+        delta: whether counters are sent as increments.
+    """
+
+    def __init__(self, front: bytes, wire: Wire, *, delta: bool) -> None:
+        self._front = front
+        self._wire = wire
+        self._delta = delta
+        self._first: int | None = None
+        self._last: dict[tuple[str, Pairs], tuple[float, int]] = {}
+
+    def request(self, now: int, families: Iterable[FamilyPoints]) -> tuple[bytes, int]:
+        """Return a request and how many points it holds.
+
+        Args:
+            now: the wall time, nanoseconds since the Unix epoch.
+            families: what is told; values that are no finite numbers are left out.
+        """
+        told = list(families)
+        if self._first is None:
+            self._first = now
+        began = min(next(_started(told), self._first), now)
+        before, self._last = self._last, {}
+        metrics: dict[Instrument, Metric] = {}
+        count = 0
+        for family, points in told:
+            for point in points:
+                if not math.isfinite(point.value):
+                    continue
+                pairs = merged(point.labels)
+                metric = instrument(family, point.suffix)
+                made = metrics.get(metric)
+                if made is None:
+                    made = metrics[metric] = self._wire.metric(metric)
+                into = made.gauge.data_points if metric.kind == "gauge" else made.sum.data_points
+                found = into.add(
+                    attributes=key_values(pairs), time_unix_nano=now, as_double=point.value
+                )
+                count += 1
+                if metric.kind == "gauge":
+                    continue
+                found.start_time_unix_nano = began
+                if self._delta:
+                    key = (metric.name, pairs)
+                    value, since = before.get(key, (0.0, began))
+                    self._last[key] = (point.value, now)
+                    found.start_time_unix_nano = since
+                    # What began anew has all that it has from this span.
+                    found.as_double = point.value - (value if value <= point.value else 0.0)
+        return self._wire.request(self._front, metrics.values()), count
+
+
+def _started(families: Iterable[FamilyPoints]) -> Iterator[int]:
+    for family, points in families:
+        if family.name == _STARTED:
+            for point in points:
+                if math.isfinite(point.value):
+                    yield round(point.value * NS)

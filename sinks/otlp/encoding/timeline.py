@@ -1,0 +1,85 @@
+"""Wall times that never go back.
+
+The time of a reading is worked out from the monotonic clock. So that it stays near the wall clock,
+the distance between the two clocks is looked at with each snapshot. Where the wall clock runs ahead
+it is followed at once; where it was set back, time runs slower here until it is caught up with.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from typing import Final
+
+from pipeline.model import NS, Instant
+
+_STEP_NS: Final = NS // 2
+"""A change of the clocks' distance beyond this is a step; what is less comes from slewing."""
+
+_DRIFT: Final = 1000
+"""A slewed clock gains or loses a 1000th of the time at most; Linux allows half of that."""
+
+_SLOWER: Final = 10
+"""A clock that was set back is waited for by running a tenth slower."""
+
+_KEPT: Final = 1024
+"""Moments that are remembered, for readings that come late."""
+
+
+class Timeline:
+    """Maps the monotonic clock to wall times.
+
+    Attributes:
+        steps: how often the wall clock was set by more than half a second.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._mono: deque[int] = deque(maxlen=_KEPT)
+        self._wall: deque[int] = deque(maxlen=_KEPT)
+        self._distance = 0
+
+    def look(self, at: Instant) -> None:
+        """Compare the clocks. What was read before `at` and is mapped later gets a time before it.
+
+        Args:
+            at: the present moment; one that isn't after the last one changes nothing.
+        """
+        distance = at.wall_ns - at.mono_ns
+        if not self._mono:
+            self._mono.append(at.mono_ns)
+            self._wall.append(at.wall_ns)
+            self._distance = distance
+            return
+        passed = at.mono_ns - self._mono[-1]
+        if passed <= 0:
+            return
+        if abs(distance - self._distance) > _STEP_NS + passed // _DRIFT:
+            self.steps += 1
+        self._distance = distance
+        slowest = self._wall[-1] + passed - passed // _SLOWER
+        self._mono.append(at.mono_ns)
+        self._wall.append(max(at.wall_ns, slowest))
+
+    def __call__(self, mono_ns: int) -> int:
+        """Return the wall time of a moment, nanoseconds since the Unix epoch.
+
+        For two moments, the later one never has the earlier time. One that is later than all that
+        were looked at has the time of the last: nothing was read after the snapshot it stands in.
+        """
+        monos, walls = self._mono, self._wall
+        newest = monos[-1]
+        if mono_ns >= newest:
+            return walls[-1]
+        if len(monos) == 1 or mono_ns <= monos[0]:
+            return walls[0] - (monos[0] - mono_ns)
+        # Nearly all lie in the last gap.
+        after = len(monos) - 1
+        if mono_ns < monos[after - 1]:
+            after = bisect_right(monos, mono_ns)
+        before = after - 1
+        if mono_ns == monos[before]:  # it has had its time already
+            return walls[before]
+        span, gained = monos[after] - monos[before], walls[after] - walls[before]
+        if gained >= span:
+            # The clock as it is now is believed for the whole of the gap.
+            return max(walls[before], walls[after] - (monos[after] - mono_ns))
+        return walls[before] + (mono_ns - monos[before]) * gained // span

@@ -1,0 +1,143 @@
+"""Options of the sink `otlp`.
+
+What is left out comes from the variables `OTEL_EXPORTER_OTLP_*`, and else from the default: None
+stands for "left out".
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from config.markers import AtLeast, AtMost, Doc
+from config.types import ByteSize, Duration
+from pipeline.delivery.options import QueueOptions, RetryOptions
+from sinks.otlp.transport import endpoints, headers
+
+Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
+Compression: TypeAlias = Literal["gzip", "none"]
+Names: TypeAlias = Literal["semconv", "dcgm"]
+Temporality: TypeAlias = Literal["cumulative", "delta", "lowmemory"]
+
+
+class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the receiver is checked, and how podgpu shows who it is. Changed files are read anew."""
+
+    ca_file: Annotated[
+        Path | None, Doc("Certificates to check the receiver with; none for the system's.")
+    ] = None
+    cert_file: Annotated[Path | None, Doc("podgpu's own certificate, for mutual TLS.")] = None
+    key_file: Annotated[Path | None, Doc("The key of that certificate.")] = None
+    server_name: Annotated[
+        str, Doc("The name in the receiver's certificate, where that is not the endpoint's.")
+    ] = ""
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """A certificate is of use with its key alone."""
+        if bool(self.cert_file) != bool(self.key_file):
+            missing = "key_file" if self.cert_file else "cert_file"
+            yield missing, "cert_file and key_file go together: give both"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Where readings are pushed to, and how."""
+
+    endpoint: Annotated[
+        str | None,
+        Doc("URL of the receiver, such as http://collector:4317; https for TLS."),
+    ] = None
+    protocol: Annotated[Protocol | None, Doc("What the receiver speaks.")] = None
+    names: Annotated[
+        Names,
+        Doc("Names of the metrics: OpenTelemetry's conventions where they have one, or DCGM's."),
+    ] = "semconv"
+    containers: Annotated[
+        bool,
+        Doc("Whether readings of a device that one container holds stand in that one's resource."),
+    ] = True
+    resource: Annotated[dict[str, str], Doc("Attributes that are added to every resource.")] = {}
+    headers: Annotated[
+        dict[str, str], Doc("Headers of every request, such as those that authenticate podgpu.")
+    ] = {}
+    bearer_token_file: Annotated[
+        Path | None, Doc("File with a token for the header Authorization; read anew as it changes.")
+    ] = None
+    tls: Annotated[TlsOptions, Doc("How TLS is done.")] = TlsOptions()
+    compression: Annotated[Compression | None, Doc("How messages are packed.")] = None
+    timeout: Annotated[
+        Duration | None,
+        AtLeast("100ms"),
+        AtMost("10m"),
+        Doc("How long the receiver has to answer."),
+    ] = None
+    temporality: Annotated[
+        Temporality | None,
+        Doc("Whether counters are sent as they stand, or as what came on top since the last time."),
+    ] = None
+    max_message_size: Annotated[
+        ByteSize,
+        AtLeast("64KiB"),
+        AtMost("64MiB"),
+        Doc("The largest message, before it is packed; receivers for gRPC take 4 MiB unless told."),
+    ] = ByteSize.parse("1MiB")
+    telemetry_interval: Annotated[
+        Duration, Doc("How often podgpu's own metrics are sent among the readings; 0s never does.")
+    ] = Duration.parse("60s")
+    queue: Annotated[QueueOptions, Doc("Where data waits while the receiver takes none.")] = (
+        QueueOptions()
+    )
+    retry: Annotated[RetryOptions, Doc("How long to wait before data is sent again.")] = (
+        RetryOptions()
+    )
+
+    def problems(self) -> Iterable[tuple[str | tuple[str, ...], str]]:
+        """Say what is wrong whatever the variables say. No message repeats a header's value."""
+        yield from self._about_endpoint()
+        for name, value in self.headers.items():
+            if flaw := headers.flaw(name, value):
+                yield ("headers", name), flaw
+        if len({name.lower() for name in self.headers}) < len(self.headers):
+            yield "headers", "a name stands twice: upper and lower case are the same"
+        if self.bearer_token_file and "authorization" in map(str.lower, self.headers):
+            yield "bearer_token_file", "there is a header authorization too: give one of the two"
+        for name in self.resource:
+            if not name.strip():
+                yield ("resource", name), "is no name of an attribute"
+        if self.queue.path is not None and not self.queue.path.is_absolute():
+            text = f"{self.queue.path} depends on where podgpu is started: write the whole path"
+            yield ("queue", "path"), text
+        if self.retry.max < self.retry.initial:
+            yield ("retry", "max"), f"is less than retry.initial ({self.retry.initial})"
+
+    def _about_endpoint(self) -> Iterable[tuple[str, str]]:
+        if self.endpoint is None:
+            return
+        found = None
+        try:
+            if self.protocol != "http/protobuf":
+                found = endpoints.grpc(self.endpoint)
+        except ValueError as error:
+            # Without a protocol here the variables choose it.
+            if self.protocol == "grpc":
+                yield "endpoint", str(error)
+                return
+        if found is None:
+            try:
+                found = endpoints.http(self.endpoint, "option")
+            except ValueError as error:
+                yield "endpoint", str(error)
+                return
+        if (
+            not found.secure
+            and self.endpoint.lower().startswith("http:")
+            and self.tls != TlsOptions()
+        ):
+            yield "tls", "the endpoint is without TLS, so this means nothing: write https"
+
+    def exclusive(self) -> Iterable[str]:
+        """A queue on the disk has one owner."""
+        if self.queue.path is None:
+            return ()
+        return (f"the folder {os.path.normpath(self.queue.path)}",)

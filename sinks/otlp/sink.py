@@ -1,0 +1,24 @@
+"""The sink `otlp`."""
+
+from pipeline.contracts import SinkContext
+from pipeline.delivery.delivering import Delivering
+from sinks.otlp.options import Options
+from sinks.otlp.push import OtlpPush
+
+
+class OtlpSink(Delivering):
+    """Pushes readings to an OpenTelemetry receiver, and loses none while it takes none.
+
+    Args:
+        options: see `docs/sinks/otlp.md`.
+        ctx: what the runtime lends.
+    """
+
+    def __init__(self, options: Options, ctx: SinkContext) -> None:
+        super().__init__(
+            OtlpPush(options, ctx),
+            options.queue,
+            options.retry,
+            ctx,
+            most_bytes=options.max_message_size,
+        )

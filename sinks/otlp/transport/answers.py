@@ -1,0 +1,129 @@
+"""What an answer over HTTP comes to, and what a receiver says that has taken a message.
+
+The rules are those of "OTLP/HTTP Response" in the OTLP specification 1.11.
+"""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+
+from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
+from pipeline.protobuf import DecodeError
+from pipeline.texts import line
+from sinks.otlp.messages import ExportMetricsServiceResponse
+from sinks.otlp.transport.status import read_status
+
+_HTTP_RETRY: Final = frozenset(
+    (
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    )
+)
+_PROTOBUF: Final = ("application/x-protobuf", "application/protobuf", "")
+LOGIN: Final = "see that the headers, token or certificate are those that it takes"
+_HTTP_MENDS: Final[dict[int, str]] = {
+    HTTPStatus.BAD_REQUEST: "see the log of the receiver",
+    HTTPStatus.UNAUTHORIZED: LOGIN,
+    HTTPStatus.FORBIDDEN: LOGIN,
+    HTTPStatus.NOT_FOUND: "does the path end with /v1/metrics, and does it take metrics there?",
+    HTTPStatus.METHOD_NOT_ALLOWED: "does the path end with /v1/metrics?",
+    HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "give user and password in HTTPS_PROXY or HTTP_PROXY",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "is that a receiver of OTLP? If so, try compression: none",
+}
+
+
+def of_http(
+    place: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    fault: str = "",
+    now_s: float,
+) -> Outcome:
+    """Return what an answer over HTTP comes to.
+
+    Args:
+        place: whose it is, for messages.
+        status: of HTTP.
+        headers: with names in lower case.
+        body: of the answer; empty where there is a fault.
+        fault: why there is no body.
+        now_s: Unix time, for an answer that says until when to wait.
+    """
+    if 200 <= status < 300:
+        if fault:
+            return Acked(message=f"{place}: took the message, but sent {fault}")
+        return taken(place, body, headers.get("content-type", ""))
+    said = line(read_status(body).message)
+    text = f"{place}: answered {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
+    if status in _HTTP_RETRY:
+        after = _after(headers.get("retry-after", ""), now_s)
+        return Retry(f"http_{status}", text, after)
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return TooLarge(f"{text}; lower max_message_size, or let the receiver take more")
+    if 300 <= status < 400:
+        where = line(headers.get("location", "")) or "another place"
+        # Not in the specification: nothing was taken, and the receiver may only have moved.
+        return Retry(f"http_{status}", f"{text}; give the endpoint that it points to: {where}")
+    return Rejected(
+        f"http_{status}", f"{text}; {_HTTP_MENDS.get(status, 'see the log of the receiver')}"
+    )
+
+
+def taken(place: str, body: bytes, content_type: str = "application/x-protobuf") -> Acked:
+    """Return what an answer comes to that says the message was taken, or some of it.
+
+    Args:
+        place: whose it is, for messages.
+        body: an encoded ExportMetricsServiceResponse.
+        content_type: what the receiver calls it.
+    """
+    form = content_type.partition(";")[0].strip().lower()
+    if not body or (form == "application/json" and body.strip() == b"{}"):
+        return Acked()
+    answer = _decoded(body) if form in _PROTOBUF else None
+    if answer is None:
+        told = line(form, 60) or "something"
+        return Acked(
+            message=f"{place}: took the message, but answered with {told} that is not of OTLP; "
+            "see that the endpoint is that of a receiver"
+        )
+    partial = answer.partial_success
+    message = line(partial.error_message)
+    rejected = max(partial.rejected_data_points, 0)
+    if not rejected and not message:
+        return Acked()
+    what = f"refused {rejected} points" if rejected else "took the message, and warns"
+    return Acked(rejected, f"{place}: {what}: {message}" if message else f"{place}: {what}")
+
+
+def _decoded(body: bytes) -> ExportMetricsServiceResponse | None:
+    try:
+        return ExportMetricsServiceResponse.FromString(body)
+    except DecodeError:
+        return None
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _after(text: str, now_s: float) -> float | None:
+    """Return the seconds that Retry-After asks for: it has a number of them, or a date.
+
+    What is neither says nothing; a date that is over says that there is nothing to wait for.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdecimal() and len(text) <= 12:
+        return float(text)
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - now_s, 0.0)
+    except (ValueError, OverflowError, TypeError):
+        return None

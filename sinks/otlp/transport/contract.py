@@ -1,0 +1,32 @@
+"""What a transport is: gRPC or HTTP."""
+
+from typing import Final, Protocol
+
+from pipeline.delivery.contract import Outcome
+from pipeline.version import VERSION
+from sinks.otlp.transport.credentials import Material
+
+MOST_ANSWER: Final = 4 << 20
+"""Bytes of an answer that are taken, as the OTLP specification 1.11 wants it."""
+MOST_MESSAGE: Final = 64 << 20
+"""Bytes of a message, likewise."""
+USER_AGENT: Final = f"podgpu/{VERSION} OTel-OTLP-Exporter-Python/{VERSION}"
+"""The product, then the exporter by the form that the specification gives it."""
+
+
+class Transport(Protocol):
+    """Sends one message at a time."""
+
+    async def send(self, message: bytes, material: Material) -> Outcome:
+        """Send an encoded ExportMetricsServiceRequest.
+
+        Args:
+            message: what is sent.
+            material: certificates and token to send it with; other certificates than the last
+                time's make a new connection.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        ...

@@ -1,0 +1,123 @@
+"""What an endpoint means: a URL for HTTP, a target for gRPC.
+
+The rules are those of "OTLP Exporter Configuration" in OpenTelemetry's specification.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+PATH: Final = "v1/metrics"
+
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_TARGET: Final = re.compile(r"(?:dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d+$)")
+_HOST_PORT: Final = re.compile(r"(?:[\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCII)
+
+Kind: TypeAlias = Literal["option", "base", "exact"]
+"""Where a URL for HTTP comes from, which decides its path.
+
+* `option`: the file. Without a path it gets /v1/metrics, with one it stays as it is.
+* `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics comes behind whatever path it has.
+* `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Nothing is added to it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where messages go.
+
+    Attributes:
+        address: what the transport connects to: a URL for HTTP, a target for gRPC.
+        place: the same for people, without what may be a secret.
+        secure: whether there is TLS.
+        hint: what looks like a mistake, for people; mostly empty.
+    """
+
+    address: str
+    place: str
+    secure: bool
+    hint: str = ""
+
+
+def http(text: str, kind: Kind) -> Endpoint:
+    """Return where an endpoint leads over HTTP.
+
+    Raises:
+        ValueError: it can't be used; the text says what is wrong and what mends it.
+    """
+    if not _URL.match(text):
+        raise ValueError(
+            "has no scheme: over HTTP write http:// or https:// before it, such as "
+            "http://collector:4318"
+        )
+    parts = _checked(text)
+    path = parts.path
+    if kind == "base":
+        path = f"{path.rstrip('/')}/{PATH}"
+    elif path in ("", "/"):
+        path = f"/{PATH}" if kind == "option" else "/"
+    hint = ""
+    if not path.rstrip("/").endswith(f"/{PATH}"):
+        hint = f"messages go to the path {path}, where most receivers have /{PATH}"
+        if kind == "exact":
+            hint += "; this variable's URL is taken as it is, and nothing is added to it"
+    elif parts.port == 4317:
+        hint = "4317 is the port for gRPC as a rule, and 4318 that for HTTP"
+    url = parts._replace(path=path, fragment="")
+    return Endpoint(url.geturl(), url._replace(query="").geturl(), parts.scheme == "https", hint)
+
+
+def grpc(text: str, *, insecure: bool = False) -> Endpoint:
+    """Return where an endpoint leads over gRPC.
+
+    Args:
+        text: a URL, a host with or without a port, or a target as gRPC writes it, such as
+            dns:///collector:4317 or unix:/run/otel.sock.
+        insecure: go without TLS where the scheme doesn't say. A unix socket never has it.
+
+    Raises:
+        ValueError: it can't be used; the text says what is wrong and what mends it.
+    """
+    if not text.isprintable() or " " in text:
+        raise ValueError(_NO_ADDRESS)
+    if _URL.match(text):
+        parts = _checked(text)
+        if parts.path not in ("", "/"):
+            raise ValueError(
+                f"has the path {parts.path}, which gRPC has none of: leave it out, or set the "
+                "protocol to http/protobuf"
+            )
+        secure = parts.scheme == "https"
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        # Those of the scheme, as for any URL: 4317 is never put in silently.
+        port = parts.port or (443 if secure else 80)
+        hint = ""
+        if parts.port is None:
+            hint = f"it has no port, so {port} is taken; receivers for gRPC have 4317 as a rule"
+        elif port == 4318:
+            hint = "4318 is the port for HTTP as a rule: set the protocol to http/protobuf for it"
+        return Endpoint(f"dns:///{host}:{port}", text, secure, hint)
+    if _TARGET.match(text):
+        return Endpoint(text, text, not (insecure or text.startswith("unix")))
+    found = _HOST_PORT.fullmatch(text)
+    if found is None or not 0 < int(found[1] or 443) <= 65535:
+        raise ValueError(_NO_ADDRESS)
+    return Endpoint(f"dns:///{text}", text, not insecure)
+
+
+_NO_ADDRESS: Final = "is no address: write for example http://collector:4317"
+
+
+def _checked(text: str) -> SplitResult:
+    """Return the parts of a URL; what it has of a user is never repeated."""
+    try:
+        parts = urlsplit(text)
+        good = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good, parts = False, SplitResult("", "", "", "", "")
+    if not good or not text.isprintable() or " " in text:
+        raise ValueError(_NO_ADDRESS)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("has a user in it: give a header authorization instead")
+    return parts

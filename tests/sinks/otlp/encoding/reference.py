@@ -1,0 +1,321 @@
+"""The encoder once more, slow and plain: what `Encoder` has to come to."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.style import Style
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value, sole
+from sinks.otlp.encoding import devices, naming, resources
+from sinks.otlp.encoding.semconv import INSTRUMENTS, SCHEMA_URL, STATES, Instrument
+from sinks.otlp.encoding.texts import Pairs, merged
+from sinks.otlp.encoding.timeline import Timeline
+from tests.sinks.otlp.encoding.support import Identity, Point
+
+
+@dataclass
+class Seen:
+    """A series that has had a point."""
+
+    last: Point
+    begun: int
+    raw: Value | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    resource: Pairs
+    instrument: Instrument
+    attributes: Pairs
+    value: Value | None
+    at: Instant
+    fresh: bool
+    divisor: int = 1
+    start: Instant | None = None
+    series: tuple[object, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        return (_sorted(self.resource), self.instrument.name, _sorted(self.attributes))
+
+
+def _sorted(pairs: Pairs) -> Pairs:
+    return tuple(sorted(pairs, key=lambda pair: pair[0]))
+
+
+class Reference:
+    def __init__(
+        self, node: str, plan: FieldPlan, names: str, *, containers: bool, temporality: str
+    ) -> None:
+        self.node, self.plan, self.containers = node, plan, containers
+        self.semconv = names == "semconv"
+        self.delta = temporality == "delta"
+        self.style = Style(PageOptions(hostname=False), plan, node)
+        self.timeline = Timeline()
+        self.seen: dict[Identity, Seen] = {}
+        self.former: set[tuple[object, ...]] | None = None
+        self.origins: dict[Identity, tuple[int, int]] = {}
+        self.not_finite = 0
+        self.doubled = 0
+
+    def encode(self, snapshot: Snapshot) -> list[Point]:
+        self.timeline.look(snapshot.at)
+        known: dict[Identity, Candidate] = {}
+        for candidate in self.candidates(snapshot):
+            if candidate.identity not in known:
+                known[candidate.identity] = candidate
+            elif candidate.fresh:
+                self.doubled += 1
+        for gone in self.origins.keys() - known.keys():
+            del self.origins[gone]
+        for identity, one in known.items():
+            moved = self.former is not None and one.series in self.former
+            late = self.former is not None and one.start is not None and one.start < one.at
+            if (
+                one.start is not None
+                and one.instrument.kind == "counter"
+                and identity not in self.seen
+                and not moved
+                and (late or not self.delta)
+            ):
+                begun = one.start.mono_ns
+                self.origins.setdefault(identity, (begun, self.timeline(begun)))
+        self.former = {one.series for one in known.values()}
+        ends = [self.end(gone) for gone in self.seen.keys() - known.keys()]
+        made = [self.point(one) for one in known.values() if one.fresh]
+        return [*ends, *(point for point in made if point is not None)]
+
+    def end(self, identity: Identity) -> Point:
+        last = self.seen.pop(identity).last
+        start = last.start
+        if self.delta and last.kind == "counter":
+            start = last.time
+        return Point(
+            *identity,
+            last.time + 1_000_000,
+            None,
+            start,
+            last.kind,
+            last.unit,
+            ended=True,
+            temporality=last.temporality,
+            schemas=last.schemas,
+            about=last.about,
+        )
+
+    def point(self, one: Candidate) -> Point | None:
+        value, metric = one.value, one.instrument
+        if value is None:
+            return None
+        time = self.timeline(one.at.mono_ns)
+        seen = self.seen.get(one.identity)
+        counter = metric.kind == "counter"
+        try:
+            sent = value
+            if counter and self.delta:
+                sent = value if math.isfinite(value) else 10**400
+                before = seen.raw if seen else 0 if one.identity in self.origins else value
+                assert before is not None
+                if seen and one.start is not None and one.start.mono_ns > seen.begun:
+                    before = 0
+                sent = sent - before if sent >= before else sent
+            if one.divisor != 1:
+                sent = sent / one.divisor
+            if not (metric.whole and isinstance(sent, int) and -(2**63) <= sent < 2**63):
+                sent = float(sent)
+                if not math.isfinite(sent):
+                    sent = float(10**400)
+        except OverflowError:
+            self.not_finite += 1
+            return None
+        begun, start = self.origins.pop(one.identity, (one.at.mono_ns, time))
+        if seen is None and counter and one.start is not None and one.start.mono_ns > begun:
+            begun = one.start.mono_ns
+            if not self.delta:
+                start = self.timeline(begun)
+        if seen is not None:
+            begun, start = seen.begun, seen.last.start
+            if counter and self.delta:
+                start = seen.last.time
+            if counter and one.start is not None and one.start.mono_ns > begun:
+                begun = one.start.mono_ns
+                if not self.delta:
+                    start = self.timeline(begun)
+        kind = metric.kind
+        point = Point(
+            *one.identity,
+            time,
+            sent,
+            0 if kind == "gauge" else start,
+            kind,
+            metric.unit,
+            temporality=0 if kind == "gauge" else 1 if counter and self.delta else 2,
+            schemas=(SCHEMA_URL,) * 2 if self.semconv else ("", ""),
+            about=metric.description,
+        )
+        self.seen[one.identity] = Seen(point, begun, value)
+        return point
+
+    def candidates(self, snapshot: Snapshot) -> Iterator[Candidate]:
+        fresh = set(snapshot.fresh)
+        for at, (series, reading) in enumerate(
+            zip(snapshot.layout.series, snapshot.readings, strict=True)
+        ):
+            row = self.plan.row(series.field)
+            attribution = series.attribution
+            device = attribution.device
+            if row is None:
+                continue
+            told = (
+                naming.semconv(row, instance=device.mig is not None)
+                if self.semconv
+                else naming.dcgm(row, self.style)
+            )
+            if told is None:
+                continue
+            own = series.attrs
+            if self.semconv and series.field == "xid_errors":
+                own = tuple(
+                    ("error.type", f"xid_{value}") if name == "xid" else (name, value)
+                    for name, value in own
+                )
+            yield Candidate(
+                self.resource(attribution),
+                told.instrument,
+                merged(self.device(attribution, told.instrument.typed, told.own), told.attrs, own),
+                reading.value,
+                reading.at,
+                at in fresh,
+                told.divisor,
+                snapshot.starts[at] if at < len(snapshot.starts) else None,
+                (device.uuid, series.field, series.attrs),
+            )
+        for attribution in snapshot.layout.attributions.values():
+            yield from self.derived(snapshot, attribution, fresh)
+
+    def derived(
+        self, snapshot: Snapshot, attribution: Attribution, fresh: set[int]
+    ) -> Iterator[Candidate]:
+        uuid = attribution.device.uuid
+        mine = {
+            at: series
+            for at, series in enumerate(snapshot.layout.series)
+            if series.attribution.device.uuid == uuid
+        }
+        plain = {
+            series.field: at
+            for at, series in mine.items()
+            if not series.attrs and series.field in self.plan
+        }
+        values = {name: snapshot.readings[at].value for name, at in plain.items()}
+        resource = self.resource(attribution)
+        if self.semconv and {"memory_used_bytes", "memory_total_bytes"} <= plain.keys():
+            used, total = values["memory_used_bytes"], values["memory_total_bytes"]
+            at = plain["memory_used_bytes"]
+            try:
+                part = used / total if total else None
+            except OverflowError:
+                part = math.inf
+            yield Candidate(
+                resource,
+                INSTRUMENTS["hw.gpu.memory.utilization"],
+                self.device(attribution, typed=False, own=True),
+                part,
+                snapshot.readings[at].at,
+                at in fresh,
+            )
+        inputs = {"gpu_up", "row_remap_failed", "row_remap_pending", "recovery_action"}
+        told = inputs & plain.keys()
+        if self.semconv and told:
+            sound = {name for name in told if 0 <= values[name] < math.inf}
+            values = {name: values[name] for name in sound}
+            now = "ok"
+            if values.get("row_remap_pending"):
+                now = "predicted_failure"
+            if values.get("recovery_action", 0) not in {0, 2}:
+                now = "degraded"
+            if values.get("recovery_action") == 2 or values.get("row_remap_failed"):
+                now = "failed"
+            if values.get("gpu_up") == 0:
+                now = "failed"
+            for state in STATES:
+                yield Candidate(
+                    resource,
+                    INSTRUMENTS["hw.status"],
+                    merged(
+                        self.device(attribution, typed=True, own=True),
+                        devices.constant(attribution.device),
+                        [("hw.state", state)],
+                    ),
+                    int(state == now) if sound else None,
+                    snapshot.at,
+                    any(plain[name] in fresh for name in told),
+                )
+        for holder in attribution.holders if mine else ():
+            yield from self.holding(snapshot, attribution, holder, not fresh.isdisjoint(mine))
+
+    def holding(
+        self, snapshot: Snapshot, attribution: Attribution, holder: Holder, fresh: bool
+    ) -> Iterator[Candidate]:
+        dots = self.semconv
+        said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
+        source = snapshot.sources.get(holder.source)
+        confirmed = source.confirmed if source else None
+        age = None if confirmed is None else confirmed.seconds_until(snapshot.at)
+        for dotted, page, unit, value, attrs, about in (
+            ("info", "info", "", 1, said, "Containers that hold the device; always 1."),
+            (
+                "share",
+                "share",
+                "",
+                holder.share,
+                (),
+                "Part of the device that the container holds, from 0 to 1.",
+            ),
+            (
+                "since_timestamp",
+                "since_timestamp_seconds",
+                "s",
+                holder.since.wall_ns / NS,
+                (),
+                "Since when the container holds the device, as far as is known, in Unix time.",
+            ),
+            (
+                "age",
+                "age_seconds",
+                "s",
+                age,
+                (),
+                "Time since the source of the claim last stood by it.",
+            ),
+        ):
+            if dotted == "share" and value is None:
+                continue
+            yield Candidate(
+                resources.of_container(holder, self.node, {}),
+                Instrument(
+                    f"podgpu.device.holder.{dotted}" if dots else f"podgpu_device_holder_{page}",
+                    "gauge",
+                    unit if dots else "",
+                    dotted == "info",
+                    about,
+                ),
+                merged(self.device(attribution, typed=False, own=True), attrs),
+                value,
+                snapshot.at,
+                fresh,
+            )
+
+    def device(self, attribution: Attribution, typed: bool, own: bool) -> Pairs:
+        device = attribution.device
+        if self.semconv:
+            return devices.semconv(device, typed=typed)
+        return devices.dcgm(device, self.style, own=own)
+
+    def resource(self, attribution: Attribution) -> Pairs:
+        holder = sole(attribution.holders) if self.containers else None
+        if holder is None:
+            return resources.of_node(self.node, {})
+        return resources.of_container(holder, self.node, {})

@@ -1,0 +1,120 @@
+"""Records taken apart again, by the messages themselves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from pipeline.delivery.contract import Record
+from pipeline.model import NS, Instant, Pod, PodInfo, PodsReplaced, Snapshot
+from sinks.otlp.messages import ExportMetricsServiceRequest, KeyValue
+from tests.support.nodes import Node, at, claims
+
+Attributes: TypeAlias = tuple[tuple[str, str | int], ...]
+Identity: TypeAlias = tuple[Attributes, str, Attributes]
+
+ENDED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A data point, with all that is said of its metric."""
+
+    resource: Attributes = field(repr=False)
+    name: str
+    attributes: Attributes
+    time: int
+    value: int | float | None
+    start: int = 0
+    kind: str = "gauge"
+    unit: str = ""
+    ended: bool = False
+    temporality: int = 0
+    schemas: tuple[str, str] = ("", "")
+    about: str = field(default="", repr=False)
+
+    @property
+    def identity(self) -> Identity:
+        return (self.resource, self.name, self.attributes)
+
+    def of(self, name: str) -> str | int | None:
+        """An attribute of the point, else of its resource."""
+        return dict(self.attributes).get(name, dict(self.resource).get(name))
+
+
+def points(records: Iterable[Record]) -> list[Point]:
+    """Take records apart, of which each has to be a request as the messages would write it."""
+    found: list[Point] = []
+    for record in records:
+        request = ExportMetricsServiceRequest.FromString(record.data)
+        assert request.SerializeToString() == record.data
+        mine = list(_points(request))
+        assert len(mine) == record.points > 0
+        found += mine
+    return found
+
+
+def _points(request: ExportMetricsServiceRequest) -> Iterable[Point]:
+    assert request.resource_metrics
+    for under in request.resource_metrics:
+        resource = _attributes(under.resource.attributes)
+        (scoped,) = under.scope_metrics
+        assert scoped.scope.name == "podgpu"
+        assert scoped.metrics
+        for metric in scoped.metrics:
+            kind = str(metric.WhichOneof("data"))
+            data = getattr(metric, kind)
+            assert data.data_points
+            if kind == "sum":
+                kind = "counter" if data.is_monotonic else "updowncounter"
+            for point in data.data_points:
+                which = point.WhichOneof("value")
+                yield Point(
+                    resource,
+                    metric.name,
+                    _attributes(point.attributes),
+                    point.time_unix_nano,
+                    getattr(point, which) if which else None,
+                    point.start_time_unix_nano,
+                    kind,
+                    metric.unit,
+                    bool(point.flags & ENDED),
+                    0 if kind == "gauge" else data.aggregation_temporality,
+                    (under.schema_url, scoped.schema_url),
+                    metric.description,
+                )
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> Attributes:
+    found = []
+    for pair in pairs:
+        which = pair.value.WhichOneof("value")
+        assert which in {"string_value", "int_value"}
+        assert pair.key
+        found.append((pair.key, getattr(pair.value, which)))
+    assert len(dict(found)) == len(found)
+    return tuple(sorted(found, key=lambda pair: pair[0]))
+
+
+def named(found: Iterable[Point], name: str) -> list[Point]:
+    return [point for point in found if point.name == name]
+
+
+def pods(node: Node, *infos: PodInfo) -> None:
+    node.say(PodsReplaced(tuple(Pod(info, at(-60)) for info in infos), 300 * NS), "pods", "pods")
+
+
+def held(node: Node, *said: object) -> None:
+    node.say(claims(*said), "podlist", "podlist")  # type: ignore[arg-type]
+
+
+def shifted(snapshot: Snapshot, wall_ns: int) -> Snapshot:
+    """A snapshot as it would be if the wall clock had been set by so much."""
+
+    def moved(moment: Instant) -> Instant:
+        return Instant(moment.mono_ns, moment.wall_ns + wall_ns)
+
+    return replace(
+        snapshot,
+        at=moved(snapshot.at),
+        readings=tuple(r._replace(at=moved(r.at)) for r in snapshot.readings),
+    )

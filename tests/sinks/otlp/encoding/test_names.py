@@ -1,0 +1,197 @@
+"""The name, unit and type of every field there is."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.style import Style
+from pipeline.fields import CATALOGUE, Field, FieldPlan, Row, by_name
+from sinks.otlp.encoding import naming
+from sinks.otlp.encoding.derived import HOLDING
+from sinks.otlp.encoding.encoder import Encoder
+from sinks.otlp.encoding.naming import UCUM, Told
+from sinks.otlp.encoding.semconv import INSTRUMENTS
+from sinks.otlp.options import Names
+from tests.sinks.otlp.encoding.prometheus import name_of
+from tests.sinks.otlp.encoding.support import points
+from tests.support.nodes import Node, claim, every_field, gpu, mig
+
+PAGE = Path(__file__).parents[4] / "docs" / "otlp-names.md"
+STYLE = Style(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
+
+
+def told(name: str, *, instance: bool = False) -> Told | None:
+    field = by_name(name)
+    assert field is not None
+    return naming.semconv(Row(field), instance=instance)
+
+
+@pytest.mark.parametrize("names", ["semconv", "dcgm"])
+def test_no_two_readings_of_a_device_have_one_name_and_the_same_attributes(names: Names) -> None:
+    devices = [gpu(0), gpu(1), mig(gpu(1), 1)]
+    node = Node()
+    node.has(*devices)
+    node.podlist(claim("train", devices[0].uuid), claim("serve", devices[2].uuid))
+    # Whatever the driver gives for it: a page that is read may have every field of an instance too.
+    whole = every_field(devices[:2])
+    node.reads(*whole, *(r._replace(device=devices[2].uuid) for r in whole[: len(CATALOGUE)]))
+    encoder = Encoder("node-1", FieldPlan.everything(), names=names)
+    found = points(encoder.encode(node.snapshot()))
+    assert encoder.doubled == 0
+    times = Counter(point.identity for point in found)
+    assert [identity for identity, count in times.items() if count > 1] == []
+    # Nor do two places of one device: each reading is published once.
+    apart = Counter((point.name, point.attributes) for point in found)
+    assert [what for what, count in apart.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("names", ["semconv", "dcgm"])
+def test_one_name_has_one_unit_and_one_type(names: Names) -> None:
+    seen: dict[str, set[tuple[str, str, bool]]] = {}
+    for row in FieldPlan.everything().rows:
+        for instance in (False, True):
+            made = (
+                naming.semconv(row, instance=instance)
+                if names == "semconv"
+                else naming.dcgm(row, STYLE)
+            )
+            if made is not None:
+                metric = made.instrument
+                seen.setdefault(metric.name, set()).add((metric.unit, metric.kind, metric.whole))
+    assert [name for name, kinds in seen.items() if len(kinds) > 1] == []
+
+
+def test_every_field_of_the_conventions_is_one_that_is_known() -> None:
+    named = {field.otel for field in CATALOGUE if field.otel}
+    assert named < INSTRUMENTS.keys()
+    assert INSTRUMENTS.keys() - named == {"hw.gpu.memory.utilization"}
+
+
+def test_every_unit_has_a_word_in_ucum() -> None:
+    assert {field.unit for field in CATALOGUE} <= UCUM.keys()
+
+
+FIELDS_TOLD: list[tuple[Any, ...]] = [
+    # field, of a MIG instance, name, attributes, unit, divisor
+    ("gpu_utilization_percent", False, "hw.gpu.utilization", "general", "1", 100),
+    ("gpu_utilization_percent", True, "dcgm.gpu_util", "", "%", 1),
+    ("graphics_engine_active_ratio", True, "hw.gpu.utilization", "general", "1", 1),
+    ("graphics_engine_active_ratio", False, "dcgm.prof.gr_engine_active", "", "1", 1),
+    ("memory_copy_utilization_percent", False, "dcgm.mem_copy_util", "", "%", 1),
+    ("memory_used_bytes", False, "hw.gpu.memory.usage", "", "By", 1),
+    ("memory_free_bytes", False, "dcgm.fb_free", "", "MiBy", 1 << 20),
+    ("energy_millijoules", False, "hw.energy", "", "J", 1000),
+    ("ecc_corrected_volatile", False, "hw.errors", "corrected", "{error}", 1),
+    ("ecc_corrected_aggregate", False, "dcgm.ecc_sbe_agg_total", "", "{error}", 1),
+    ("violation_power_nanoseconds", False, "dcgm.power_violation", "", "ns", 1),
+    ("nvlink_bandwidth_bytes_per_second", False, "dcgm.nvlink_bandwidth_total", "", "By/s", 1),
+    ("power_instant_watts", False, "podgpu.power_instant", "", "W", 1),
+    ("processes", False, "podgpu.processes", "", "{process}", 1),
+    ("nvlink_transmitted_bytes", False, "podgpu.nvlink_transmitted", "", "By", 1),
+    ("xid_last", False, "dcgm.xid_errors", "", "", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "instance", "expected"),
+    [(field, instance, expected) for field, instance, *expected in FIELDS_TOLD],
+    ids=str,
+)
+def test_names_of_the_conventions_and_of_the_rest(
+    field: str, instance: bool, expected: list[str | int]
+) -> None:
+    found = told(field, instance=instance)
+    assert found is not None
+    attr = "".join(value for _, value in found.attrs)
+    assert [found.instrument.name, attr, found.instrument.unit, found.divisor] == expected
+
+
+@pytest.mark.parametrize("field", ["gpu_up", "row_remap_failed"])
+def test_what_is_a_state_has_no_series_of_its_own(field: str) -> None:
+    assert told(field) is None
+
+
+def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
+    """But for MHz, which Prometheus has no word for."""
+    unlike = {}
+    for field in CATALOGUE:
+        found = naming.semconv(Row(field), instance=False)
+        if found is None or not found.instrument.name.startswith("podgpu."):
+            continue
+        metric = found.instrument
+        name = name_of(metric.name, metric.unit, metric.kind)
+        if name != field.podgpu_metric:
+            unlike[field.podgpu_metric] = name
+    assert all(name.replace("MHz", "mhz") == page for page, name in unlike.items())
+    dotted, page = HOLDING[: len(HOLDING) // 2], HOLDING[len(HOLDING) // 2 :]
+    for ours, theirs in zip(dotted, page, strict=True):
+        assert name_of(ours.name, ours.unit, ours.kind) == theirs.name
+
+
+def test_a_counters_file_names_metrics_in_dcgm_s_mode() -> None:
+    field = by_name("memory_used_bytes")
+    assert field is not None
+    found = naming.dcgm(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
+    assert found.instrument.name == "dcgm_fb_used"
+    assert found.instrument.kind == "counter"
+    assert (found.instrument.description, found.divisor) == ("Used.", 1 << 20)
+    own = naming.dcgm(Row(field, "podgpu_memory_used_bytes"), STYLE)
+    assert (own.divisor, own.own, own.instrument.whole) == (1, True, True)
+
+
+TABLE = re.compile(r"^\| field \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
+METRICS = re.compile(r"^\| metric \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_of_names_is_the_code_s() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes its tables anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    fields = "\n".join(_fields()) + "\n"
+    metrics = "\n".join(_metrics()) + "\n"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        page = METRICS.sub(lambda _: metrics, TABLE.sub(lambda _: fields, page))
+        PAGE.write_text(page, encoding="utf-8")
+    assert TABLE.findall(page) == [fields]
+    assert METRICS.findall(page) == [metrics]
+
+
+def _metrics() -> Iterator[str]:
+    yield "| metric | type | unit | values | in Prometheus | |"
+    yield "|---|---|---|---|---|---|"
+    for metric in INSTRUMENTS.values():
+        yield (
+            f"| `{metric.name}` | {metric.kind} | `{metric.unit}` | "
+            f"{'integers' if metric.whole else 'floats'} | "
+            f"`{name_of(metric.name, metric.unit, metric.kind)}` | {metric.description} |"
+        )
+
+
+def _fields() -> Iterator[str]:
+    yield "| field | on a GPU | on a MIG instance, where it differs | type | unit | value |"
+    yield "|---|---|---|---|---|---|"
+    for field in CATALOGUE:
+        whole, part = (naming.semconv(Row(field), instance=i) for i in (False, True))
+        if whole is None:
+            yield f"| `{field.name}` | `hw.status` | | updowncounter | `1` | a state |"
+            continue
+        metric = whole.instrument
+        other = "" if part == whole or part is None else f" {_named(part, field)}"
+        unit = f"`{metric.unit}`" if metric.unit else ""
+        value = field.unit if whole.divisor == 1 else f"{field.unit} / {whole.divisor}"
+        yield (
+            f"| `{field.name}` | {_named(whole, field)} |{other} | {metric.kind} | "
+            f"{unit} | {value} |".replace("|  |", "| |")
+        )
+
+
+def _named(found: Told, field: Field) -> str:
+    attrs = "".join(f"{{{name}={value}}}" for name, value in found.attrs)
+    if field.name == "xid_errors":
+        attrs = "{error.type=xid_N}"
+    return f"`{found.instrument.name}{attrs}`"

@@ -1,0 +1,266 @@
+"""Sending over gRPC to real servers in this process."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from pipeline.delivery.contract import Acked, Rejected, Retry, TooLarge
+from sinks.otlp.messages import ExportMetricsServiceResponse
+from sinks.otlp.transport.codes import of_grpc
+from sinks.otlp.transport.contract import USER_AGENT
+from tests.sinks.otlp.transport.receivers import (
+    GrpcReceiver,
+    fails,
+    names,
+    never,
+    record,
+    says,
+    status,
+)
+from tests.sinks.otlp.transport.relays import Relay, reset
+from tests.sinks.otlp.transport.sending import pushing
+
+
+async def test_records_go_as_one_message_in_their_order() -> None:
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
+        assert await push.send([record(1), record(2), record(3)]) == Acked()
+        assert await push.send([record(4)]) == Acked()
+    assert [names(message) for message in receiver.messages] == [["m1", "m2", "m3"], ["m4"]]
+    # One connection for both.
+    assert len(set(receiver.peers)) == 1
+
+
+async def test_headers_and_who_asks() -> None:
+    given = {"X-Scope-OrgID": "tenant", "authorization": "Basic x"}
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url, headers=given) as push:
+        await push.send([record()])
+    [metadata] = receiver.metadata
+    assert metadata["x-scope-orgid"] == "tenant"
+    assert metadata["authorization"] == "Basic x"
+    assert metadata["user-agent"].startswith(f"{USER_AGENT} grpc-python-asyncio/")
+    assert USER_AGENT.startswith("podgpu/")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+async def test_both_ways_of_packing(compression: str) -> None:
+    """What is on the wire is seen by a relay."""
+    async with (
+        GrpcReceiver().serving() as receiver,
+        Relay(receiver.port).serving() as relay,
+        pushing(f"http://127.0.0.1:{relay.port}", compression=compression) as push,
+    ):
+        assert await push.send([record(size=20_000)]) == Acked()
+        assert names(receiver.messages[0]) == ["m0"]
+        assert (len(relay.seen) < 8_000) == (compression == "gzip")
+
+
+async def test_o2_what_the_receiver_says_comes_through() -> None:
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
+        receiver.answer = fails("UNAVAILABLE", "memory limit")
+        assert await push.send([record()]) == Retry(
+            "unavailable", f"{receiver.url}: answered UNAVAILABLE: memory limit", None
+        )
+        receiver.answer = fails("UNAVAILABLE", "memory limit", status(14, "memory limit", 1.5))
+        found = await push.send([record()])
+        assert isinstance(found, Retry)
+        assert found.after == 1.5
+        receiver.answer = fails("RESOURCE_EXHAUSTED", "quota", status(8, "quota", 2))
+        found = await push.send([record()])
+        assert (found.reason, found.after) == ("resource_exhausted", 2)  # type: ignore[union-attr]
+        receiver.answer = fails("RESOURCE_EXHAUSTED", "quota")
+        assert isinstance(await push.send([record()]), Rejected)
+        receiver.answer = fails("INVALID_ARGUMENT", "bad")
+        assert isinstance(await push.send([record()]), Rejected)
+        receiver.answer = says(b"")
+        assert await push.send([record()]) == Acked()
+
+
+CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+async def test_o2_every_code_comes_through(code: grpc.StatusCode) -> None:
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
+        receiver.answer = fails(code.name, "words", status(code.value[0], "words", 2.0))
+        found = await push.send([record()])
+        assert found == of_grpc(
+            receiver.url,
+            code.name,
+            "words",
+            status=status(code.value[0], "words", 2.0),
+            timeout=5,
+        )
+        receiver.answer = says(b"")
+        assert await push.send([record()]) == Acked()
+
+
+async def test_o4_partial_success() -> None:
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = 2
+    answer.partial_success.error_message = "too old"
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
+        receiver.answer = says(answer.SerializeToString())
+        found = await push.send([record(points=5)])
+    assert found == Acked(2, f"{receiver.url}: refused 2 points: too old")
+
+
+async def test_o5_a_receiver_that_never_answers() -> None:
+    async with GrpcReceiver().serving() as receiver:
+        receiver.answer = never
+        async with pushing(receiver.url, timeout="200ms") as push, asyncio.timeout(5):
+            found = await push.send([record()])
+            assert isinstance(found, Retry)
+            assert found.reason == "timeout"
+            assert "no answer within 0.2 s" in found.message
+            receiver.answer = says(b"")
+            assert await push.send([record()]) == Acked()
+    # What seemed dead was not used again.
+    assert len(set(receiver.peers)) == 2
+
+
+async def test_o5_a_connection_on_which_nobody_says_a_word() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with pushing(url, timeout="200ms") as push, asyncio.timeout(5):
+            found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason in ("timeout", "unreachable")
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [
+        ((), Acked),
+        # 100 MB in some 100 kB, which the library doesn't unpack. It has the same words for a
+        # server that doesn't unpack a message, so that is what it has to be taken for.
+        ((("grpc.default_compression_algorithm", 2),), TooLarge),
+    ],
+)
+async def test_o5_an_answer_that_is_too_large(options: Any, outcome: type) -> None:
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.error_message = "x" * 100_000_000
+    large = answer.SerializeToString()
+    async with GrpcReceiver().serving(options=options) as receiver:
+        receiver.answer = says(large)
+        async with pushing(receiver.url) as push, asyncio.timeout(10):
+            assert isinstance(await push.send([record()]), outcome)
+            receiver.answer = says(b"")
+            assert await push.send([record()]) == Acked()
+
+
+async def test_o8_nobody_there(unused_tcp_port: int) -> None:
+    async with pushing(f"http://127.0.0.1:{unused_tcp_port}") as push:
+        found = await push.send([record()])
+        assert isinstance(found, Retry)
+        assert found.reason == "unreachable"
+        assert "refused" in found.message
+        assert "see that the receiver runs and its address is right" in found.message
+        # The same fault has the same text, and whoever comes is found at once.
+        assert await push.send([record()]) == found
+        async with GrpcReceiver().serving(f"127.0.0.1:{unused_tcp_port}"):
+            assert await push.send([record()]) == Acked()
+
+
+async def test_o8_a_name_that_leads_nowhere() -> None:
+    async with pushing("http://nowhere.invalid:4317") as push:
+        found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason == "unreachable"
+    assert "nowhere.invalid" in found.message
+
+
+async def test_o8_a_server_that_comes_back_has_its_name_looked_up_anew(
+    unused_tcp_port: int,
+) -> None:
+    """localhost has two addresses here; the server moves from one to the other."""
+    port = unused_tcp_port
+    async with pushing(f"http://localhost:{port}") as push:
+        for address in ("127.0.0.1", "[::1]", "127.0.0.1"):
+            receiver = GrpcReceiver()
+            async with receiver.serving(f"{address}:{port}"):
+                async with asyncio.timeout(10):
+                    while not isinstance(await push.send([record()]), Acked):
+                        await asyncio.sleep(0.05)
+            assert len(receiver.messages) == 1
+            assert isinstance(await push.send([record()]), Retry)
+
+
+async def test_o8_ipv6_alone() -> None:
+    receiver = GrpcReceiver()
+    async with receiver.serving("[::1]:0"), pushing(f"http://[::1]:{receiver.port}") as push:
+        assert await push.send([record()]) == Acked()
+
+
+async def test_o8_a_socket_of_this_machine(tmp_path: Path) -> None:
+    receiver = GrpcReceiver()
+    endpoint = f"unix:{tmp_path / 'otel.sock'}"
+    async with receiver.serving(endpoint), pushing(endpoint) as push:
+        assert await push.send([record()]) == Acked()
+
+
+async def test_o8_a_connection_that_a_balancer_dropped() -> None:
+    async with (
+        GrpcReceiver().serving() as receiver,
+        Relay(receiver.port).serving() as relay,
+        pushing(f"http://127.0.0.1:{relay.port}") as push,
+    ):
+        assert await push.send([record(1)]) == Acked()
+        for writer in relay.open:
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
+        found = await push.send([record(2)])
+        if isinstance(found, Retry):
+            found = await push.send([record(2)])
+        assert found == Acked()
+    assert [names(message) for message in receiver.messages] == [["m1"], ["m2"]]
+
+
+async def test_o6_a_connection_that_breaks_before_the_answer() -> None:
+    async with (
+        GrpcReceiver().serving() as receiver,
+        Relay(receiver.port).serving() as relay,
+        pushing(f"http://127.0.0.1:{relay.port}") as push,
+    ):
+
+        async def breaks(_: Any) -> bytes:
+            for writer in relay.open:
+                reset(writer)
+            await asyncio.sleep(60)
+            return b""
+
+        receiver.answer = breaks
+        found = await push.send([record(1, points=3)])
+        assert isinstance(found, Retry)
+        assert found.reason == "unavailable"
+        receiver.answer = says(b"")
+        assert await push.send([record(1, points=3)]) == Acked()
+    first, second = receiver.messages
+    assert first == second
+
+
+async def test_o9_a_server_s_limit_halves_the_message() -> None:
+    """The default of a Collector's receiver, and of most servers."""
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
+        records = [record(at, size=1 << 20) for at in range(5)]
+        found = await push.send(records)
+        assert isinstance(found, TooLarge)
+        assert "larger than max" in found.message
+        assert await push.send(records[:3]) == Acked()
+
+
+async def test_o9_a_message_that_no_client_may_send() -> None:
+    unlimited = (("grpc.max_receive_message_length", -1),)
+    async with (
+        GrpcReceiver().serving(options=unlimited) as receiver,
+        pushing(receiver.url, timeout="10s", compression="none") as push,
+    ):
+        large = record(size=1 << 20)
+        assert isinstance(await push.send([large] * 65), TooLarge)
+        assert receiver.messages == []
+        assert await push.send([large] * 63) == Acked()

@@ -1,0 +1,102 @@
+"""Which options are refused, whatever the variables say."""
+
+import re
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from pipeline.registry import RegisteredKinds
+
+
+def check(*options: str) -> list[str]:
+    lines = "".join(f"    {option}\n" for option in options)
+    text = f"sources: {{gpus: {{kind: nvml}}}}\nsinks:\n  push:\n    kind: otlp\n{lines}"
+    try:
+        parse(text, RegisteredKinds(), env={}, origin="x.yaml")
+    except ConfigError as error:
+        return [f"{problem.path}: {problem.message}" for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["endpoint: http://collector:4317"],
+        ["endpoint: collector:4317"],
+        ["endpoint: unix:/run/otel.sock"],
+        # Variables may set the protocol.
+        ["endpoint: http://collector:4318/v1/metrics"],
+        ["endpoint: https://c/v1/metrics", "protocol: http/protobuf", "tls: {ca_file: /ca}"],
+        ["endpoint: https://c", "tls: {cert_file: /c, key_file: /k, server_name: x}"],
+        ["headers: {X-Scope-OrgID: tenant}", "bearer_token_file: /token"],
+        ["queue: {path: /var/lib/podgpu/queue}", "retry: {initial: 1s, max: 1s}"],
+    ],
+)
+def test_what_is_fine(options: list[str]) -> None:
+    assert check(*options) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "said"),
+    [
+        (["endpoint: ftp://c"], "endpoint", "is no address|has no scheme"),
+        (["endpoint: http://u:secret@c:1"], "endpoint", "has a user in it"),
+        (["endpoint: 'http://c:1 '", "protocol: grpc"], "endpoint", "is no address"),
+        (["endpoint: http://c/v1/metrics", "protocol: grpc"], "endpoint", "gRPC has none of"),
+        (["endpoint: c:4318", "protocol: http/protobuf"], "endpoint", "has no scheme"),
+        (["protocol: http/json"], "protocol", ""),
+        (["headers: {content-type: secret}"], "headers.content-type", "set by podgpu itself"),
+        (["headers: {'a b': secret}"], 'headers."a b"', "no name of a header"),
+        (['headers: {a: "secret\\n"}'], "headers.a", "no value that a header can have"),
+        (["headers: {a: secret, A: secret}"], "headers", "stands twice"),
+        (
+            ["headers: {Authorization: secret}", "bearer_token_file: /token"],
+            "bearer_token_file",
+            "there is a header authorization too",
+        ),
+        (["resource: {' ': a}"], "resource", "no name of an attribute"),
+        (["endpoint: https://c", "tls: {key_file: /k}"], "tls.cert_file", "go together"),
+        (["endpoint: https://c", "tls: {cert_file: /k}"], "tls.key_file", "go together"),
+        (["endpoint: http://c", "tls: {ca_file: /ca}"], "tls", "without TLS, .* write https"),
+        (["queue: {path: queue}"], "queue.path", "write the whole path"),
+        (["retry: {initial: 10s, max: 1s}"], "retry.max", "is less than retry.initial"),
+        (["timeout: 50ms"], "timeout", ""),
+    ],
+)
+def test_what_is_refused(options: list[str], place: str, said: str) -> None:
+
+    found = check(*options)
+    assert len(found) == 1
+    assert found[0].startswith(f"sinks.push.{place}")
+    assert re.search(said, found[0])
+    assert "secret" not in found[0]
+
+
+def test_two_sinks_push_to_two_places() -> None:
+    text = """
+        sources: {gpus: {kind: nvml}}
+        sinks:
+          a: {kind: otlp, endpoint: "http://a:4317", queue: {path: /q/a}}
+          b: {kind: otlp, endpoint: "http://a:4317", queue: {path: /q/b}}
+          c: {kind: otlp}
+          d: {kind: otlp}
+    """
+    assert parse(text, RegisteredKinds(), env={}, origin="x.yaml").sinks.keys() == {
+        "a",
+        "b",
+        "c",
+        "d",
+    }
+
+
+def test_two_sinks_have_two_queues() -> None:
+    text = """
+        sources: {gpus: {kind: nvml}}
+        sinks:
+          a: {kind: otlp, queue: {path: /q/a}}
+          b: {kind: otlp, queue: {path: /q//b/../a/}}
+    """
+    with pytest.raises(ConfigError, match="the folder /q/a"):
+        parse(text, RegisteredKinds(), env={}, origin="x.yaml")

@@ -1,0 +1,310 @@
+"""The whole sink, with its queue, against real receivers."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.types import ByteSize, Duration
+from pipeline.channels import Channel
+from pipeline.delivery.options import QueueOptions, RetryOptions
+from pipeline.errors import PermanentError
+from pipeline.model import Snapshot
+from sinks.otlp.options import Options
+from sinks.otlp.sink import OtlpSink
+from tests.sinks.otlp.transport.receivers import (
+    GrpcReceiver,
+    HttpReceiver,
+    answers,
+    fails,
+    names,
+    says,
+)
+from tests.support.nodes import Node, at, every_field, gpu
+from tests.support.sinks import FakeSinkContext
+
+RETRY = RetryOptions(initial=Duration.parse("50ms"), max=Duration.parse("200ms"))
+NEVER = Duration.parse("0s")
+
+
+@pytest.fixture(params=["grpc", "http/protobuf"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def receiver_of(protocol: str) -> Any:
+    return GrpcReceiver() if protocol == "grpc" else HttpReceiver()
+
+
+def options(endpoint: str, protocol: str = "grpc", **others: Any) -> Options:
+    return Options(
+        endpoint=endpoint,
+        protocol=protocol,  # type: ignore[arg-type]
+        **{"retry": RETRY, "telemetry_interval": NEVER, **others},
+    )
+
+
+def rounds(count: int) -> Iterator[Snapshot]:
+    """A node of two GPUs, every field of which is read once a second."""
+    node = Node()
+    gpus = [gpu(0), gpu(1)]
+    node.has(*gpus)
+    for second in range(count):
+        node.seconds = second
+        node.reads(*every_field(gpus, at(second)))
+        yield node.snapshot()
+
+
+class Running:
+    """A sink that runs until it is told to end."""
+
+    def __init__(self, made: Options, ctx: FakeSinkContext | None = None) -> None:
+        self.ctx = ctx or FakeSinkContext()
+        self.inbox: Channel[Snapshot] = Channel(100)
+        self._sink = OtlpSink(made, self.ctx)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Running":
+        await self._sink.__aenter__()
+        self._task = asyncio.create_task(self._sink.run(self.inbox))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.inbox.close()
+        assert self._task is not None
+        await self._task
+        await self._sink.__aexit__(None, None, None)
+
+    def of(self, family: str) -> float:
+        return sum(
+            point.value
+            for found, points in self.ctx.telemetry()
+            if found.name == f"podgpu_sink_{family}"
+            for point in points
+        )
+
+    def by(self, family: str) -> dict[str, float]:
+        return {
+            dict(point.labels)["reason"]: point.value
+            for found, points in self.ctx.telemetry()
+            if found.name == f"podgpu_sink_{family}"
+            for point in points
+            if "reason" in dict(point.labels) and point.value
+        }
+
+    async def until(self, family: str, count: float) -> None:
+        async with asyncio.timeout(15):
+            while self.of(family) < count:
+                await asyncio.sleep(0.02)
+
+    def adds_up(self) -> None:
+        ends = self.of("emitted_total") + self.of("rejected_total") + self.of("queued")
+        lost = {k: v for k, v in self.by("dropped_total").items() if k != "doubled"}
+        assert self.of("produced_total") + self.of("recovered_total") == ends + sum(lost.values())
+
+
+async def test_readings_arrive(protocol: str) -> None:
+    receiver = receiver_of(protocol)
+    async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
+        for snapshot in rounds(3):
+            running.inbox.offer(snapshot)
+        await running.until("produced_total", 1)
+        await running.until("emitted_total", running.of("produced_total"))
+    sent = {name for message in receiver.messages for name in names(message)}
+    assert {"hw.gpu.utilization", "hw.power", "hw.temperature"} <= sent
+    running.adds_up()
+    assert running.of("queued") == 0
+
+
+async def test_podgpu_s_own_metrics_come_along(protocol: str) -> None:
+    receiver = receiver_of(protocol)
+    hourly = Duration.parse("1h")
+    async with (
+        receiver.serving(),
+        Running(options(receiver.url, protocol, telemetry_interval=hourly)) as running,
+    ):
+        for snapshot in rounds(3):
+            running.inbox.offer(snapshot)
+        await running.until("produced_total", 1)
+        await running.until("emitted_total", running.of("produced_total"))
+    sent = [name for message in receiver.messages for name in names(message)]
+    assert sum("podgpu_sink_produced" in name or "sink.produced" in name for name in sent) == 1
+
+
+async def test_d1_an_outage_costs_nothing(protocol: str, tmp_path: Path) -> None:
+    receiver = receiver_of(protocol)
+    receiver.answer = fails("UNAVAILABLE", "no") if protocol == "grpc" else answers(503)
+    queue = QueueOptions(path=tmp_path / "queue")
+    async with receiver.serving(), Running(options(receiver.url, protocol, queue=queue)) as running:
+        for snapshot in rounds(20):
+            running.inbox.offer(snapshot)
+        await running.until("retries_total", 3)
+        refused = len(receiver.messages)
+        receiver.answer = says(b"") if protocol == "grpc" else answers(200)
+        await running.until("emitted_total", running.of("produced_total"))
+    taken = receiver.messages[refused:]
+    assert sum(names(message).count("hw.power") for message in taken) >= 1
+    running.adds_up()
+    assert running.by("dropped_total").keys() <= {"doubled"}
+
+
+@pytest.mark.parametrize("code", [400, 401, 404, 500])
+async def test_o3_what_is_refused_is_counted_by_its_code(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = HttpReceiver()
+    receiver.answer = answers(code)
+    async with receiver.serving(), Running(options(receiver.url, "http/protobuf")) as running:
+        for snapshot in rounds(5):
+            running.inbox.offer(snapshot)
+        await running.until("produced_total", 1)
+        await running.until("rejected_total", running.of("produced_total"))
+    assert running.by("rejected_total") == {f"http_{code}": running.of("produced_total")}
+    running.adds_up()
+    told = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert f"answered {code}" in told[0].getMessage()
+
+
+@pytest.mark.parametrize("limit", [100_000, 200])
+async def test_o9_a_receiver_with_a_small_limit(limit: int, tmp_path: Path) -> None:
+    """Messages are halved until they fit; a record that never will is refused and counted."""
+    receiver = GrpcReceiver()
+    small = (("grpc.max_receive_message_length", limit),)
+    async with receiver.serving(options=small):
+        # Something waits, so that there is more in a message than a single record.
+        receiver.answer = fails("UNAVAILABLE", "not yet")
+        async with Running(options(receiver.url, compression="none")) as running:
+            for snapshot in rounds(8):
+                running.inbox.offer(snapshot)
+            # A server that is so small refuses before it asks anybody.
+            await running.until("retries_total" if limit > 200 else "rejected_total", 1)
+            receiver.answer = says(b"")
+            async with asyncio.timeout(10):
+                while running.of("queued"):
+                    await asyncio.sleep(0.02)
+    running.adds_up()
+    if limit == 200:
+        assert running.by("rejected_total") == {"too_large": running.of("produced_total")}
+        assert receiver.messages == []
+    else:
+        assert running.of("rejected_total") == 0
+        assert max(map(len, receiver.messages)) <= limit
+
+
+async def test_o10_two_receivers_of_which_one_is_dead(
+    protocol: str, unused_tcp_port: int, tmp_path: Path
+) -> None:
+    receiver = receiver_of(protocol)
+    queue = QueueOptions(path=tmp_path / "dead")
+    dead = options(f"http://127.0.0.1:{unused_tcp_port}", protocol, queue=queue)
+    async with (
+        receiver.serving(),
+        Running(options(receiver.url, protocol)) as alive,
+        Running(dead) as waiting,
+    ):
+        for snapshot in rounds(10):
+            alive.inbox.offer(snapshot)
+            waiting.inbox.offer(snapshot)
+        await waiting.until("retries_total", 1)
+        await alive.until("produced_total", 1)
+        await alive.until("emitted_total", alive.of("produced_total"))
+        assert waiting.of("queued") > 0
+    waiting.adds_up()
+    assert waiting.of("emitted_total") == 0
+
+
+async def test_o11_the_end_during_an_outage_keeps_the_rest_for_the_next_life(
+    protocol: str, unused_tcp_port: int, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}"
+    queue = QueueOptions(path=tmp_path / "queue")
+    loop = asyncio.get_running_loop()
+    async with Running(options(url, protocol, queue=queue)) as first:
+        for snapshot in rounds(10):
+            first.inbox.offer(snapshot)
+        await first.until("retries_total", 1)
+        ended = loop.time()
+    assert loop.time() - ended < 5
+    first.adds_up()
+    made = first.of("produced_total")
+    receiver = receiver_of(protocol)
+    where = f"127.0.0.1:{unused_tcp_port}" if protocol == "grpc" else "127.0.0.1"
+    others = () if protocol == "grpc" else (unused_tcp_port,)
+    async with (
+        receiver.serving(where, *others),
+        Running(options(url, protocol, queue=queue)) as second,
+    ):
+        await second.until("emitted_total", made)
+    assert second.of("recovered_total") == made
+    second.adds_up()
+
+
+async def test_what_two_libraries_cost_is_paid_by_who_uses_them() -> None:
+    code = """
+import asyncio, logging, sys
+from pipeline.clock import SystemClock
+from pipeline.fields import FieldPlan
+from pipeline.registry import build_sink
+from pipeline.telemetry import Meter, Telemetry
+from sinks.otlp.options import Options
+class Context:
+    name, node, clock, plan = "x", "n", SystemClock(), FieldPlan.everything()
+    log, meter = logging.getLogger("x"), Meter(Telemetry(), "sink", "x")
+    def telemetry(self):
+        return []
+async def main():
+    async with build_sink("otlp", Options(protocol=sys.argv[1]), Context()):
+        print([name for name in ("grpc", "aiohttp") if name in sys.modules])
+asyncio.run(main())
+"""
+    for protocol, library in (("grpc", "grpc"), ("http/protobuf", "aiohttp")):
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", code, protocol],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout.strip() == f"['{library}']"
+
+
+async def test_a_variable_that_cannot_be_used_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
+    made = Options(queue=QueueOptions(path=tmp_path / "queue"))
+    with pytest.raises(PermanentError, match="the variable OTEL_EXPORTER_OTLP_TIMEOUT is 10 milli"):
+        await OtlpSink(made, FakeSinkContext()).__aenter__()
+
+
+async def test_variables_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = HttpReceiver()
+    async with receiver.serving():
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b")
+        made = Options(telemetry_interval=NEVER, max_message_size=ByteSize.parse("64KiB"))
+        async with Running(made) as running:
+            for snapshot in rounds(1):
+                running.inbox.offer(snapshot)
+            await running.until("emitted_total", 1)
+    assert receiver.headers[0]["x-key"] == "a b"
+
+
+async def test_what_looks_like_a_mistake_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://c:4318")
+    sink = OtlpSink(Options(protocol="http/protobuf"), FakeSinkContext())
+    for _ in range(2):
+        async with sink:
+            pass
+    [told] = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert told.startswith("http://c:4318/: messages go to the path /, where most receivers have")
