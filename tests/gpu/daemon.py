@@ -37,6 +37,7 @@ class Daemon:
         lines: whether it writes JSON lines.
         also: groups of fields beside those that are read when nobody chooses.
         window: of the statistics.
+        more: lines of further sinks.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Daemon:
         lines: bool = True,
         also: str = "",
         window: str = "15s",
+        more: str = "",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.podlist = folder / "podlist.json"
@@ -62,6 +64,7 @@ class Daemon:
                 port=PORT,
                 lines=self.lines,
             )
+            + more
         )
         self.hold({})
 
