@@ -1,16 +1,18 @@
 """What the end-to-end tests start, and end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e import debian, peers
+from tests.e2e.collector import Collector, collecting
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
+from tests.e2e.prometheus3 import Prometheus3, Taking, taking
 from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import Scenario
 
@@ -19,6 +21,16 @@ _SEATS = 64
 """One for each test that starts a podgpu, and some to spare."""
 
 Start = Callable[[Scenario], Node]
+Collect = Callable[..., Collector]
+"""Takes the name of a folder, and what `collecting` takes."""
+Take = Callable[[Taking], Prometheus3]
+
+_BUILT_FOR: Mapping[str, Callable[[], object]] = {
+    "cluster": peers.build,
+    "collect": peers.collector,
+    "take": peers.prometheus,
+}
+"""What makes the programs that a fixture starts."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,9 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what takes minutes before any test's time runs."""
-    needed = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
-    if needed and not session.config.getoption("collectonly"):
-        peers.build()
+    if session.config.getoption("collectonly"):
+        return
+    needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    for fixture, build in _BUILT_FOR.items():
+        if fixture in needed:
+            build()
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +96,34 @@ def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
         yield lambda scenario: stack.enter_context(running(prometheus, tmp_path / "node", scenario))
     assert prometheus.troubles()[before:] == []
+
+
+@pytest.fixture
+def collect(tmp_path: Path) -> Iterator[Collect]:
+    """Start Collectors that end with the test."""
+    with ExitStack() as stack:
+        yield lambda name="collector", **how: stack.enter_context(
+            collecting(tmp_path / name, **how)
+        )
+
+
+@pytest.fixture
+def collector(collect: Collect) -> Collector:
+    """A Collector that takes whatever comes."""
+    return collect()
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Iterator[Take]:
+    """Start one Prometheus 3 that ends with the test."""
+    with ExitStack() as stack:
+        yield lambda how: stack.enter_context(taking(tmp_path / "prometheus3", how))
+
+
+@pytest.fixture
+def prometheus3(take: Take) -> Prometheus3:
+    """A Prometheus that OTLP is pushed to; some attributes of resources are labels there."""
+    return take(Taking())
 
 
 @pytest.fixture

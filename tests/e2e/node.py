@@ -98,13 +98,7 @@ class Node(Scraped):
 
     def hold(self, held: Mapping[str, Iterable[str]]) -> None:
         """Write podlist.json: device ids by pod name. Each runs in the namespace `ml`."""
-        entries = [
-            {"name": pod, "namespace": "ml", "container": "main", "gpu_list": list(ids)}
-            for pod, ids in held.items()
-        ]
-        new = self.settings.podlist.with_suffix(".new")
-        new.write_text(json.dumps(entries))
-        new.replace(self.settings.podlist)
+        hold(self.settings.podlist, held)
 
     def reconfigure(self, **changes: object) -> None:
         """Put another configuration in the place of the one in force and wait until it is."""
@@ -115,6 +109,17 @@ class Node(Scraped):
         new.write_text(self.settings.text())
         new.replace(self.config)
         wait_until(lambda: self.said().count(taken) > before, f"reload:\n{self.said()[-2000:]}")
+
+
+def hold(podlist: Path, held: Mapping[str, Iterable[str]]) -> None:
+    """Write a podlist.json: device ids by pod name. Each runs in the namespace `ml`."""
+    entries = [
+        {"name": pod, "namespace": "ml", "container": "main", "gpu_list": list(ids)}
+        for pod, ids in held.items()
+    ]
+    new = podlist.with_suffix(".new")
+    new.write_text(json.dumps(entries))
+    new.replace(podlist)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ import time
 from collections.abc import Mapping
 
 from tests.e2e.processes import wait_until
-from tests.e2e.prometheus import HONOURED, INTERVAL, OVERRIDDEN, Series, Server
+from tests.e2e.prometheus import HONOURED, INTERVAL, OVERRIDDEN, Server
+from tests.e2e.promql import Series
 
 
 class Scraped:

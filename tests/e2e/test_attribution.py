@@ -5,7 +5,8 @@ import pytest
 from tests.e2e.conftest import Start
 from tests.e2e.node import Node
 from tests.e2e.processes import wait_until
-from tests.e2e.prometheus import EXPORTER, Series
+from tests.e2e.prometheus import EXPORTER
+from tests.e2e.promql import Series
 from tests.e2e.scenes import ALL, distinct, mixed
 
 GPU = [gpu.uuid for gpu in distinct().gpus]

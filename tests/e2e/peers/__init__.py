@@ -1,8 +1,9 @@
-"""The node's own programs, built from source: containerd, etcd and Kubernetes.
+"""The programs of others, built from source: a node's own, and those that metrics are pushed to.
 
-Each folder here is a Go module without code of its own: its go.mod names the programs as tools and
-go.sum holds their checksums. One module for all can't be: the versions they depend on clash. What
-is built lies below build/ and is built again only when the module has changed.
+Each folder here is a Go module: its go.mod names the programs as tools and go.sum holds their
+checksums. Only the Collector has a page of code, which says what goes into it. One module for all
+can't be: the versions they depend on clash. What is built lies below build/ and is built again
+only when the module has changed.
 """
 
 import fcntl
@@ -55,12 +56,22 @@ _ALL = {
             f"{_VERSION}.gitMinor": _KUBERNETES.split(".")[1],
         },
     ),
+    "collector": _Module({"collector": "podgpu.test/peers/collector"}),
+    "prometheus": _Module(
+        {
+            name: f"github.com/prometheus/prometheus/cmd/{name}"
+            for name in ("prometheus", "promtool")
+        },
+        tags="remove_all_sd",  # else every cloud's library is compiled: minutes
+        values={"github.com/prometheus/common/version.Version": "3.16.0"},
+    ),
 }
+_NODE = ("containerd", "etcd", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Paths of the programs."""
+    """Paths of a node's programs."""
 
     containerd: Path
     """The shim and ctr lie beside it."""
@@ -71,14 +82,17 @@ class Peers:
     scheduler: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """Paths of the programs of a Prometheus that takes OTLP, which Debian's does not."""
+
+    server: Path
+    promtool: Path
+
+
 def build() -> Peers:
-    """Return the programs, built first when they aren't there yet: some seven minutes."""
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with (BUILT / ".lock").open("w") as lock:
-        # Whoever comes while another builds waits for what that one makes.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, module in _ALL.items():
-            _build(name, module)
+    """Return a node's programs, built first when they aren't there yet: some seven minutes."""
+    _make(*_NODE)
     return Peers(
         containerd=BUILT / "containerd" / "containerd",
         ctr=BUILT / "containerd" / "ctr",
@@ -87,6 +101,28 @@ def build() -> Peers:
         apiserver=BUILT / "kubernetes" / "kube-apiserver",
         scheduler=BUILT / "kubernetes" / "kube-scheduler",
     )
+
+
+def collector() -> Path:
+    """Return the Collector, built first when it isn't there yet: some two minutes."""
+    _make("collector")
+    return BUILT / "collector" / "collector"
+
+
+def prometheus() -> Prometheus:
+    """Return Prometheus 3, built first when it isn't there yet: some three minutes."""
+    _make("prometheus")
+    folder = BUILT / "prometheus"
+    return Prometheus(folder / "prometheus", folder / "promtool")
+
+
+def _make(*names: str) -> None:
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / ".lock").open("w") as lock:
+        # Whoever comes while another builds waits for what that one makes.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in names:
+            _build(name, _ALL[name])
 
 
 def _build(name: str, module: _Module) -> None:
@@ -131,6 +167,6 @@ def _go(module: _Module, source: Path, target: Path, package: str) -> None:
 
 def _hash(name: str, module: _Module) -> str:
     digest = hashlib.sha256(repr(module).encode())
-    for file in ("go.mod", "go.sum"):
-        digest.update((_MODULES / name / file).read_bytes())
+    for file in sorted((_MODULES / name).iterdir()):
+        digest.update(file.read_bytes())
     return digest.hexdigest()

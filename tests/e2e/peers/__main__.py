@@ -4,3 +4,5 @@ from tests.e2e import peers
 
 if __name__ == "__main__":
     print(peers.build())
+    print(peers.collector())
+    print(peers.prometheus())

@@ -1,0 +1,109 @@
+"""What arrived at a Collector, held against what was sent."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.kept import Kept
+from tests.e2e.points import Point, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A point that came once more.
+
+    Attributes:
+        first, then: numbers of the requests that it came in.
+    """
+
+    point: Point
+    first: int
+    then: int
+
+
+@dataclass(slots=True)
+class Arrived:
+    """Each point once, in the order of arrival; and those that came again."""
+
+    points: dict[tuple[object, ...], Point] = field(default_factory=dict)
+    """By identity."""
+    again: list[Again] = field(default_factory=list)
+    requests: int = 0
+
+    @property
+    def resent(self) -> set[int]:
+        """Numbers of the requests that came first and of which some came again."""
+        return {again.first for again in self.again}
+
+    def series(self) -> dict[tuple[object, ...], list[Point]]:
+        """Return points by series, in the order of arrival."""
+        found: dict[tuple[object, ...], list[Point]] = {}
+        for point in self.points.values():
+            found.setdefault(point.series, []).append(point)
+        return found
+
+    def check_order(self) -> None:
+        """Make sure that no series ever went back in time."""
+        for series, points in self.series().items():
+            times = [point.time_ns for point in points]
+            assert times == sorted(times), series
+
+
+def arrived(requests: Sequence[Request]) -> Arrived:
+    """Sort out what came, and make sure that what came again was the same again."""
+    found = Arrived(requests=len(requests))
+    first: dict[tuple[object, ...], int] = {}
+    for number, request in enumerate(requests):
+        for point in request.points:
+            known = found.points.get(point.identity)
+            if known is None:
+                found.points[point.identity] = point
+                first[point.identity] = number
+                continue
+            assert point.content == known.content, (known, point)
+            assert number != first[point.identity], f"twice in one request: {point}"
+            found.again.append(Again(point, first[point.identity], number))
+    return found
+
+
+def powers(points: Iterable[Point]) -> dict[str, list[float]]:
+    """Return all readings of power by GPU, in the order of arrival."""
+    found: dict[str, list[float]] = {}
+    for point in points:
+        if point.name == "hw.power" and point.value is not None:
+            found.setdefault(point.attributes["hw.id"], []).append(float(point.value))
+    return found
+
+
+def written(lines: Path) -> dict[str, list[float]]:
+    """Return the same as the lines have it, which another sink wrote."""
+    found: dict[str, list[float]] = {}
+    for line in lines.read_text().splitlines():
+        record = json.loads(line)
+        if record["record"] == "device" and "power_watts" in record["readings"]:
+            powers = found.setdefault(record["device"]["uuid"], [])
+            powers.append(record["readings"]["power_watts"])
+    return found
+
+
+def check_nothing_lost(found: Arrived, queue: Kept, lines: dict[str, list[float]]) -> None:
+    """Make sure that all that was made is there, by the queue's account and by another sink's.
+
+    Args:
+        found: what arrived.
+        queue: how it was left behind.
+        lines: what the other sink `written` down.
+    """
+    totals = queue.totals
+    assert (totals.rejected, totals.dropped, queue.points) == ({}, {}, 0)
+    assert totals.appended == totals.acked == len(found.points)
+    assert powers(found.points.values()) == lines
+    found.check_order()
+
+
+def one_gap(there: list[float], whole: list[float]) -> bool:
+    """Whether a list is another one without one stretch of it."""
+    gone = len(whole) - len(there)
+    places = range(len(there) + 1)
+    return gone > 0 and any(there == whole[:at] + whole[at + gone :] for at in places)

@@ -1,0 +1,169 @@
+"""A real OpenTelemetry Collector that takes OTLP, and the file of what it took."""
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e import peers
+from tests.e2e.points import Point, Request, count, requests
+from tests.e2e.processes import Process, free_ports, wait_until
+
+_READY = "Everything is ready"
+
+
+class Collector:
+    """What is pushed to; it may be killed and come back at the same place.
+
+    A request is answered only when it stands in a file, and there is nothing between the two that
+    keeps it: what was acknowledged is there after any kill. Each run has a file of its own, so a
+    line that a kill has torn is the last one.
+
+    Attributes:
+        grpc, http: the ports of either receiver.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tls: Mapping[str, object] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give it a place.
+
+        Args:
+            tls: for both receivers: `cert_file`, `key_file`, and `client_ca_file` for mutual TLS.
+            more: configuration that is laid over its own, at any depth.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.grpc, self.http = free_ports(2)
+        self.process: Process | None = None
+        self._runs = 0
+        self._tls = tls
+        self._more = more or {}
+
+    @property
+    def grpc_url(self) -> str:
+        return self._url(self.grpc)
+
+    @property
+    def http_url(self) -> str:
+        return self._url(self.http)
+
+    def url(self, protocol: str) -> str:
+        """Return where it is reached by `grpc` or by `http/protobuf`."""
+        return self.grpc_url if protocol == "grpc" else self.http_url
+
+    def start(self) -> None:
+        """Start it, where it was before if it was."""
+        assert self.process is None or not self.process.running
+        self._runs += 1
+        config = self.folder / "collector.json"
+        config.write_text(json.dumps(self._config()))  # JSON is YAML
+        self.process = Process(
+            [peers.collector(), f"--config=file:{config}"], self.folder / "collector.log"
+        )
+        wait_until(self._up, "the Collector")
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        assert self.process is not None
+        self.process.stop(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it; what is under way is finished first."""
+        assert self.process is not None
+        assert self.process.stop() == 0, self.said()[-3000:]
+
+    def said(self) -> str:
+        return self.process.said() if self.process is not None else ""
+
+    def requests(self) -> list[Request]:
+        """Return all that it took, in the order of arrival, in all of its runs."""
+        return [request for file in self._files() for request in requests(file)]
+
+    def count(self) -> int:
+        """Return how many requests it took so far."""
+        return sum(map(count, self._files()))
+
+    def size(self) -> int:
+        """Return the bytes of what it took so far; a quick look."""
+        return sum(file.stat().st_size for file in self._files() if file.exists())
+
+    def points(self) -> list[Point]:
+        return [point for request in self.requests() for point in request.points]
+
+    def _up(self) -> bool:
+        assert self.process is not None
+        assert self.process.running, self.said()[-3000:]
+        return self.said().count(_READY) == self._runs
+
+    def _url(self, port: int) -> str:
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{port}"
+
+    def _files(self) -> list[Path]:
+        return [self._file(run) for run in range(1, self._runs + 1)]
+
+    def _file(self, run: int) -> Path:
+        return self.folder / f"taken-{run}.jsonl"
+
+    def _config(self) -> dict[str, Any]:
+        def receiver(port: int) -> dict[str, object]:
+            endpoint = f"127.0.0.1:{port}"
+            return {"endpoint": endpoint, **({"tls": dict(self._tls)} if self._tls else {})}
+
+        config = {
+            "receivers": {
+                "otlp": {"protocols": {"grpc": receiver(self.grpc), "http": receiver(self.http)}}
+            },
+            "exporters": {
+                # Without rotation it writes into memory first and answers before that is flushed.
+                "file": {
+                    "path": str(self._file(self._runs)),
+                    "rotation": {"max_megabytes": 100_000},
+                }
+            },
+            "service": {
+                "telemetry": {"metrics": {"level": "none"}},
+                "pipelines": {"metrics": {"receivers": ["otlp"], "exporters": ["file"]}},
+            },
+        }
+        return _laid_over(config, self._more)
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _laid_over(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+@contextmanager
+def collecting(
+    folder: Path,
+    *,
+    tls: Mapping[str, object] | None = None,
+    more: Mapping[str, Any] | None = None,
+    up: bool = True,
+) -> Iterator[Collector]:
+    """Run one and end it.
+
+    Args:
+        up: whether it is there from the beginning.
+    """
+    collector = Collector(folder, tls=tls, more=more)
+    try:
+        if up:
+            collector.start()
+        yield collector
+    finally:
+        if collector.process is not None:
+            collector.process.stop()
+        # pytest shows it if the test has failed.
+        print(collector.said()[-3000:])

@@ -1,0 +1,49 @@
+"""What a queue's folder holds, when the podgpu that had it is gone or while it has it."""
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.types import ByteSize
+from pipeline.delivery.contract import Totals
+from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.opening import inspect, open_queue
+from pipeline.model import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is in a queue.
+
+    Attributes:
+        totals: what became of all points that it was ever given, by its own account.
+        points: those that wait in it, counted one by one.
+    """
+
+    totals: Totals
+    points: int
+
+
+def kept(folder: Path) -> Kept:
+    """Open a copy of a queue as a podgpu that starts would; the folder itself isn't touched."""
+    if not folder.exists():
+        return Kept(Totals(), 0)
+    with tempfile.TemporaryDirectory() as made:
+        copy = Path(made) / "queue"
+        shutil.copytree(folder, copy)
+        options = QueueOptions(path=copy, max_size=ByteSize.parse("1GiB"))
+        told = inspect(copy)
+        queue = open_queue(options, lambda: Instant(time.monotonic_ns(), time.time_ns()))
+        try:
+            records = queue.take(1 << 40)
+            points = sum(record.points for record in records)
+            queue.release()
+            state = queue.state()
+        finally:
+            queue.close()
+    found = Kept(state.totals, points)
+    assert found.totals == told.totals, (found, told)
+    assert found.totals.queued == found.points, found
+    return found

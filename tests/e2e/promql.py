@@ -1,0 +1,73 @@
+"""What a Prometheus is asked, and what it answers."""
+
+import json
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.processes import Process, get, wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One element of a result; `labels` are without the metric's name."""
+
+    name: str
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+    """Times and values; a single one in the answer to an instant query."""
+
+    @property
+    def value(self) -> float:
+        return self.points[-1][1]
+
+
+class Asked:
+    """A running Prometheus, of whichever release."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            answer = self.process.answers(self.port, "/-/ready")
+            return answer is not None and answer.status == 200  # 503 while it loads its data
+
+        wait_until(ready, "Prometheus")
+
+    def api(self, path: str, **parameters: str) -> Any:
+        question = urllib.parse.urlencode(parameters)
+        answer = get(self.port, f"/api/v1/{path}?{question}")
+        assert answer.status == 200, answer.body.decode()
+        return json.loads(answer.body)["data"]
+
+    def query(self, promql: str, at: float | None = None) -> list[Series]:
+        """Answer an instant query, as of now or of a time in seconds since the Unix epoch."""
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return _series(self.api("query", query=promql, **when))
+
+    def range(self, promql: str, start: float, end: float, step: float = 1.0) -> list[Series]:
+        """Answer a range query; times in seconds since the Unix epoch."""
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        return _series(self.api("query_range", query=promql, **times))
+
+    def troubles(self) -> list[str]:
+        """Return what it had to complain of: dropped samples are warnings, failures are errors."""
+        said = self.process.said().splitlines()
+        return [line for line in said if re.search(r"\blevel=(warn|error)\b", line, re.IGNORECASE)]
+
+
+def _series(data: Any) -> list[Series]:
+    found = []
+    result = data["result"]
+    if data["resultType"] == "scalar":
+        result = [{"metric": {}, "value": result}]
+    for element in result:
+        labels = dict(element["metric"])
+        points = element["values"] if "values" in element else [element["value"]]
+        name = labels.pop("__name__", "")
+        found.append(Series(name, labels, [(float(t), float(v)) for t, v in points]))
+    return found

@@ -1,0 +1,199 @@
+"""The queue's disk fills up, and has room again."""
+
+import errno
+import io
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.delivery.contract import SHUTDOWN
+from tests.e2e.arrived import arrived, check_nothing_lost, one_gap, powers, written
+from tests.e2e.collector import Collector
+from tests.e2e.kept import kept
+from tests.e2e.processes import wait_until
+from tests.e2e.pusher import PLAYED, Account, Pusher, push, pushing
+from tests.support.mounts import MAY_MOUNT, UNSHARE
+
+pytestmark = MAY_MOUNT
+
+
+_ROOM = "4m"
+
+
+class SmallDisk:
+    """A disk that only one podgpu sees, and its queue on it.
+
+    It is there for as long as somebody has it open, so it can be looked at when podgpu is gone.
+    """
+
+    def __init__(self, pusher: Pusher, mount: Path) -> None:
+        assert pusher.process is not None
+        seen = Path(f"/proc/{pusher.process.pid}/root") / mount.relative_to("/")
+        self._open = os.open(seen, os.O_PATH | os.O_DIRECTORY)
+        self.root = Path(f"/proc/self/fd/{self._open}")
+        self.queue = self.root / "queue"
+        self._filler = self.root / "filler"
+
+    def fill(self) -> None:
+        """Take all the room that is left."""
+        with self._filler.open("ab", buffering=0) as file:
+            for piece in (65536, 4096):  # a page is the least that is given away
+                while _written(file, piece):
+                    pass
+        assert self.free == 0
+
+    def clear(self) -> None:
+        """Give the room back."""
+        self._filler.unlink()
+
+    @property
+    def free(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+    def close(self) -> None:
+        os.close(self._open)
+
+
+def _written(file: io.RawIOBase, size: int) -> bool:
+    try:
+        return file.write(b"\1" * size) == size
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+
+
+@contextmanager
+def on_small_disk(
+    folder: Path, collector: Collector, *, speed: float = 4.0
+) -> Iterator[tuple[Pusher, SmallDisk]]:
+    """Run a podgpu that sends, and writes down beside that what there was to be sent.
+
+    Args:
+        speed: how fast the recording plays.
+    """
+    mount = folder / "disk"
+    mount.mkdir()
+    script = 'mount -t tmpfs -o size="$0" tmpfs "$1" && shift && exec "$@"'
+    inside = (*UNSHARE, "sh", "-c", script, _ROOM, str(mount))
+    sinks = {
+        "otlp": push(collector.grpc_url, queue=mount / "queue"),
+        "lines": {"kind": "jsonl", "path": str(folder / "lines.jsonl")},
+    }
+    sources = {"node": {**PLAYED, "speed": speed}}
+    with pushing(folder / "podgpu", sinks, sources=sources, inside=inside) as pusher:
+        disk = SmallDisk(pusher, mount)
+        try:
+            yield pusher, disk
+        finally:
+            disk.close()
+
+
+def watched(pusher: Pusher, seconds: float) -> list[Account]:
+    """Return what it says of itself, again and again: it goes on, and its page does."""
+    found = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found.append(pusher.wait_account())
+        assert pusher.get("/healthz").status == 200
+        time.sleep(0.2)
+    return found
+
+
+def test_d6_a_full_disk_costs_nothing_while_memory_can_do(
+    collector: Collector, tmp_path: Path
+) -> None:
+    with on_small_disk(tmp_path, collector) as (pusher, disk):
+        wait_until(lambda: pusher.wait_account().emitted > 100, "deliveries", every=0.2)
+        collector.stop()
+        wait_until(lambda: pusher.wait_account().queued > 200, "a queue", every=0.2)
+        disk.fill()
+        wait_until(lambda: not pusher.wait_account().writable, "trouble", every=0.2)
+        during = watched(pusher, 5)
+        assert not any(account.writable for account in during)
+        assert during[-1].queued > during[0].queued
+        page = pusher.get("/metrics").body.decode()
+        assert "DCGM_FI_DEV_GPU_TEMP{" in page
+        assert 'podgpu_sink_up{sink="otlp"} 1' in page
+        said = pusher.said().count("No space left on device")
+        assert 0 < said < 10
+        disk.clear()
+        wait_until(lambda: pusher.wait_account().writable, "the disk's return", every=0.2)
+        collector.start()
+        pusher.wait_drained()
+        pusher.stop()
+        check_nothing_lost(
+            arrived(collector.requests()), kept(disk.queue), written(tmp_path / "lines.jsonl")
+        )
+    print(f"\nD6: {during[-1].queued} points waited while the disk was full, none lost")
+
+
+def test_d6_a_full_disk_takes_nothing_from_a_collector_that_is_there(
+    collector: Collector, tmp_path: Path
+) -> None:
+    with on_small_disk(tmp_path, collector) as (pusher, disk):
+        wait_until(lambda: pusher.wait_account().emitted > 100, "deliveries", every=0.2)
+        disk.fill()
+        before = pusher.wait_account()
+        wait_until(lambda: pusher.wait_account().emitted > before.emitted + 500, "more", every=0.2)
+        assert all(account.delivering for account in watched(pusher, 2))
+        disk.clear()
+        pusher.wait_drained()
+        pusher.stop()
+        check_nothing_lost(
+            arrived(collector.requests()), kept(disk.queue), written(tmp_path / "lines.jsonl")
+        )
+
+
+def test_d6_what_finds_no_room_anywhere_is_counted(collector: Collector, tmp_path: Path) -> None:
+    """The oldest on the disk and the newest in memory are there; what lay between is counted."""
+    collector.stop()
+    with on_small_disk(tmp_path, collector, speed=60.0) as (pusher, disk):
+        wait_until(lambda: pusher.wait_account().queued > 2000, "a queue", every=0.2)
+        disk.fill()
+        wait_until(
+            lambda: pusher.wait_account().dropped.get("no_space", 0) > 5000,
+            "more than memory may have",
+            seconds=90,
+            every=0.2,
+        )
+        during = watched(pusher, 3)
+        assert during[-1].dropped["no_space"] > during[0].dropped["no_space"]
+        disk.clear()
+        collector.start()
+        pusher.wait_drained()
+        pusher.stop()
+        left = kept(disk.queue)
+    found, lines = arrived(collector.requests()), written(tmp_path / "lines.jsonl")
+    lost = left.totals.dropped["no_space"]
+    assert (left.points, left.totals.rejected) == (0, {})
+    assert left.totals.dropped.keys() == {"no_space"}
+    assert left.totals.appended == left.totals.acked + lost
+    assert left.totals.acked == len(found.points)
+    found.check_order()
+    for uuid, there in powers(found.points.values()).items():
+        assert one_gap(there, lines[uuid])
+    print(f"\nD6: {lost} of {left.totals.appended} points found no room and are counted")
+
+
+def test_d6_a_stop_counts_what_only_memory_held(collector: Collector, tmp_path: Path) -> None:
+    """It can't outlast podgpu, and the queue's own account says how much that was."""
+    collector.stop()
+    with on_small_disk(tmp_path, collector) as (pusher, disk):
+        on_disk = wait_until(
+            lambda: account if (account := pusher.wait_account()).queued > 300 else None, "a queue"
+        )
+        disk.fill()
+        wait_until(lambda: not pusher.wait_account().writable, "trouble", every=0.2)
+        last = watched(pusher, 3)[-1]
+        asked = time.monotonic()
+        pusher.stop()
+        assert time.monotonic() - asked < 5
+        left = kept(disk.queue)
+    assert left.totals.appended >= last.produced > on_disk.produced
+    assert left.points >= on_disk.queued
+    assert left.totals.dropped.keys() == {SHUTDOWN}
+    assert left.totals.appended == left.points + left.totals.dropped[SHUTDOWN]
