@@ -11,7 +11,7 @@ help:
 	@echo "make test   all tests that need no GPU, no root and no network"
 	@echo "make lint   style, types and import contracts"
 	@echo "make bench  speed, as ratios against named baselines"
-	@echo "make e2e    against a real Prometheus and a real Kubernetes (Debian, root, Go)"
+	@echo "make e2e    against a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
 
 # Two stamps, so that `make run` installs nothing that only the tests need.
 $(VENV)/.run: pyproject.toml constraints.txt
@@ -55,7 +55,7 @@ protos: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 
-# containerd, etcd and Kubernetes, from source: minutes, but only once.
+# containerd, etcd, Kubernetes, a Collector and Prometheus 3, from source: minutes, but only once.
 peers: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.peers
 

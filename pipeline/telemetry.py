@@ -87,9 +87,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "podgpu_sink_dropped_total",
         "counter",
-        "Readings that the sink never handed on, by reason.",
+        "Readings that the sink never handed on, and points that it gave up, by reason.",
     ),
-    Family("podgpu_sink_emitted_total", "counter", "Readings that the sink handed on."),
+    Family(
+        "podgpu_sink_emitted_total",
+        "counter",
+        "Readings that the sink handed on; of a sink that sends, points that its receiver took.",
+    ),
     Family(
         "podgpu_sink_produced_total",
         "counter",
@@ -120,7 +124,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "podgpu_sink_delivering",
         "gauge",
-        "1 while the receiver takes what the sink sends, 0 while it doesn't.",
+        "1 while the receiver takes what the sink sends, 0 while it doesn't; no sample before the "
+        "first message.",
     ),
     Family(
         "podgpu_sink_retries_total",

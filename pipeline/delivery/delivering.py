@@ -109,7 +109,11 @@ class Delivering:
 
     async def _close(self) -> None:
         queue, self._queue = self._queue, None
-        if queue is not None and not await queue.close(self._ctx.clock, _CLOSING):
+        if queue is None:
+            return
+        if await queue.close(self._ctx.clock, _CLOSING):
+            self._reporter.closed()
+        else:
             self._reporter.lost(queue.unsure)
             self._ctx.log.warning(
                 "gave up on the queue in %s: its disk does not answer", self._options.path

@@ -48,6 +48,7 @@ class Reporter:
     def __init__(self, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._last: QueueState | None = None
+        self._shut = 0
         self._told = Totals()
         self._earlier = Totals()
         self._recovered = self._found = self._left = 0
@@ -69,7 +70,6 @@ class Reporter:
         meter.add(_DROPPED, 0, reason=SHUTDOWN)
         for reason in (PARTIAL, TOO_LARGE):
             meter.add(_REJECTED, 0, reason=reason)
-        meter.set(_DELIVERING, 1)
         self._earlier = replace(totals, appended=totals.appended - totals.queued)
         self._recovered = totals.queued
         self._told, self._found, self._left = Totals(), 0, self._left_behind()
@@ -158,6 +158,17 @@ class Reporter:
         """Count points of which nobody knows whether the queue has them: its disk hangs."""
         self._ctx.meter.add(_PRODUCED, points)
         self._ctx.meter.add(_DROPPED, points, reason=SHUTDOWN)
+
+    def closed(self) -> None:
+        """Tell what went with the memory of a queue that is closed: no page shows it any more."""
+        last = self._last
+        lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
+        if lost:
+            self._ctx.log.warning(
+                "%d points waited in memory and are lost; a queue with a path that can be written "
+                "keeps them for the next start",
+                lost,
+            )
 
     def delivering(self, well: bool) -> None:
         """Tell whether the receiver takes what is sent."""

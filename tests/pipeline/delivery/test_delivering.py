@@ -35,12 +35,11 @@ async def test_what_is_given_is_sent_at_once_and_counted() -> None:
     assert (bench.push.entered, bench.push.left, bench.queue.closed) == (1, 1, True)
 
 
-async def test_every_series_is_there_from_the_start() -> None:
+async def test_every_series_that_is_known_is_there_from_the_start() -> None:
     bench = Bench()
     async with bench.sink:
         own = {family.name for family, _ in bench.ctx.own.collect({})}
     assert own == {
-        "podgpu_sink_delivering",
         "podgpu_sink_dropped_total",
         "podgpu_sink_emitted_total",
         "podgpu_sink_oldest_age_seconds",
@@ -501,7 +500,9 @@ async def test_o11_a_receiver_that_is_back_gets_what_waits_before_the_end() -> N
     assert bench.imbalance == 0
 
 
-async def test_o11_what_waits_in_memory_is_counted_at_the_end() -> None:
+async def test_o11_what_waits_in_memory_is_counted_and_told_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bench = Bench(path=None)
     bench.push.answer = refuses()
     async with bench.life():
@@ -510,6 +511,8 @@ async def test_o11_what_waits_in_memory_is_counted_at_the_end() -> None:
             await bench.passes(1)
     assert bench.by_reason("dropped_total") == {"shutdown": 100}
     assert bench.value("queued") == bench.imbalance == 0
+    # No page tells it any more.
+    assert [text for text in warnings(caplog) if text.startswith("100 points waited in memory")]
 
 
 async def test_o11_one_that_is_late_is_cancelled_and_everything_counted() -> None:
