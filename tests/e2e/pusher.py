@@ -17,7 +17,7 @@ PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True, "speed"
 """The shipped recording, fast: some 600 points a second."""
 
 _PREFIX: Final = "podgpu_sink_"
-_MISSED: Final = ("queue_full", "stopped", "not_finite")
+_MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled")
 _TAKEN_OVER: Final = "the changed configuration is in force"
 
 
@@ -168,7 +168,8 @@ class Pusher:
             queue_bytes=_one(found, "queue_bytes"),
             oldest_age=sum(found["oldest_age_seconds"].values()),
             writable=_one(found, "queue_writable") == 1,
-            delivering=_one(found, "delivering") == 1,
+            # Not there before the first message.
+            delivering=found.get("delivering", {}).get("") == 1,
         )
         account.check()
         return account

@@ -1,5 +1,7 @@
 """What podgpu pushes arrives as it is meant: in a Collector, and in a Prometheus 3."""
 
+import os
+import signal
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -128,6 +130,31 @@ def test_a_collector_gets_the_values(
     whole = arrived(collector.requests())
     whole.check_order()
     assert not whole.again
+
+
+def test_c3_what_was_not_read_while_podgpu_was_stopped_is_a_gap(
+    place: Place, collector: Collector
+) -> None:
+    with place.pushing(push(collector.grpc_url)) as pusher:
+        wait_rounds(pusher, collector, 3)
+        assert pusher.process is not None
+        os.kill(pusher.process.pid, signal.SIGSTOP)
+        stopped = time.time_ns()
+        time.sleep(3)
+        resumed = time.time_ns()
+        os.kill(pusher.process.pid, signal.SIGCONT)
+        wait_rounds(pusher, collector, 3 + len(times_of(collector.points())))
+    times = times_of(collector.points())
+    assert times == sorted(set(times))
+    within = [at for at in times if stopped + SECOND // 10 < at < resumed]
+    assert within == [], "nobody read anything then"
+    after = [at for at in times if resumed <= at < resumed + SECOND]
+    assert 1 <= len(after) <= 1 / FAST + 2, "rounds that were missed are not made up for"
+
+
+def times_of(points: Iterable[Point]) -> list[int]:
+    """Return when the first GPU's power was read, in the order of arrival."""
+    return [p.time_ns for p in points if p.name == "hw.power" and p.attributes["hw.id"] == UUIDS[0]]
 
 
 def test_a_counter_has_one_start_and_counts_from_there(place: Place, collector: Collector) -> None:
