@@ -199,6 +199,10 @@ class SinkInbox(Protocol):
         """Iterate over snapshots, oldest first."""
         ...
 
+    async def wait_closed(self) -> None:
+        """Wait until no more snapshots come in, though some may still wait."""
+        ...
+
 
 class Sink(Protocol):
     """Something that hands snapshots on.

@@ -132,11 +132,15 @@ def told(error: Exception) -> str:
     """Return what one of `BROKEN` says, with what mends it; the same words for the same fault."""
     said = line(_said(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        if "WRONG_VERSION_NUMBER" in said:
+            return f"TLS failed: {said}; is it a server with TLS? If not, write http"
         return f"TLS failed: {said}; see that the server's certificate fits its address and ca_file"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"{said}; see that the server runs and its address is right"
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
         return f"the connection broke: {said}; see the log of that server"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer can't be read: {said}; see that it is a server for HTTP"
     return f"{type(error).__name__}: {said}"
 
 
@@ -145,6 +149,7 @@ def _said(error: Exception) -> str:
         # The library's own text has the address of an object in it, another one each time.
         return f"can't connect to {error.host}:{error.port}: {error.strerror}"
     if isinstance(error, aiohttp.ClientResponseError):
-        # Its own text ends with the whole URL, in which there may be a secret.
-        return f"{error.status}, {error.message}"
+        # Its own text ends with the whole URL, in which there may be a secret. The bytes that came
+        # follow in further lines.
+        return error.message.strip().partition("\n")[0].rstrip(": ")
     return str(error)

@@ -3,31 +3,33 @@
 Like `pipeline.fetching` it imports aiohttp: import it where it is used.
 """
 
-import base64
 import io
+import os
+import re
 import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 
 from pipeline.fetching import BROKEN, HEADER_BYTES, told
+from pipeline.proxies import Proxy, ProxyError, proxy_for
 from pipeline.texts import line
 
 Reason: TypeAlias = Literal["timeout", "tls", "unreachable", "proxy", "broken"]
 """Why there is no answer.
 
 * `unreachable`: nobody took the connection, or the name doesn't resolve
-* `proxy`: a proxy refused to pass it on
+* `proxy`: a proxy can't be used, isn't reached, or refused to pass it on
 * `broken`: the connection ended before the whole of the answer came
 """
 
 # Balancers let go of connections on which nothing was said for a minute.
 _IDLE: Final = 30.0
+_HTTP2: Final = re.compile(r"status line.*\\x00\\x00.{1,4}\\x04\\x00", re.DOTALL)
+"""What the library says of a server that begins with a frame of settings (RFC 9113, 6.5)."""
 _PACKED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """What zlib calls the forms; 47 finds out by itself."""
 
@@ -64,8 +66,8 @@ class Answer:
 class Poster:
     """A place to post to. Keeps its connection for the next message, and looks its name up anew.
 
-    Redirects are not followed. The proxy is the one that the variables HTTP_PROXY, HTTPS_PROXY and
-    NO_PROXY name. Made in a running event loop.
+    Redirects are not followed. The proxy is the one that the variables name, see
+    `pipeline.proxies`. Made in a running event loop.
 
     Args:
         url: without user and password.
@@ -92,7 +94,13 @@ class Poster:
         self._context = context
         self._server_name = server_name or None
         self._secure = url.lower().startswith("https:")
-        self._proxy, self._for_proxy = _proxy(url)
+        # The library's own way reads ~/.netrc too.
+        self._proxy: Proxy | None = None
+        self._flaw: ProxyError | None = None
+        try:
+            self._proxy = proxy_for(url, os.environ)
+        except ProxyError as error:
+            self._flaw = error
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE, use_dns_cache=False),
             timeout=aiohttp.ClientTimeout(total=timeout),
@@ -116,6 +124,9 @@ class Poster:
         Raises:
             PostError: nobody answered.
         """
+        if self._flaw is not None:
+            raise PostError("proxy", f"{self._place}: {self._flaw}")
+        for_proxy = self._proxy.headers if self._proxy else {}
         try:
             async with self._session.post(
                 self._url,
@@ -124,14 +135,14 @@ class Poster:
                 headers={
                     "Accept-Encoding": "identity",
                     **headers,
-                    **({} if self._secure else self._for_proxy),
+                    **({} if self._secure else for_proxy),
                 },
                 allow_redirects=False,
                 ssl=True if self._context is None else self._context,
                 server_hostname=self._server_name,
-                proxy=self._proxy,
+                proxy=self._proxy.url if self._proxy else None,
                 # Of the request that asks the proxy for a connection; there is none without TLS.
-                proxy_headers=self._for_proxy if self._secure else None,
+                proxy_headers=for_proxy if self._secure else None,
             ) as response:
                 content, fault = await self._body(response)
                 if fault:
@@ -144,14 +155,33 @@ class Poster:
         except TimeoutError as error:
             raise PostError(
                 "timeout",
-                f"{self._place}: no whole answer within {self._timeout:g} s; see that the address "
-                "is right and reachable, and the server not overloaded",
+                f"{self._place}: no whole answer within {self._timeout:g} s{self._through}; see "
+                "that the address is right and reachable, and the server not overloaded",
             ) from error
         except BROKEN as error:
-            reason, text = _reason(error), _told(error)
-            if reason == "broken" and self._secure:
-                text += "; a server that wants another certificate may end it so: see cert_file"
-            raise PostError(reason, f"{self._place}: {text}") from error
+            reason = _reason(error, self._proxy)
+            raise PostError(reason, f"{self._place}: {self._told(error, reason)}") from error
+
+    @property
+    def _through(self) -> str:
+        return f" through the proxy that {self._proxy.variable} names" if self._proxy else ""
+
+    def _told(self, error: Exception, reason: Reason) -> str:
+        if _alert(error):
+            return (
+                f"TLS failed: {line(str(error))}; the server doesn't take the certificate that "
+                "podgpu shows, or wants one: see cert_file and key_file"
+            )
+        if self._proxy is not None and reason == "proxy":
+            return _of_proxy(error, self._proxy)
+        if isinstance(error, aiohttp.ClientResponseError) and _HTTP2.search(error.message):
+            return "answers in HTTP/2 alone: this looks like a port for gRPC; set protocol: grpc"
+        text = told(error)
+        if reason == "broken" and self._secure:
+            text += "; a server that wants another certificate may end it so: see cert_file"
+        elif isinstance(error, aiohttp.ServerDisconnectedError):
+            text += "; one with TLS may end it so: write https then"
+        return f"{text}; it went{self._through}" if self._proxy else text
 
     async def _body(self, response: aiohttp.ClientResponse) -> tuple[bytes, str]:
         """Return the body, or why it isn't taken."""
@@ -173,44 +203,24 @@ class Poster:
         return bytes(body), ""
 
 
-def _proxy(url: str) -> tuple[str | None, dict[str, str]]:
-    """Return the proxy for a URL, and the headers for it. The library's own way reads ~/.netrc."""
-    parts = urlsplit(url)
-    proxies = getproxies_environment()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    if not found or proxy_bypass(parts.netloc, proxies):
-        return None, {}
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
-    user, _, place = proxy.netloc.rpartition("@")
-    headers = {}
-    if user:
-        pair = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode()
-        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    return proxy._replace(netloc=place).geturl(), headers
-
-
-def _reason(error: Exception) -> Reason:
+def _reason(error: Exception, proxy: Proxy | None) -> Reason:
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or _alert(error):
         return "tls"
-    if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         return "proxy"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return "unreachable"
+        # Nothing else is connected to where there is one.
+        return "proxy" if proxy is not None else "unreachable"
     return "broken"
 
 
-def _told(error: Exception) -> str:
-    if _alert(error):
-        return (
-            f"TLS failed: {line(str(error))}; the server doesn't take the certificate that podgpu "
-            "shows, or wants one: see cert_file and key_file"
-        )
+def _of_proxy(error: Exception, proxy: Proxy) -> str:
+    mend = f"see {proxy.variable} and no_proxy"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return (
-            f"the proxy answered {error.status} {line(error.message, 60)}; see HTTPS_PROXY and "
-            "NO_PROXY, and the log of the proxy"
-        )
-    return told(error)
+        said = f"answered {error.status} {line(error.message, 60)}".rstrip()
+        return f"the proxy {proxy.url} {said}; {mend}, and the log of the proxy"
+    said = getattr(error, "strerror", None) or type(error).__name__
+    return f"can't connect to the proxy {proxy.url}: {line(str(said))}; {mend}"
 
 
 def _alert(error: Exception) -> bool:

@@ -4,7 +4,9 @@ The library costs 15 MB and a fifth of a second: import this module where it is 
 """
 
 import os
+from contextlib import ExitStack
 from functools import cache
+from typing import Final
 
 # Read when the library is loaded. It must not take part in forks, of which podgpu does none, nor
 # write to stderr what it also raises.
@@ -21,11 +23,26 @@ __all__ = [
     "Channel",
     "Compression",
     "StatusCode",
+    "check_descriptors",
     "insecure_channel",
     "keep_library",
     "secure_channel",
     "ssl_channel_credentials",
 ]
+
+_NEEDED: Final = 16
+"""File descriptors that a connection takes at most, and some more."""
+
+
+def check_descriptors() -> None:
+    """Make sure that a channel can be made: without descriptors the library ends the process.
+
+    Raises:
+        OSError: the process may have no more of them.
+    """
+    with ExitStack() as stack:
+        for _ in range(_NEEDED):
+            stack.callback(os.close, os.eventfd(0))
 
 
 @cache

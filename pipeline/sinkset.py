@@ -11,6 +11,7 @@ from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.contexts import RunningSink
 from pipeline.contracts import Delivery, HttpMounts
+from pipeline.delivery.options import sends
 from pipeline.errors import ComponentError, PermanentError
 from pipeline.logs import ROOT
 from pipeline.model import Snapshot
@@ -89,6 +90,9 @@ class SinkSet:
         """
         stopped = [self._running.pop(name) for name in names if name in self._running]
         await self.stop_some(stopped, float(old.shutdown_grace))
+        for name in names:
+            if _counts_otherwise(old.sinks.get(name), new.sinks.get(name)):
+                self._shared.telemetry.forget(("sink", name))
         try:
             for name in names:
                 if name in new.sinks:
@@ -167,3 +171,10 @@ class SinkSet:
             while (left := sink.runner.outlet.take_nowait()) is not None:
                 if ENTRIES["sink", sink.component.kind].delivery is Delivery.QUEUE:
                     self._count(sink.component, left, "stopped")
+
+
+def _counts_otherwise(before: Component | None, after: Component | None) -> bool:
+    """Whether what one sink has counted means nothing for the other, though they share a name."""
+    if before is None or after is None:
+        return False
+    return before.kind != after.kind or sends(before.options) != sends(after.options)

@@ -164,8 +164,9 @@ class QueueState:
         faults: how often something went wrong that is not told by a dropped point, by
             (operation, reason), since it was opened: `("fsync", "io_error")`, and so on.
         notes: what happened since the last look that people should hear of, one sentence each.
+        warnings: the same, where something was lost, perhaps some looks ago.
         earlier: what stands in `totals` and was counted by earlier processes, without what was
-            waiting. None for what `totals` says at the first look.
+            waiting.
     """
 
     totals: Totals
@@ -175,7 +176,8 @@ class QueueState:
     writable: bool = True
     faults: Mapping[tuple[str, str], int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    earlier: Totals | None = None
+    warnings: tuple[str, ...] = ()
+    earlier: Totals = field(default_factory=Totals)
 
 
 class Queue(Protocol):
@@ -233,9 +235,11 @@ class Queue(Protocol):
         ...
 
 
-OpenQueue: TypeAlias = Callable[[QueueOptions, Callable[[], Instant]], Queue]
-"""Opens a queue, which asks for the time by itself, in whatever thread; blocks on a disk.
+OpenQueue: TypeAlias = Callable[[QueueOptions, str, Callable[[], Instant]], Queue]
+"""Opens a queue for records of a kind, by a word; it asks for the time by itself, in whatever
+thread, and blocks on a disk.
 
-Raises `PermanentError` if another podgpu has the folder, or it can't be a queue's; `TransientError`
-if it may work later. A disk that takes nothing is no reason to raise: memory has to do then.
+Raises `PermanentError` if another podgpu has the folder, records of another kind are in it, or it
+can't be a queue's; `TransientError` while this same process has it. A disk that takes nothing is no
+reason to raise: memory has to do then.
 """

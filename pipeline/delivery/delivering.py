@@ -14,13 +14,17 @@ from pipeline.delivery.queue.opening import open_queue as open_queue_of_ours
 from pipeline.delivery.reporting import Reporter
 from pipeline.delivery.sending import Ending, Sender
 from pipeline.delivery.tending import tend
-from pipeline.delivery.threaded import ThreadedQueue
+from pipeline.delivery.threaded import Opening, ThreadedQueue
 from pipeline.delivery.waiting import ended, first
 from pipeline.errors import TransientError
+from pipeline.model import Instant
 from pipeline.threads import DaemonExecutor
 
-_CLOSING: Final = 1.0
-"""Seconds that a queue has to close."""
+_CLOSING: Final = 3.0
+"""Seconds that a queue has to close. Until then nobody else gets its folder."""
+
+_LEAST: Final = 1.0
+"""Seconds that calls of the queue before have at least, after which it isn't closed in time."""
 
 
 class Delivering:
@@ -31,6 +35,7 @@ class Delivering:
         queue: where they wait.
         retry: how long to wait before they are sent again.
         ctx: what the runtime lends.
+        kind: a word for what the records are: they are never mixed with those of another.
         most_bytes: the largest message; a record that is larger is refused here.
         flush: seconds that a sink which has to stop goes on sending.
         open_queue: opens the queue.
@@ -44,6 +49,7 @@ class Delivering:
         retry: RetryOptions,
         ctx: SinkContext,
         *,
+        kind: str,
         most_bytes: int,
         flush: float = 2.0,
         open_queue: OpenQueue = open_queue_of_ours,
@@ -52,6 +58,7 @@ class Delivering:
         self._push = push
         self._options = queue
         self._ctx = ctx
+        self._kind = kind
         self._flush = flush
         self._open_queue = open_queue
         self._executor = executor
@@ -59,7 +66,9 @@ class Delivering:
         self._waits = Waits(retry)
         self._limit = Limit(int(most_bytes))
         self._pace = Pace(int(queue.max_rate))
+        self._opening: Opening | None = None
         self._queue: ThreadedQueue | None = None
+        self._ended: Instant | None = None
         self._ready = False
         self._begin: TransientError | None = None
 
@@ -68,17 +77,11 @@ class Delivering:
 
         Raises:
             PermanentError: either can't be had with this configuration.
-            TransientError: the queue can't be opened now.
+            TransientError: the queue can't be opened now. If it takes long, it goes on being opened
+                until this is called again, or this object is gone.
         """
-        self._queue = await ThreadedQueue.open(
-            self._executor(f"podgpu-queue-{self._ctx.name}"),
-            self._open_queue,
-            self._options,
-            self._ctx.clock,
-            opened=self._reporter.opened,
-            report=self._reporter.update,
-        )
-        self._begin = None
+        self._queue = await self._opened()
+        self._begin = self._ended = None
         try:
             await self._push.__aenter__()
             self._ready = True
@@ -88,6 +91,21 @@ class Delivering:
             await self._close()
             raise
         return self
+
+    async def _opened(self) -> ThreadedQueue:
+        opening = self._opening or Opening(
+            self._executor(f"podgpu-queue-{self._ctx.name}"),
+            self._open_queue,
+            self._options,
+            self._kind,
+            self._ctx.clock,
+        )
+        self._opening = opening
+        await opening.wait()
+        self._opening = None
+        queue, state = opening.result(self._reporter.update)
+        self._reporter.opened(state, self._options.path)
+        return queue
 
     async def __aexit__(
         self,
@@ -111,7 +129,10 @@ class Delivering:
         queue, self._queue = self._queue, None
         if queue is None:
             return
-        if await queue.close(self._ctx.clock, _CLOSING):
+        clock, gone = self._ctx.clock, 0.0
+        if self._ended is not None:
+            gone = self._ended.seconds_until(clock.now())
+        if await queue.close(clock, _CLOSING, before=max(_CLOSING - gone, _LEAST)):
             self._reporter.closed()
         else:
             self._reporter.lost(queue.unsure)
@@ -120,7 +141,7 @@ class Delivering:
             )
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Queue and send until the inbox ends, then send what waits for a short while."""
+        """Queue and send until the inbox ends, then do so with what waits for a short while."""
         queue, ending = self._queue, Ending()
         if queue is None:
             raise RuntimeError("run() outside of the sink's context")
@@ -142,15 +163,21 @@ class Delivering:
             tend(queue, self._options, self._ctx, self._reporter, ending.news)
         )
         filling = asyncio.create_task(self._fill(queue, inbox, ending))
-        tasks = (filling, sending, tending)
+        tasks, clock = (filling, sending, tending), self._ctx.clock
+        closed = asyncio.create_task(inbox.wait_closed())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((*tasks, closed), return_when=asyncio.FIRST_COMPLETED)
+            _raise(*tasks)
+            self._ended = clock.now()
+            # A disk that hasn't taken by then what is in the inbox doesn't get the rest either.
+            await first(clock, self._flush, *tasks)
             _raise(*tasks)
             ending.set()
-            await first(self._ctx.clock, self._flush, sending, tending)
+            left = self._flush - self._ended.seconds_until(clock.now())
+            await first(clock, max(left, 0.0), sending, tending)
             _raise(*tasks)
         finally:
-            await ended(*tasks)
+            await ended(*tasks, closed)
             self._ready = sender.ready
             self._begin = None
 

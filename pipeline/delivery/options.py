@@ -54,3 +54,8 @@ class RetryOptions(msgspec.Struct, frozen=True, kw_only=True):
         AtMost("1h"),
         Doc("The longest wait, also if the receiver asks for more."),
     ] = Duration.parse("30s")
+
+
+def sends(options: msgspec.Struct) -> bool:
+    """Whether a sink with these options sends through a queue, and accounts for every point."""
+    return isinstance(getattr(options, "queue", None), QueueOptions)

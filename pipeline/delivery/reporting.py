@@ -5,10 +5,13 @@ produced + recovered = emitted + rejected + dropped + queued whenever somebody l
 """
 
 import logging
+import os
 from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
+from pipeline.clock import Clock
 from pipeline.contracts import SinkContext
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Totals
 from pipeline.model import NS
@@ -38,6 +41,13 @@ _RETRIES: Final = "podgpu_sink_retries_total"
 _ERRORS: Final = "podgpu_sink_errors_total"
 
 
+_folders: Final[WeakKeyDictionary[Clock, dict[str, Path | None]]] = WeakKeyDictionary()
+"""The folder in which each sink's points were left, beside their number in the metrics.
+
+By the clock, which all sinks of one podgpu share, and which outlives a reload.
+"""
+
+
 class Reporter:
     """Tells how delivery is going.
 
@@ -50,29 +60,31 @@ class Reporter:
         self._last: QueueState | None = None
         self._shut = 0
         self._told = Totals()
-        self._earlier = Totals()
-        self._recovered = self._found = self._left = 0
+        self._found = self._left = 0
 
     @property
     def queued(self) -> int:
         """How many points wait, as was told last."""
         return self._last.totals.queued if self._last else 0
 
-    def opened(self, state: QueueState) -> None:
+    def opened(self, state: QueueState, path: Path | None) -> None:
         """Tell of a queue that has just been opened: what is counted from now on begins here.
 
         What waited when this sink stopped before, in this same process, was counted then and is
         not counted as recovered once more.
+
+        Args:
+            state: of the queue.
+            path: its folder.
         """
-        meter, totals = self._ctx.meter, state.totals
+        meter = self._ctx.meter
         for family in (_PRODUCED, _RECOVERED, _EMITTED):
             meter.add(family, 0)
         meter.add(_DROPPED, 0, reason=SHUTDOWN)
         for reason in (PARTIAL, TOO_LARGE):
             meter.add(_REJECTED, 0, reason=reason)
-        self._earlier = replace(totals, appended=totals.appended - totals.queued)
-        self._recovered = totals.queued
         self._told, self._found, self._left = Totals(), 0, self._left_behind()
+        self._leave_behind(path)
         self._last = None
         self.update(state)
 
@@ -88,6 +100,24 @@ class Reporter:
                 if own in point.labels
             )
         )
+
+    def _leave_behind(self, path: Path | None) -> None:
+        """Do without what is in another folder than the one that this sink uses now."""
+        folders = _folders.setdefault(self._ctx.clock, {})
+        folder = None if path is None else Path(os.path.normpath(path))
+        before = folders.get(self._ctx.name, folder)
+        folders[self._ctx.name] = folder
+        if before == folder or not self._left:
+            return
+        self._ctx.meter.add(_DROPPED, self._left, reason=MISSING)
+        if before is not None:
+            self._ctx.log.warning(
+                "%d points stay behind in %s, the queue that this sink had before, and count as "
+                "missing; they are sent once a sink has that queue.path again",
+                self._left,
+                before,
+            )
+        self._left = 0
 
     def update(self, state: QueueState) -> None:
         """Tell what has changed since the last time."""
@@ -111,28 +141,27 @@ class Reporter:
         level = logging.WARNING if faults or dropped or lost else logging.INFO
         for note in state.notes:
             self._ctx.log.log(level, "%s", note)
+        for warning in state.warnings:
+            self._ctx.log.warning("%s", warning)
         self._told, self._last = now, state
         self.age()
 
     def _own(self, state: QueueState) -> Totals:
         """Return what this process has put into the queue, and what became of that and the rest."""
-        totals, earlier = state.totals, state.earlier or self._earlier
+        totals, earlier = state.totals, state.earlier
         return Totals(
-            totals.appended - earlier.appended - self._points_found(state),
+            totals.appended - earlier.appended - state.recovered,
             totals.acked - earlier.acked,
             _risen(totals.rejected, earlier.rejected),
             _risen(totals.dropped, earlier.dropped),
         )
-
-    def _points_found(self, state: QueueState) -> int:
-        return self._recovered if state.earlier is None else state.recovered
 
     def _find(self, state: QueueState) -> None:
         """Count what was found in the queue, but for what this process has left there itself.
 
         A folder that can't be opened yet holds that still.
         """
-        found = self._points_found(state) - self._found
+        found = state.recovered - self._found
         if found or state.writable:
             self._ctx.meter.add(_RECOVERED, max(found - self._left, 0))
             if found < self._left:

@@ -44,7 +44,7 @@ async def tend(
                     reporter.stuck()
                     ctx.log.warning(
                         "the queue in %s has not answered for %d s: see to its disk; new data "
-                        "waits in memory while there is room",
+                        "waits in the sink's inbox while there is room",
                         options.path,
                         _PATIENCE,
                     )

@@ -25,4 +25,4 @@ def make_sink(options: Options, ctx: SinkContext) -> Sink:
     if options.queue is None:
         return JsonLinesSink(options, ctx)
     push = LinesPush(options, ctx)
-    return Delivering(push, options.queue, _RETRY, ctx, most_bytes=_LONGEST)
+    return Delivering(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_LONGEST)

@@ -22,6 +22,10 @@ Names: TypeAlias = Literal["semconv", "dcgm"]
 Temporality: TypeAlias = Literal["cumulative", "delta", "lowmemory"]
 
 
+_OFTEN = 1.0
+"""Seconds: podgpu's own metrics are not sent more often."""
+
+
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the receiver is checked, and how podgpu shows who it is. Changed files are read anew."""
 
@@ -108,33 +112,40 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.queue.path is not None and not self.queue.path.is_absolute():
             text = f"{self.queue.path} depends on where podgpu is started: write the whole path"
             yield ("queue", "path"), text
+        if 0 < self.telemetry_interval < _OFTEN:
+            text = f"is {self.telemetry_interval}: it has to be 1s at least, or 0s for never"
+            yield "telemetry_interval", text
+        if self.max_message_size > self.queue.max_size:
+            text = f"is more than queue.max_size ({self.queue.max_size}), which holds the message"
+            yield "max_message_size", f"{text} too: lower it, or give the queue more space"
         if self.retry.max < self.retry.initial:
             yield ("retry", "max"), f"is less than retry.initial ({self.retry.initial})"
 
     def _about_endpoint(self) -> Iterable[tuple[str, str]]:
         if self.endpoint is None:
             return
-        found = None
         try:
-            if self.protocol != "http/protobuf":
-                found = endpoints.grpc(self.endpoint)
+            found = self._found(self.endpoint)
         except ValueError as error:
-            # Without a protocol here the variables choose it.
-            if self.protocol == "grpc":
-                yield "endpoint", str(error)
-                return
-        if found is None:
-            try:
-                found = endpoints.http(self.endpoint, "option")
-            except ValueError as error:
-                yield "endpoint", str(error)
-                return
+            yield "endpoint", str(error)
+            return
         if (
             not found.secure
             and self.endpoint.lower().startswith("http:")
             and self.tls != TlsOptions()
         ):
             yield "tls", "the endpoint is without TLS, so this means nothing: write https"
+
+    def _found(self, endpoint: str) -> endpoints.Endpoint:
+        if self.protocol == "http/protobuf":
+            return endpoints.http(endpoint, "option")
+        try:
+            return endpoints.grpc(endpoint)
+        except ValueError:
+            # Without a protocol here the variables choose it, and a URL may be for either.
+            if self.protocol is None and endpoint.lower().startswith(("http:", "https:")):
+                return endpoints.http(endpoint, "option")
+            raise
 
     def exclusive(self) -> Iterable[str]:
         """A queue on the disk has one owner."""

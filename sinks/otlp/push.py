@@ -69,7 +69,11 @@ class OtlpPush:
         if secure and settings.protocol == "grpc":
             system = await asyncio.to_thread(system_certificates)
         self._credentials = Credentials(
-            settings.tls if secure else None, settings.token_file, self._ctx.clock, system
+            settings.tls if secure else None,
+            settings.token_file,
+            self._ctx.clock,
+            system,
+            settings.tls_names,
         )
         self._transport = (await asyncio.to_thread(_maker, settings, self._ctx))()
         return self

@@ -20,5 +20,6 @@ class OtlpSink(Delivering):
             options.queue,
             options.retry,
             ctx,
+            kind="otlp",
             most_bytes=options.max_message_size,
         )

@@ -7,7 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 from config.types import ByteSize, Duration
-from pipeline.rpc import AioRpcError, StatusCode, insecure_channel, keep_library
+from pipeline.rpc import (
+    AioRpcError,
+    StatusCode,
+    check_descriptors,
+    insecure_channel,
+    keep_library,
+)
 from pipeline.texts import line
 from sources.podresources.errors import KubeletError, Result
 
@@ -43,7 +49,14 @@ class Kubelet:
                 f"{path}: is longer than the {_LONGEST_PATH} bytes that a socket's path may have; "
                 "mount its folder elsewhere",
             )
-        keep_library()
+        try:
+            check_descriptors()
+            keep_library()
+        except OSError as error:
+            text = f"{path}: can't connect: {error.strerror}"
+            raise KubeletError(
+                "unreachable", f"{text}; let podgpu have more open files (ulimit -n)"
+            ) from error
         self._path = path
         self._timeout = timeout
         self._count = count

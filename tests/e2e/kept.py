@@ -35,7 +35,7 @@ def kept(folder: Path) -> Kept:
         shutil.copytree(folder, copy)
         options = QueueOptions(path=copy, max_size=ByteSize.parse("1GiB"))
         told = inspect(copy)
-        queue = open_queue(options, lambda: Instant(time.monotonic_ns(), time.time_ns()))
+        queue = open_queue(options, "otlp", lambda: Instant(time.monotonic_ns(), time.time_ns()))
         try:
             records = queue.take(1 << 40)
             points = sum(record.points for record in records)

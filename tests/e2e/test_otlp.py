@@ -1,6 +1,7 @@
 """What podgpu pushes arrives as it is meant: in a Collector, and in a Prometheus 3."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Mapping
@@ -11,10 +12,11 @@ import pytest
 
 from tests.e2e.arrived import arrived
 from tests.e2e.collector import Collector
+from tests.e2e.conftest import Take
 from tests.e2e.node import FAST, SLOW, hold
 from tests.e2e.points import Point
 from tests.e2e.processes import wait_until
-from tests.e2e.prometheus3 import Prometheus3
+from tests.e2e.prometheus3 import Prometheus3, Taking
 from tests.e2e.promql import Series
 from tests.e2e.pusher import Pusher, push, pushing
 from tests.e2e.scenes import ALL, WATTS, distinct
@@ -22,6 +24,7 @@ from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml.profiles import MIB
 
 SECOND = 1_000_000_000
+DOCS = Path(__file__).parents[2] / "docs" / "sinks" / "otlp.md"
 UUIDS = [gpu.uuid for gpu in distinct().gpus]
 WAYS = [
     ("grpc", "none"),
@@ -287,3 +290,50 @@ def test_a_pod_that_goes_away_is_stale_in_prometheus(
         (now,) = wait_until(lambda: prometheus3.query(of_gpu), "the GPU")
         assert "k8s_pod_name" not in now.labels
     assert prometheus3.troubles() == []
+
+
+def test_a_prometheus_that_takes_nothing_out_of_order_refuses_nothing(
+    place: Place, take: Take
+) -> None:
+    """It has a series of its own for each resource, and refuses what would set that one back."""
+    prometheus = take(Taking(late="0s"))
+    sink = push(prometheus.url, "http/protobuf", telemetry_interval="1s")
+    with place.pushing(sink) as pusher:
+        for turn in range(30):
+            held = UUIDS[turn % 4 : turn % 4 + 2]
+            place.hold({f"train-{turn % 3}": held[:1], "serve-0": held} if turn % 5 else {})
+            time.sleep(0.3)
+        account = pusher.wait_drained()
+        said = pusher.said()
+    assert (account.rejected, account.dropped) == ({}, {}), said[-3000:]
+    assert account.emitted > 1000
+    assert prometheus.troubles() == []
+    print(f"\n{account.emitted} points while pods came and went, none refused")
+
+
+def test_the_queries_of_the_page_about_prometheus_answer_what_they_promise(
+    place: Place, prometheus3: Prometheus3
+) -> None:
+    section = DOCS.read_text().partition("## Prometheus 3")[2].partition("\n## ")[0]
+    queries = dict(re.findall(r"^\| ([^`|]+?) \| `([^`]+)`", section, re.MULTILINE))
+    assert len(queries) >= 6
+    place.hold({"train": [UUIDS[0]], "a": [UUIDS[1]], "b": [UUIDS[1]]})
+    with place.pushing(push(prometheus3.url, "http/protobuf")):
+        energy = "count_over_time(hw_energy_joules_total{k8s_pod_name='train'}[1m])"
+        wait_until(
+            lambda: any(found.value >= 4 for found in prometheus3.query(energy)),
+            "energy",
+            every=0.2,
+        )
+        answers = {what: prometheus3.query(query) for what, query in queries.items()}
+
+    def told(what: str, label: str) -> set[str | None]:
+        (found,) = (answer for name, answer in answers.items() if what in name)
+        return {series.labels.get(label) for series in found}
+
+    assert told("which pod has which GPU", "k8s_pod_name") == {"train"}
+    assert told("several pods share", "k8s_pod_name") == {"train", "a", "b"}
+    assert told("since when", "k8s_pod_name") == {"train", "a", "b"}
+    assert told("by whose word", "source") == {"podlist"}
+    assert told("energy of each pod", "k8s_pod_name") == {"train", None}
+    assert told("nobody holds", "hw_id") == {UUIDS[2], UUIDS[3]}

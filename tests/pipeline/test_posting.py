@@ -170,3 +170,49 @@ async def test_the_name_in_the_certificate_may_be_another() -> None:
             server.url.replace("127.0.0.1", "localhost"), context=context, server_name="127.0.0.1"
         ) as poster:
             assert (await poster.post(b"", {})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("http://[bad", "the variable all_proxy is no address of a proxy: write for example"),
+        ("socks5://127.0.0.1:1", "the variable all_proxy names a proxy of the kind socks5"),
+        ("http://proxy.invalid:3128", "can't connect to the proxy http://proxy.invalid:3128: "),
+        ("http://127.0.0.1:1", "can't connect to the proxy http://127.0.0.1:1: "),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_is_of_no_use(
+    scheme: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("all_proxy", value)
+    async with posting(f"{scheme}://collector.test/a?key=secret") as poster:
+        with pytest.raises(PostError) as caught:
+            await poster.post(b"", {})
+    assert caught.value.reason == "proxy"
+    assert str(caught.value).startswith(f"{scheme}://collector.test/a: {said}")
+    assert "all_proxy" in str(caught.value)
+
+
+async def test_a_proxy_that_is_silent_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with PageServer(hangs).serving() as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        async with posting("http://collector.test/", timeout=0.3) as poster:
+            with pytest.raises(
+                PostError, match="through the proxy that http_proxy names"
+            ) as caught:
+                await poster.post(b"", {})
+    assert caught.value.reason == "timeout"
+
+
+async def http2(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64")
+    await writer.drain()
+    writer.close()
+
+
+async def test_a_server_that_speaks_http2_alone() -> None:
+    async with PageServer(http2).serving() as server, posting(server.url) as poster:
+        with pytest.raises(PostError, match="like a port for gRPC; set protocol: grpc") as caught:
+            await poster.post(b"", {})
+    assert caught.value.reason == "broken"

@@ -32,3 +32,38 @@ def test_it_is_not_loaded_with_the_registry() -> None:
     assert says(
         "import sys, pipeline.registry, pipeline.runtime; print('grpc' in sys.modules)"
     ) == ("False")
+
+
+SPARE = """
+import errno, os, resource
+from pathlib import Path
+import pipeline.rpc
+def taken():
+    return len(list(Path("/proc/self/fd").iterdir()))
+before = taken()
+pipeline.rpc.check_descriptors()
+assert taken() == before
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    pass
+free, worked = 0, []
+while held:
+    try:
+        pipeline.rpc.check_descriptors()
+        worked.append(free)
+    except OSError as error:
+        assert error.errno == errno.EMFILE
+    os.close(held.pop())
+    free += 1
+print(worked == list(range(worked[0], free)), worked[0])
+"""
+
+
+def test_descriptors_are_looked_for_and_given_back() -> None:
+    enough, least = says(SPARE).split()
+    assert enough == "True"
+    assert 8 <= int(least) <= 32

@@ -3,9 +3,13 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
+from config.schema import Config
 from pipeline.contracts import SourceContext
+from pipeline.delivery.options import QueueOptions
 from pipeline.errors import PermanentError
+from sinks.jsonl.options import Options as LinesOptions
 from tests.pipeline.runtimes import gpus, holding, keeper, pods, registered, running
 from tests.support.components import Registered, configured, never
 from tests.support.nodes import claim, claims, uuid_of
@@ -207,3 +211,33 @@ class TestReload:
             await runtime.reload(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)}))
             assert keeper(registered, "other").left == 1
             assert keeper(registered).left == 0
+
+
+class TestWhatASinkHasCounted:
+    @pytest.mark.parametrize(
+        ("kind", "queue", "stays"),
+        [
+            ("keep", None, True),
+            ("other", None, False),
+            ("keep", QueueOptions(), False),
+        ],
+    )
+    async def test_it_stays_unless_a_sink_of_its_name_counts_otherwise(
+        self, registered: Registered, kind: str, queue: QueueOptions | None, stays: bool
+    ) -> None:
+        """Else points that one sink had sent would be weighed against those another has made."""
+
+        def of(kind: str, value: int, queue: QueueOptions | None) -> Config:
+            config = configured({"g": ("gpus", 0)}, {"k": (kind, value)})
+            options = LinesOptions(keep=value, queue=queue)
+            return replace(
+                config, sinks={"k": replace(config.sinks["k"], kind=kind, options=options)}
+            )
+
+        registered.sources = {"gpus": gpus}
+        async with running(of("keep", 1, None)) as runtime:
+            emitted = "podgpu_sink_emitted_total"
+            runtime._shared.telemetry.add(emitted, 5, (("sink", "k"),))
+            assert await runtime.reload(of(kind, 2, queue))
+            told = {family.name for family, _ in runtime._shared.telemetry.collect({})}
+            assert (emitted in told) == stays

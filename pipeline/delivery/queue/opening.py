@@ -8,17 +8,20 @@ from pipeline.delivery.contract import Queue, QueueState, Totals
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.cursor import Mark, read_cursor
 from pipeline.delivery.queue.disk.folder import CURSOR, LockedError
+from pipeline.delivery.queue.disk.setup import KindError
 from pipeline.delivery.queue.disk.shelf import Survey, survey
 from pipeline.delivery.queue.memory import MemoryQueue
 from pipeline.delivery.queue.reasons import text_of
 from pipeline.delivery.queue.safe import SafeQueue
-from pipeline.errors import PermanentError
+from pipeline.errors import PermanentError, TransientError
 from pipeline.model import Instant
 
 _TRIES: Final = 3
+_AGAIN: Final = 1.0
+"""Seconds after which a folder may be free that is being closed."""
 
 
-def open_queue(options: QueueOptions, now: Callable[[], Instant]) -> Queue:
+def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
     """Open the queue that is configured.
 
     A folder that takes nothing for the time being, as a full disk does, is no error: data waits in
@@ -26,10 +29,13 @@ def open_queue(options: QueueOptions, now: Callable[[], Instant]) -> Queue:
 
     Args:
         options: what is configured.
+        kind: a word for what the records are, that of the sink's kind.
         now: the clocks: `ctx.clock.now`.
 
     Raises:
-        PermanentError: the folder can't be had: another process has it, or it can't be one.
+        PermanentError: the folder can't be had: another process has it, records of another kind are
+            in it, or it can't be one.
+        TransientError: this process has it itself.
     """
     if options.path is None:
         return MemoryQueue(int(options.max_size))
@@ -37,13 +43,26 @@ def open_queue(options: QueueOptions, now: Callable[[], Instant]) -> Queue:
         return SafeQueue(
             options.path,
             int(options.max_size),
+            kind=kind,
             fsync_ns=options.fsync.ns,
             now=now,
         )
     except LockedError as error:
+        if error.ours:
+            raise TransientError(
+                f"the queue in {options.path} is still being closed by this podgpu, or another of "
+                "its sinks has it: each needs a queue.path of its own",
+                retry_after=_AGAIN,
+            ) from error
         raise PermanentError(
             f"the queue in {options.path} is in use by {error.owner or 'another process'}; end "
             "that, or set another queue.path: each sink of each podgpu needs a folder of its own"
+        ) from error
+    except KindError as error:
+        raise PermanentError(
+            f"the queue in {options.path} holds records of {error.found}, and this sink's are of "
+            f"{kind}; set another queue.path, or let a sink of the kind {error.found} send them "
+            "first and remove the folder then"
         ) from error
     except OSError as error:
         raise PermanentError(

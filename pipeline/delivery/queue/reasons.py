@@ -18,11 +18,13 @@ REMOVED: Final = "removed"
 
 LOCKED: Final = "locked"
 
+NO_SPACE: Final = "no_space"
+
 _REASONS: Final = MappingProxyType(
     {
-        errno.ENOSPC: "no_space",
-        errno.EDQUOT: "no_space",
-        errno.EFBIG: "no_space",
+        errno.ENOSPC: NO_SPACE,
+        errno.EDQUOT: NO_SPACE,
+        errno.EFBIG: NO_SPACE,
         errno.EIO: "io_error",
         errno.EROFS: "read_only",
         errno.EACCES: "permission",
@@ -31,6 +33,8 @@ _REASONS: Final = MappingProxyType(
         errno.EAGAIN: LOCKED,
     }
 )
+
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 _LASTING: Final = frozenset(
     {
@@ -51,6 +55,11 @@ _LASTING: Final = frozenset(
 def lasts(cause: OSError) -> bool:
     """Whether no waiting mends that a folder can't be opened."""
     return cause.errno in _LASTING
+
+
+def ours(cause: OSError) -> bool:
+    """Whether it says nothing about a file: the process or the node lacks something."""
+    return cause.errno in _OURS
 
 
 def reason_of(cause: OSError) -> str:

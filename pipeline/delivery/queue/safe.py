@@ -27,12 +27,14 @@ class SafeQueue:
     Args:
         path: the folder, which belongs to this queue alone.
         max_size: bytes that it may take on the disk.
+        kind: a word for what the records are.
         fsync_ns: flush so often, in nanoseconds; 0 for never.
         now: the clocks.
         memory: bytes of records in memory at most, beside those in flight.
 
     Raises:
         LockedError: somebody else has the folder.
+        KindError: records of another kind are in it.
         OSError: the folder can't be had, and waiting doesn't mend that.
     """
 
@@ -41,6 +43,7 @@ class SafeQueue:
         path: Path,
         max_size: int,
         *,
+        kind: str,
         fsync_ns: int,
         now: Callable[[], Instant],
         memory: int = MEMORY,
@@ -55,8 +58,9 @@ class SafeQueue:
         self._disk = DiskQueue(
             path,
             max_size,
+            kind=kind,
             fsync_ns=fsync_ns,
-            wall_ns=lambda: now().wall_ns,
+            now=now,
             tally=self._tally,
             notices=self._notices,
         )
@@ -69,17 +73,20 @@ class SafeQueue:
 
     def append(self, records: Sequence[Record]) -> None:
         """Put records at the end; the oldest make room."""
-        if self._reason and self._now().mono_ns - self._tried_ns >= _AGAIN_NS:
-            self._move()
+        due = self._reason and self._now().mono_ns - self._tried_ns >= _AGAIN_NS
+        if due:
+            due = self._move()
         for record in records:
             if self._disk.drop_too_large(record):
                 continue
-            if not self._reason:
+            if due or not self._reason:
                 try:
                     self._disk.put(record)
+                    self._works()
                     continue
                 except OSError as error:
                     self._fail(error)
+                    due = False
             self._remember(record)
 
     def _remember(self, record: Record) -> None:
@@ -100,23 +107,34 @@ class SafeQueue:
             f"there is {self._max_memory >> 20} MiB, until that folder takes it again",
         )  # fmt: skip
 
-    def _move(self) -> None:
-        """Move what is in memory to the disk, as far as that takes it."""
+    def _move(self) -> bool:
+        """Move what is in memory to the disk, as far as that takes it.
+
+        Returns:
+            Whether nothing is left in it. That the disk takes data again is known when it took
+            some, and not before.
+        """
         try:
             self._disk.open()
             if self._memory.taken and not self._disk.drained:
                 # A folder that came late with data of its own: that stands before all of memory,
                 # and what is in flight of that can't go in between.
                 self._tried_ns = self._now().mono_ns
-                return
+                return False
+            moved = bool(self._memory)
             while self._memory:
                 self._disk.put(self._memory.first, taken=self._memory.taken > 0)
                 self._memory.pop()
         except OSError as error:
             self._fail(error)
-            return
-        self._reason = ""
+            return False
         self._disk.forget(0)
+        if moved:
+            self._works()
+        return True
+
+    def _works(self) -> None:
+        self._reason = ""
         self._notices.works("write", f"the queue in {self._path} is written to the disk again")
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
@@ -169,6 +187,7 @@ class SafeQueue:
             writable=not self._reason,
             faults=disk.faults,
             notes=disk.notes,
+            warnings=disk.warnings,
             earlier=disk.earlier,
         )
 

@@ -3,16 +3,19 @@
 import re
 from collections import Counter, deque
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from pipeline.delivery.contract import Totals
 from pipeline.delivery.queue.reasons import reason_of, text_of
+from pipeline.model import NS
 
 _MOST_REASONS: Final = 32
 _REASON: Final = re.compile(r"[\w.:-]{1,48}", re.ASCII)
 _OTHER: Final = "other"
 _MOST_NOTES: Final = 32
+_MINUTE_NS: Final = 60 * NS
 
 
 class Tally:
@@ -84,7 +87,10 @@ class Notices:
     def __init__(self) -> None:
         self._faults: Counter[tuple[str, str]] = Counter()
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._warnings: deque[str] = deque(maxlen=_MOST_NOTES)
         self._failing: dict[str, str] = {}
+        self._broken: Counter[Path] = Counter()
+        self._summed_ns: int | None = None
 
     @property
     def faults(self) -> Mapping[tuple[str, str], int]:
@@ -120,6 +126,34 @@ class Notices:
         """Tell that something works again, if it didn't."""
         if self._failing.pop(operation, None) is not None:
             self._notes.append(sentence)
+
+    def broken(self, folder: Path, points: int) -> None:
+        """Note that points in a folder are broken: a sum of them is told by `sum_up`."""
+        self._broken[folder] += points
+
+    def sum_up(self, now_ns: int | None) -> None:
+        """Tell how many points are broken, once a minute at most.
+
+        Args:
+            now_ns: the monotonic clock; None for the last time.
+        """
+        last_ns = self._summed_ns
+        if not self._broken or (
+            now_ns is not None and last_ns is not None and now_ns - last_ns < _MINUTE_NS
+        ):
+            return
+        for folder, points in self._broken.items():
+            self._warnings.append(
+                f"{points} points in {folder} were broken or are missing, and are lost"
+            )
+        self._broken.clear()
+        self._summed_ns = now_ns
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what there is to tell of losses, once."""
+        warnings = tuple(self._warnings)
+        self._warnings.clear()
+        return warnings
 
     def take(self) -> tuple[str, ...]:
         """Return what there is to tell, once."""

@@ -11,7 +11,7 @@ from pipeline.fields import FieldPlan
 from pipeline.model import Attribution, Attrs, Device, Holder, Series, sole
 from sinks.otlp.encoding import devices, naming, resources
 from sinks.otlp.encoding.naming import Told
-from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATUS, Instrument
+from sinks.otlp.encoding.semconv import STATUS, Instrument
 from sinks.otlp.encoding.texts import Pairs, merged
 from sinks.otlp.encoding.wire import Cell, Column, Place, Wire, attributes
 from sinks.otlp.options import Names
@@ -121,13 +121,13 @@ class Cells:
             known.cells[key] = cell
         return cell
 
-    def memory(self, known: Known) -> Cell:
-        """Return the cell of the part of a device's memory that is in use."""
-        key = (MEMORY_UTILIZATION.name, 0)
+    def of_device(self, known: Known, instrument: Instrument) -> Cell:
+        """Return the cell of something that is worked out for a device, in its readings' place."""
+        key = (instrument.name, 0)
         cell = known.cells.get(key)
         if cell is None:
             back = self._back(known, (), typed=False, own=True)
-            cell = Cell(known.place, self.column(MEMORY_UTILIZATION), back)
+            cell = Cell(known.place, self.column(instrument), back)
             known.cells[key] = cell
         return cell
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import NS, Attribution, Holder, Snapshot, Value
 from sinks.otlp.encoding.cells import Cells, Known
-from sinks.otlp.encoding.semconv import STATES, Instrument
+from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, Instrument
 from sinks.otlp.encoding.wire import Cell
 
 Compute: TypeAlias = Callable[[Snapshot], Value | None]
@@ -54,13 +54,20 @@ def of_device(
     if cells.semconv:
         if USED in told and TOTAL in told:
             at, total = told[USED], told[TOTAL]
-            yield Derived(cells.memory(known), partial(_part, at, total), frozenset({at}), at)
+            yield Derived(
+                cells.of_device(known, MEMORY_UTILIZATION),
+                partial(_part, at, total),
+                frozenset({at}),
+                at,
+            )
         health = {name: told[name] for name in HEALTH if name in told}
         if health:
             wake = frozenset(health.values())
             for state in STATES:
                 yield Derived(cells.status(known, state), partial(_is, state, health), wake)
-    if every:
+    if every and attribution.holders:
+        conflicts = cells.of_device(known, CONFLICTS[not cells.semconv])
+        yield Derived(conflicts, partial(_same, attribution.conflicts), every)
         for at, holder in enumerate(attribution.holders):
             yield from _of_holder(cells, known, at, holder, every)
 
@@ -69,7 +76,7 @@ def _of_holder(
     cells: Cells, known: Known, at: int, holder: Holder, every: frozenset[int]
 ) -> Iterator[Derived]:
     said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
-    info, share, since, age = _SEMCONV if cells.semconv else _PAGE
+    info, share, since, age = HOLDING if cells.semconv else HOLDING_ON_PAGE
     yield Derived(cells.holding(known, at, holder, info, said), partial(_same, 1), every)
     if holder.share is not None:
         part = partial(_same, holder.share)
@@ -131,10 +138,10 @@ def _instruments(prefix: str, *names: str, units: tuple[str, ...]) -> tuple[Inst
     )
 
 
-_SEMCONV: Final = _instruments(
+HOLDING: Final = _instruments(
     "podgpu.device.holder.", "info", "share", "since_timestamp", "age", units=("", "", "s", "s")
 )
-_PAGE: Final = _instruments(
+HOLDING_ON_PAGE: Final = _instruments(
     "podgpu_device_holder_",
     "info",
     "share",
@@ -142,4 +149,14 @@ _PAGE: Final = _instruments(
     "age_seconds",
     units=("", "", "", ""),
 )
-HOLDING: Final = (*_SEMCONV, *_PAGE)
+
+CONFLICTS: Final = tuple(
+    Instrument(
+        name,
+        "gauge",
+        "",
+        whole=True,
+        description="Pods whose claims on the device contradict one another.",
+    )
+    for name in ("podgpu.attribution.conflicts", "podgpu_attribution_conflicts")
+)

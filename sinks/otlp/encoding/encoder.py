@@ -14,7 +14,7 @@ from sinks.otlp.encoding.frames import Blocks
 from sinks.otlp.encoding.own import Own
 from sinks.otlp.encoding.selection import Selection, finite
 from sinks.otlp.encoding.shape import Entry, Shape
-from sinks.otlp.encoding.timeline import Timeline
+from sinks.otlp.encoding.timeline import Order, Timeline
 from sinks.otlp.encoding.tracks import Track, endings
 from sinks.otlp.encoding.wire import Cell, Place, Wire
 from sinks.otlp.options import Names, Temporality
@@ -66,8 +66,11 @@ class Encoder:
             node, plan, names, containers=containers, resource=resource or {}, wire=self._wire
         )
         self._blocks = Blocks(self._wire)
-        self._own = Own(self._cells.on_node.front, self._wire, delta=self._delta)
+        self._own = Own(
+            self._cells.on_node.front, self._wire, delta=self._delta, page=names == "dcgm"
+        )
         self._timeline = Timeline()
+        self._order = Order(self._timeline)
         self._shape: Shape | None = None
         self._tracks: dict[tuple[Place, str, bytes], Track] = {}
         self._selections: dict[tuple[int, ...], Selection] = {}
@@ -83,6 +86,7 @@ class Encoder:
     def encode(self, snapshot: Snapshot) -> list[Record]:
         """Return what a snapshot has to say: ends of series, then its fresh readings."""
         self._timeline.look(snapshot.at)
+        self._order.turn()
         made: list[tuple[int, bytes]] = []
         moved = self._shape is None or self._shape.layout is not snapshot.layout
         if moved:
@@ -101,7 +105,8 @@ class Encoder:
             families: as they are then.
         """
         self._timeline.look(at)
-        data, count = self._own.request(self._timeline(at.mono_ns), families)
+        self._order.turn()
+        data, count = self._own.request(self._order(at.mono_ns), families)
         return Record(data, count, at.wall_ns) if count else None
 
     def _move(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
@@ -116,25 +121,30 @@ class Encoder:
         gone = {key: track for key, track in self._tracks.items() if track.shape != shape.number}
         for key in gone:
             del self._tracks[key]
-        return endings(gone.values(), self._wire)
+        ended = [track for track in gone.values() if track.last is not None]
+        return endings(ended, self._order.end(), self._wire) if ended else ()
 
     def _begin(self, snapshot: Snapshot, shape: Shape, former: Shape | None) -> None:
-        """Let counters begin where the join says, unless they have only got another resource.
+        """Let counters begin where they are known to have stood at 0.
 
-        In another resource a counter begins with its first point there: what it stood at before
-        is not that container's.
+        Not those that have only got another resource: in that one a counter begins with its first
+        point, since what it stood at before is not that container's.
         """
-        new = [e for e in shape.counters if e.track.begun is None and e.at < len(snapshot.starts)]
+        readings = snapshot.readings
+        new = [
+            entry
+            for entry in shape.counters
+            if entry.track.begun is None and readings[entry.at].window_start is not None
+        ]
         if not new:
             return
         known = set() if former is None else {_named(series) for series in former.layout.series}
         for entry in new:
-            start, track = snapshot.starts[entry.at], entry.track
+            start, track = readings[entry.at].window_start, entry.track
             if start is None or _named(snapshot.layout.series[entry.at]) in known:
                 continue
             if self._delta:
-                # Only what has begun after the first look is known to have come on top since.
-                if former is None or start.mono_ns >= snapshot.readings[entry.at].at.mono_ns:
+                if former is None:  # nobody knows what of it was told before
                     continue
                 track.value = 0
             track.begun, track.start = start.mono_ns, self._timeline(start.mono_ns)
@@ -157,7 +167,7 @@ class Encoder:
                 continue
             track.begun, track.value = start.mono_ns, 0
             if not self._delta:  # an increment counts from the point before
-                track.start = self._timeline(start.mono_ns)
+                track.start = self._order(start.mono_ns)
             self._started += 1
 
     def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
@@ -171,7 +181,7 @@ class Encoder:
         selection.settle(self._blocks)
         if not selection.fits(values):
             self.not_finite += selection.fit(values, self._blocks)
-        times = selection.times(snapshot, self._timeline)
+        times = selection.times(snapshot, self._order)
         try:
             made = self._pack(selection, snapshot, times, values)
         except (struct.error, OverflowError):  # a value is not what it was the last time

@@ -22,6 +22,9 @@ _WORKLOADS: Final = MappingProxyType(
 _TOLD: Final = "resource.opentelemetry.io/"
 _LABEL: Final = "app.kubernetes.io/"
 _INSTANCE_ID: Final = "service.instance.id"
+_ITS_OWN: Final = ("service.", "k8s.pod.", "k8s.container.", "container.", "k8s.namespace.")
+"""What begins so says whose resource it is."""
+
 _UNKNOWN: Final = "unknown_service"
 """What OpenTelemetry calls a service that nobody has named."""
 
@@ -50,8 +53,8 @@ def of_container(holder: Holder, node: str, extra: Mapping[str, str]) -> Pairs:
     Args:
         holder: the container.
         node: the node's name.
-        extra: what was configured; it wins over what the service is called, not over what tells
-            containers apart.
+        extra: what was configured. What of it names a service, a pod or a workload is left out: it
+            is said of podgpu, in whose pod the variables with such attributes were put.
     """
     subject, pod = holder.subject, holder.pod
     place = {
@@ -79,7 +82,12 @@ def of_container(holder: Holder, node: str, extra: Mapping[str, str]) -> Pairs:
         }
         service |= told
         instance |= {name: value for name, value in told.items() if name == _INSTANCE_ID}
-    return tuple((cleaned(service) | cleaned(extra) | cleaned(instance) | cleaned(place)).items())
+    added = {
+        name: value
+        for name, value in extra.items()
+        if not name.startswith(_ITS_OWN) and name not in _WORKLOADS.values()
+    }
+    return tuple((cleaned(service) | cleaned(added) | cleaned(instance) | cleaned(place)).items())
 
 
 def _of_pod(pod: PodInfo) -> dict[str, str]:

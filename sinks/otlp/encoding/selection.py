@@ -9,7 +9,7 @@ from typing import Final
 from pipeline.model import Reading, Snapshot, Value
 from sinks.otlp.encoding.frames import Blocks, Frame
 from sinks.otlp.encoding.shape import Entry, Shape
-from sinks.otlp.encoding.timeline import Timeline
+from sinks.otlp.encoding.timeline import Order
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _AT = itemgetter(Reading._fields.index("at"))
@@ -44,7 +44,7 @@ class Selection:
         # With one position alone it would return no tuple.
         self._pick = itemgetter(*places, 0)
 
-    def times(self, snapshot: Snapshot, timeline: Timeline) -> list[int]:
+    def times(self, snapshot: Snapshot, order: Order) -> list[int]:
         """Return the wall times of all points."""
         moments = list(map(_AT, self._pick(snapshot.readings)))
         moments.pop()
@@ -53,10 +53,10 @@ class Selection:
         times: list[int] = []
         begin = 0
         for end in chain(others, (len(moments),)):
-            times += [timeline(moments[begin].mono_ns)] * (end - begin)
+            times += [order(moments[begin].mono_ns)] * (end - begin)
             begin = end
         if self._late:
-            now = timeline(snapshot.at.mono_ns)
+            now = order(snapshot.at.mono_ns)
             for at in self._late:
                 times[at] = now
         return times

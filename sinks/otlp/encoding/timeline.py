@@ -20,6 +20,13 @@ _DRIFT: Final = 1000
 _SLOWER: Final = 10
 """A clock that was set back is waited for by running a tenth slower."""
 
+_CLOSE_NS: Final = NS // 10
+"""What was read so shortly before the last message is moved behind it. No series is read so often
+twice, so that none goes back by it."""
+
+_NEXT_NS: Final = 1_000_000
+"""Between one message and the next: Prometheus tells milliseconds apart."""
+
 _KEPT: Final = 1024
 """Moments that are remembered, for readings that come late."""
 
@@ -83,3 +90,38 @@ class Timeline:
             # The clock as it is now is believed for the whole of the gap.
             return max(walls[before], walls[after] - (monos[after] - mono_ns))
         return walls[before] + (mono_ns - monos[before]) * gained // span
+
+
+class Order:
+    """Times of points that don't go back from one message to the next.
+
+    What is read by several readers is not told in the order in which it was read, and a snapshot is
+    made after all that is in it. No series goes back for that. But Prometheus has one for a whole
+    resource (`target_info`), and refuses a message for which that one would go back. So what was
+    read a little before the last message was made has the time right behind that one.
+
+    Args:
+        timeline: tells wall times.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._least = self._most = 0
+
+    def turn(self) -> None:
+        """Begin another message."""
+        self._least = self._most + _NEXT_NS
+
+    def __call__(self, mono_ns: int) -> int:
+        """Return the time of a point that was read at that moment."""
+        time = self._timeline(mono_ns)
+        if self._least - _CLOSE_NS <= time < self._least:
+            time = self._least
+        self._most = max(self._most, time)
+        return time
+
+    def end(self) -> int:
+        """Return a time behind all points so far; what comes next is another message."""
+        time = self._most = self._least
+        self.turn()
+        return time

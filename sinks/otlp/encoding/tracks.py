@@ -7,10 +7,6 @@ from itertools import islice
 from pipeline.model import Value
 from sinks.otlp.encoding.wire import FIXED, NO_VALUE, START, TIME, Cell, Place, Wire
 
-_LATER_NS = 1_000_000
-"""The end of a series comes this long after its last point, and so before the next one of a series
-that has the same name elsewhere."""
-
 
 @dataclass(slots=True, eq=False)
 class Track:
@@ -33,16 +29,18 @@ class Track:
     value: Value | None = None
 
 
-def endings(tracks: Iterable[Track], wire: Wire) -> list[tuple[int, bytes]]:
+def endings(tracks: Iterable[Track], time: int, wire: Wire) -> list[tuple[int, bytes]]:
     """Return requests that say that series have ended, each with its number of points.
 
     Args:
         tracks: those that have ended; who had no point has no end.
+        time: of the ends, after all points so far. What is elsewhere a series of the same name goes
+            on after it.
         wire: puts them together.
     """
     ended = _ordered([track for track in tracks if track.last is not None])
     cells = [track.cell for track in ended]
-    fronts = [_front(track) for track in ended]
+    fronts = [_front(track, time) for track in ended]
     holes = [len(front) + len(NO_VALUE) for front in fronts]
     blocks: list[tuple[int, bytes]] = []
     for begin, end in wire.blocks(cells, holes):
@@ -59,11 +57,11 @@ def endings(tracks: Iterable[Track], wire: Wire) -> list[tuple[int, bytes]]:
     return found
 
 
-def _front(track: Track) -> bytes:
-    time = TIME + FIXED.pack((track.last or 0) + _LATER_NS)
+def _front(track: Track, time: int) -> bytes:
+    packed = TIME + FIXED.pack(time)
     if track.cell.column.instrument.kind == "gauge":
-        return time
-    return START + FIXED.pack(track.start) + time
+        return packed
+    return START + FIXED.pack(track.start) + packed
 
 
 def _ordered(tracks: Sequence[Track]) -> list[Track]:

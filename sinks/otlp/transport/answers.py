@@ -3,6 +3,7 @@
 The rules are those of "OTLP/HTTP Response" in the OTLP specification 1.11.
 """
 
+import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -22,7 +23,16 @@ _HTTP_RETRY: Final = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     )
 )
+_TEXTS: Final = ("text/plain", "application/json", "")
+"""What can be shown. Servers in Go that are asked without TLS don't say what their words are."""
+_WANTS_TLS: Final = re.compile(rb"HTTP request .{0,20}to .{0,6}HTTPS (server|port)")
+"""What servers with TLS say, those in Go and nginx, to one who comes without."""
+_LATE: Final = re.compile(r"out of order|out of bounds|too old|duplicate sample", re.IGNORECASE)
+"""Prometheus's words for what it has newer data of."""
+_PROMETHEUS: Final = "/api/v1/otlp/v1/metrics"
 _PROTOBUF: Final = ("application/x-protobuf", "application/protobuf", "")
+_WORDS: Final = 4096
+"""Bytes of a text that are looked at."""
 LOGIN: Final = "see that the headers, token or certificate are those that it takes"
 _HTTP_MENDS: Final[dict[int, str]] = {
     HTTPStatus.BAD_REQUEST: "see the log of the receiver",
@@ -58,7 +68,7 @@ def of_http(
         if fault:
             return Acked(message=f"{place}: took the message, but sent {fault}")
         return taken(place, body, headers.get("content-type", ""))
-    said = line(read_status(body).message)
+    said = _said(body, headers.get("content-type", ""))
     text = f"{place}: answered {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
     if status in _HTTP_RETRY:
         after = _after(headers.get("retry-after", ""), now_s)
@@ -69,9 +79,35 @@ def of_http(
         where = line(headers.get("location", "")) or "another place"
         # Not in the specification: nothing was taken, and the receiver may only have moved.
         return Retry(f"http_{status}", f"{text}; give the endpoint that it points to: {where}")
-    return Rejected(
-        f"http_{status}", f"{text}; {_HTTP_MENDS.get(status, 'see the log of the receiver')}"
-    )
+    return Rejected(f"http_{status}", f"{text}; {_mend(place, status, said, body)}")
+
+
+def _said(body: bytes, content_type: str) -> str:
+    """Return what the receiver says of a refusal, on one line; empty where it is not for people."""
+    form = _form(content_type)
+    if form in _PROTOBUF and (message := read_status(body).message):
+        return line(message)
+    if form not in _TEXTS:
+        return ""
+    try:
+        # Cut before it is read, so that a page of some MiB costs nothing.
+        text = body[:_WORDS].decode("utf-8", "strict" if not form else "replace")
+    except UnicodeDecodeError:
+        return ""
+    if not form and not text.replace("\n", "").replace("\r", "").isprintable():
+        return ""
+    text = text.strip()
+    # A page, of whatever it says that it is.
+    return "" if text.startswith("<") else line(text.partition("\n")[0].strip())
+
+
+def _mend(place: str, status: int, said: str, body: bytes) -> str:
+    if status == HTTPStatus.BAD_REQUEST:
+        if _WANTS_TLS.search(body[:_WORDS]):
+            return "write https"
+        if place.rstrip("/").endswith(_PROMETHEUS) and _LATE.search(said):
+            return "set out_of_order_time_window in Prometheus (see docs/sinks/otlp.md)"
+    return _HTTP_MENDS.get(status, "see the log of the receiver")
 
 
 def taken(place: str, body: bytes, content_type: str = "application/x-protobuf") -> Acked:
@@ -82,7 +118,7 @@ def taken(place: str, body: bytes, content_type: str = "application/x-protobuf")
         body: an encoded ExportMetricsServiceResponse.
         content_type: what the receiver calls it.
     """
-    form = content_type.partition(";")[0].strip().lower()
+    form = _form(content_type)
     if not body or (form == "application/json" and body.strip() == b"{}"):
         return Acked()
     answer = _decoded(body) if form in _PROTOBUF else None
@@ -99,6 +135,10 @@ def taken(place: str, body: bytes, content_type: str = "application/x-protobuf")
         return Acked()
     what = f"refused {rejected} points" if rejected else "took the message, and warns"
     return Acked(rejected, f"{place}: {what}: {message}" if message else f"{place}: {what}")
+
+
+def _form(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _decoded(body: bytes) -> ExportMetricsServiceResponse | None:

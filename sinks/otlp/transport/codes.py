@@ -27,8 +27,16 @@ _SIZE: Final = re.compile(
 """What servers say that take no message of this size: those in Go, C, Java and others."""
 
 _TLS: Final = re.compile(r"handshake failed|SSL_ERROR|Verification Check failed", re.IGNORECASE)
-_ENDED: Final = re.compile(r"failed to connect.*(Socket closed|reset by peer|Broken pipe|EOF)")
-"""A server that wants another certificate of ours ends the connection without more words."""
+_ENDED: Final = re.compile(
+    r"failed to connect.*(Socket closed|reset by peer|Broken pipe|EOF|Unwrap failed|DATA_CORRUPTED)"
+)
+"""A server that wants another certificate of ours ends the connection without more words.
+
+With TLS 1.3 it does so after the handshake, and the library can't read its alert. One that has TLS
+ends a connection without it in the same way.
+"""
+_ALPN: Final = "missing selected ALPN"
+_NO_GRPC: Final = "that is no port for gRPC: set protocol: http/protobuf, or the port for gRPC"
 
 _OWN: Final = "CLIENT: Received"
 """What the library says when it is the answer that is too large.
@@ -46,6 +54,7 @@ def of_grpc(
     status: bytes = b"",
     timeout: float,
     secure: bool = False,
+    proxy: str = "",
 ) -> Outcome:
     """Return what an error over gRPC comes to.
 
@@ -56,13 +65,14 @@ def of_grpc(
         status: the trailer grpc-status-details-bin; empty without one.
         timeout: seconds that the receiver had.
         secure: whether there is TLS.
+        proxy: the variable that names a proxy; empty without one.
     """
     found = read_status(status)
     if code == "RESOURCE_EXHAUSTED":
         return _exhausted(place, details, found)
     text = f"{place}: answered {code}: {line(details)}".rstrip(": ")
     if code in _RETRY:
-        found_out = _unreached(place, code, details, timeout, secure=secure)
+        found_out = _unreached(place, code, details, timeout, secure=secure, proxy=proxy)
         reason, text = found_out or (code.lower(), text)
         return Retry(reason, text, found.retry)
     return Rejected(code.lower(), f"{text}; {_MENDS.get(code, 'see the log of the receiver')}")
@@ -81,7 +91,7 @@ def _exhausted(place: str, details: str, found: Status) -> Outcome:
 
 
 def _unreached(
-    place: str, code: str, details: str, timeout: float, *, secure: bool
+    place: str, code: str, details: str, timeout: float, *, secure: bool, proxy: str
 ) -> tuple[str, str] | None:
     """Return reason and text where it is the library that speaks, and not the receiver."""
     told = line(details)
@@ -92,12 +102,21 @@ def _unreached(
         )
     if code != "UNAVAILABLE":
         return None
-    if _TLS.search(details) or (secure and _ENDED.search(details)):
+    if _TLS.search(details) or (secure and (_ENDED.search(details) or _ALPN in details)):
         return "tls", f"{place}: TLS failed: {_last(told)}; {_tls_mend(details)}"
     if "failed to connect" in details or re.search(r"resolution failed|errors resolving", details):
-        mend = "see that the receiver runs and its address is right"
+        mend = _mend(details)
+        if proxy:
+            mend += f"; is the proxy of {proxy} the right one? Else name the receiver in no_proxy"
         return "unreachable", f"{place}: can't be reached: {_last(told)}; {mend}"
     return None
+
+
+def _mend(details: str) -> str:
+    if "http1.x server" in details:
+        return _NO_GRPC
+    mend = "see that the receiver runs and its address is right"
+    return f"{mend}; one with TLS ends it so: write https then" if _ENDED.search(details) else mend
 
 
 def _last(details: str) -> str:
@@ -112,4 +131,8 @@ def _tls_mend(details: str) -> str:
         return (
             "it takes not the certificate that podgpu shows, or wants one: see cert_file, key_file"
         )
+    if "WRONG_VERSION_NUMBER" in details:
+        return "is it a receiver with TLS? If not, write http"
+    if _ALPN in details:
+        return _NO_GRPC
     return "is it a receiver with TLS? See that its certificate fits the endpoint and ca_file"

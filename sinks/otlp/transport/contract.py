@@ -10,8 +10,8 @@ MOST_ANSWER: Final = 4 << 20
 """Bytes of an answer that are taken, as the OTLP specification 1.11 wants it."""
 MOST_MESSAGE: Final = 64 << 20
 """Bytes of a message, likewise."""
-USER_AGENT: Final = f"podgpu/{VERSION} OTel-OTLP-Exporter-Python/{VERSION}"
-"""The product, then the exporter by the form that the specification gives it."""
+USER_AGENT: Final = f"podgpu/{VERSION} (OTLP exporter; Python)"
+"""Exporter, version and language, as the specification wants it. podgpu is none of the SDK's."""
 
 
 class Transport(Protocol):

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,7 @@ class Credentials:
         clock: tells when to look again.
         system: certificates to check with where the options name none; None leaves that to who
             makes the connection.
+        names: what the files are called in messages, by their part; else as the options call them.
     """
 
     def __init__(
@@ -71,15 +73,16 @@ class Credentials:
         token_file: Path | None,
         clock: Clock,
         system: Path | None = None,
+        names: Mapping[Part, str] | None = None,
     ) -> None:
         self._paths: dict[Part, Path] = {}
         if options is not None:
             ca = options.ca_file or system
             named = {"ca": ca, "cert": options.cert_file, "key": options.key_file}
             self._paths = {part: path for part, path in named.items() if path}  # type: ignore[misc]
-        self._names = (
-            _NAMES if options is None or options.ca_file else {**_NAMES, "ca": "SSL_CERT_FILE"}
-        )
+        self._names = {**_NAMES, **(names or {})}
+        if options is not None and options.ca_file is None:
+            self._names["ca"] = "SSL_CERT_FILE"
         self._token_file = token_file
         self._secure = options is not None
         self._clock = clock

@@ -11,8 +11,11 @@ from urllib.parse import SplitResult, urlsplit
 PATH: Final = "v1/metrics"
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
-_TARGET: Final = re.compile(r"(?:dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d+$)")
-_HOST_PORT: Final = re.compile(r"(?:[\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCII)
+_TARGET: Final = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d+$)", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,19})://", re.IGNORECASE)
+_LABEL: Final = 63
+"""Characters that a part of a name may have (RFC 1035, 2.3.4)."""
+_HOST_PORT: Final = re.compile(r"([\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCII)
 
 Kind: TypeAlias = Literal["option", "base", "exact"]
 """Where a URL for HTTP comes from, which decides its path.
@@ -47,6 +50,7 @@ def http(text: str, kind: Kind) -> Endpoint:
         ValueError: it can't be used; the text says what is wrong and what mends it.
     """
     if not _URL.match(text):
+        _not_foreign(text, "over HTTP it has to be http:// or https://")
         raise ValueError(
             "has no scheme: over HTTP write http:// or https:// before it, such as "
             "http://collector:4318"
@@ -64,7 +68,7 @@ def http(text: str, kind: Kind) -> Endpoint:
             hint += "; this variable's URL is taken as it is, and nothing is added to it"
     elif parts.port == 4317:
         hint = "4317 is the port for gRPC as a rule, and 4318 that for HTTP"
-    url = parts._replace(path=path, fragment="")
+    url = parts._replace(path=path)
     return Endpoint(url.geturl(), url._replace(query="").geturl(), parts.scheme == "https", hint)
 
 
@@ -97,12 +101,19 @@ def grpc(text: str, *, insecure: bool = False) -> Endpoint:
             hint = f"it has no port, so {port} is taken; receivers for gRPC have 4317 as a rule"
         elif port == 4318:
             hint = "4318 is the port for HTTP as a rule: set the protocol to http/protobuf for it"
-        return Endpoint(f"dns:///{host}:{port}", text, secure, hint)
-    if _TARGET.match(text):
-        return Endpoint(text, text, not (insecure or text.startswith("unix")))
+        elif parts.query:
+            hint = "what follows the ? means nothing over gRPC"
+        place = parts._replace(query="").geturl()
+        return Endpoint(f"dns:///{host}:{port}", place, secure, hint)
+    if target := _TARGET.match(text):
+        scheme = target[1].lower()
+        text = scheme + text[len(scheme) :]
+        return Endpoint(text, text.partition("?")[0], not (insecure or scheme.startswith("unix")))
+    _not_foreign(text, "over gRPC it has to be http:// or https://, or gRPC's own, such as dns:///")
     found = _HOST_PORT.fullmatch(text)
-    if found is None or not 0 < int(found[1] or 443) <= 65535:
+    if found is None or not 0 < int(found[2] or 443) <= 65535:
         raise ValueError(_NO_ADDRESS)
+    _check_name(found[1])
     return Endpoint(f"dns:///{text}", text, not insecure)
 
 
@@ -120,4 +131,33 @@ def _checked(text: str) -> SplitResult:
         raise ValueError(_NO_ADDRESS)
     if parts.username is not None or parts.password is not None:
         raise ValueError("has a user in it: give a header authorization instead")
+    if "#" in text:
+        raise ValueError(
+            "has a # in it, which no address of a receiver has: leave out what follows"
+        )
+    if parts.netloc.endswith(":"):
+        raise ValueError(
+            "has a colon, and no port after it: write the port, or leave the colon out"
+        )
+    _check_name(parts.hostname or "")
     return parts
+
+
+def _check_name(host: str) -> None:
+    labels = host.removesuffix(".").split(".")
+    if ":" not in host and not all(labels):
+        raise ValueError(_NO_ADDRESS)
+    if any(len(label) > _LABEL for label in labels):
+        raise ValueError(
+            f"has a host with more than {_LABEL} characters between two dots, which no name has: "
+            "see whether something else got into it"
+        )
+
+
+def _not_foreign(text: str, allowed: str) -> None:
+    """Raise ValueError if there is nothing, or a scheme of others."""
+    if not text.strip():
+        raise ValueError("is empty: write for example http://collector:4317, or leave it out")
+    found = _SCHEME.match(text)
+    if found and not _URL.match(text):
+        raise ValueError(f"has the scheme {found[1].lower()}: {allowed}")

@@ -5,11 +5,12 @@ An option in podgpu's file goes before `OTEL_EXPORTER_OTLP_METRICS_*`, that befo
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from pipeline.errors import PermanentError
+from pipeline.pem import Part
 from pipeline.texts import line
 from sinks.otlp.options import Compression, Options, Protocol, Temporality, TlsOptions
 from sinks.otlp.transport import endpoints, headers
@@ -21,6 +22,11 @@ _PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 _DEFAULTS: Final[dict[Protocol, str]] = {
     "grpc": "http://localhost:4317",
     "http/protobuf": "http://localhost:4318",
+}
+_FILES: Final[dict[Part, str]] = {
+    "ca": "CERTIFICATE",
+    "cert": "CLIENT_CERTIFICATE",
+    "key": "CLIENT_KEY",
 }
 _TIMEOUTS: Final = (100, 600_000)
 """Milliseconds: the bounds that the option has too."""
@@ -36,6 +42,7 @@ class Settings:
         tls: empty where the endpoint is without.
         token_file: of the header authorization.
         resource: attributes of every resource, `service.name` among them if somebody set it.
+        tls_names: what the files of tls are called where a variable named them, by their part.
         hints: what looks like a mistake, one sentence each.
     """
 
@@ -48,6 +55,7 @@ class Settings:
     tls: TlsOptions
     token_file: Path | None
     resource: Mapping[str, str]
+    tls_names: Mapping[Part, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
 
 
@@ -59,9 +67,13 @@ def settle(options: Options, environ: Mapping[str, str]) -> Settings:
     """
     env = _Variables(environ)
     protocol = options.protocol or env.read("PROTOCOL", _protocol) or "grpc"
-    endpoint = _endpoint(options, env, protocol)
-    hints = [endpoint.hint] if endpoint.hint else []
-    tls = options.tls if options.tls != TlsOptions() else _tls(env)
+    insecure, doubt = _insecure(env)
+    endpoint = _endpoint(options, env, protocol, insecure=insecure)
+    hints = [hint for hint in (endpoint.hint, doubt) if hint]
+    tls = options.tls
+    tls_names: dict[Part, str] = {}
+    if tls == TlsOptions():
+        tls, tls_names = _tls(env)
     if not endpoint.secure:
         if options.tls != TlsOptions():
             hints.append("the endpoint is without TLS, so the options of tls mean nothing")
@@ -79,6 +91,7 @@ def settle(options: Options, environ: Mapping[str, str]) -> Settings:
         timeout=float(options.timeout or 0) or env.read("TIMEOUT", _timeout) or 10.0,
         temporality=options.temporality or _temporality(env) or "cumulative",
         tls=tls,
+        tls_names=tls_names,
         token_file=options.bearer_token_file,
         resource={**_resource(env), **options.resource},
         hints=tuple(f"{endpoint.place}: {hint}" for hint in hints),
@@ -114,9 +127,22 @@ class _Variables:
             raise PermanentError(f"the variable {found[0]} {error}") from None
 
 
-def _endpoint(options: Options, env: _Variables, protocol: Protocol) -> Endpoint:
-    insecure = env.read("INSECURE", _flag) or False
+def _insecure(env: _Variables) -> tuple[bool, str]:
+    """Return what holds, and a hint if that is perhaps not what was meant.
 
+    Anything but true is false: "Boolean value" in OpenTelemetry's specification of variables.
+    """
+    found = env.find(f"{_PREFIX}METRICS_INSECURE", f"{_PREFIX}INSECURE")
+    if found is None:
+        return False, ""
+    text = found[1].lower()
+    if text in ("true", "false"):
+        return text == "true", ""
+    said = line(found[1], 60)
+    return False, f"the variable {found[0]} is {said!r}, which counts as false: write true or false"
+
+
+def _endpoint(options: Options, env: _Variables, protocol: Protocol, *, insecure: bool) -> Endpoint:
     def made(kind: endpoints.Kind) -> Callable[[str], Endpoint]:
         if protocol == "grpc":
             return lambda text: endpoints.grpc(text, insecure=insecure)
@@ -134,18 +160,22 @@ def _endpoint(options: Options, env: _Variables, protocol: Protocol) -> Endpoint
     )
 
 
-def _tls(env: _Variables) -> TlsOptions:
+def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
+    """Return the files that variables name, and what they are called in messages."""
+    paths: dict[Part, Path] = {}
+    names: dict[Part, str] = {}
+    for part, name in _FILES.items():
+        if found := env.find(f"{_PREFIX}METRICS_{name}", f"{_PREFIX}{name}"):
+            names[part], paths[part] = f"the file of {found[0]}", Path(found[1])
     tls = TlsOptions(
-        ca_file=env.read("CERTIFICATE", Path),
-        cert_file=env.read("CLIENT_CERTIFICATE", Path),
-        key_file=env.read("CLIENT_KEY", Path),
+        ca_file=paths.get("ca"), cert_file=paths.get("cert"), key_file=paths.get("key")
     )
     if bool(tls.cert_file) != bool(tls.key_file):
         missing = "CLIENT_KEY" if tls.cert_file else "CLIENT_CERTIFICATE"
         raise PermanentError(
             f"the variable {_PREFIX}{missing} is missing: a certificate and its key go together"
         )
-    return tls
+    return tls, names
 
 
 def _resource(env: _Variables) -> dict[str, str]:
@@ -164,6 +194,7 @@ def _temporality(env: _Variables) -> Temporality | None:
 
 
 def _protocol(text: str) -> Protocol:
+    text = text.lower()
     if text == "http/json":
         raise ValueError(
             "asks for http/json, which podgpu doesn't speak: set http/protobuf or grpc"
@@ -173,10 +204,6 @@ def _protocol(text: str) -> Protocol:
 
 def _compression(text: str) -> Compression:
     return cast("Compression", _one_of(text.lower(), "gzip", "none"))
-
-
-def _flag(text: str) -> bool:
-    return _one_of(text.lower(), "true", "false") == "true"
 
 
 def _timeout(text: str) -> float:

@@ -1,13 +1,16 @@
 """Sends over gRPC."""
 
+import os
+from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.delivery.contract import Outcome
+from pipeline.delivery.contract import Outcome, Retry
 from pipeline.rpc import (
     AioRpcError,
     Channel,
     Compression,
     StatusCode,
+    check_descriptors,
     insecure_channel,
     keep_library,
     secure_channel,
@@ -34,8 +37,11 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.primary_user_agent", USER_AGENT),
 )
+_MORE: Final = "let podgpu have more open files (ulimit -n)"
 _SOCKET: Final = ("grpc.default_authority", "localhost")
 """Else it is the socket's path, which strict servers refuse."""
+_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+"""The library takes the first that is set, whatever the scheme."""
 
 
 class GrpcTransport:
@@ -50,8 +56,8 @@ class GrpcTransport:
     """
 
     def __init__(self, settings: Settings) -> None:
-        keep_library()
         self._settings = settings
+        self._proxy = _proxy(os.environ)
         self._metadata = tuple(settings.headers.items())
         gzip = settings.compression == "gzip"
         self._compression = Compression.Gzip if gzip else Compression.NoCompression
@@ -64,7 +70,10 @@ class GrpcTransport:
         metadata = self._metadata
         if material.token:
             metadata = (*metadata, ("authorization", f"Bearer {material.token}"))
-        channel = await self._connection(material.tls)
+        try:
+            channel = await self._connection(material.tls)
+        except OSError as error:
+            return Retry("descriptors", f"{place}: can't connect: {error.strerror}; {_MORE}")
         try:
             answer: bytes = await channel.unary_unary(_METHOD)(
                 message, timeout=timeout, metadata=metadata, compression=self._compression
@@ -80,6 +89,7 @@ class GrpcTransport:
                 status=_status(error),
                 timeout=timeout,
                 secure=material.tls is not None,
+                proxy=self._proxy,
             )
         return taken(place, answer)
 
@@ -88,6 +98,8 @@ class GrpcTransport:
             # What was made with other certificates is not to be used any more.
             await self.close()
             self._tls = tls
+            check_descriptors()
+            keep_library()
             self._channel = self._made(tls)
         return self._channel
 
@@ -107,6 +119,10 @@ class GrpcTransport:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
+
+
+def _proxy(environ: Mapping[str, str]) -> str:
+    return next((name for name in _PROXIES if environ.get(name)), "")
 
 
 def _status(error: Any) -> bytes:

@@ -78,7 +78,10 @@ class ListQueue:
         self.lasting = lasting
         self.max_size = max_size
         self.recovered = points_of(kept.records)
-        self.earlier: Totals | None = None
+        self.earlier = Totals(
+            kept.appended - self.recovered, kept.acked, dict(kept.rejected), dict(kept.dropped)
+        )
+        self.warnings: list[str] = []
         self.taken: int | None = None
         self.closed = False
         self.most = 0
@@ -136,8 +139,9 @@ class ListQueue:
         self.tended.append(now_ns)
 
     def state(self) -> QueueState:
-        kept, notes = self.kept, tuple(self.notes)
+        kept, notes, warnings = self.kept, tuple(self.notes), tuple(self.warnings)
         self.notes.clear()
+        self.warnings.clear()
         return QueueState(
             Totals(kept.appended, kept.acked, dict(kept.rejected), dict(kept.dropped)),
             self.recovered,
@@ -146,6 +150,7 @@ class ListQueue:
             self.writable,
             dict(self.faults),
             notes,
+            warnings,
             self.earlier,
         )
 
@@ -283,13 +288,14 @@ class Bench:
             self.options,
             self.retry,
             self.ctx,
+            kind="lines",
             most_bytes=self.most_bytes,
             flush=self.flush,
             open_queue=self.open_queue,
             executor=self.executor,
         )
 
-    def _open(self, options: QueueOptions, now: Callable[[], Instant]) -> ListQueue:
+    def _open(self, options: QueueOptions, kind: str, now: Callable[[], Instant]) -> ListQueue:
         lasting, max_size = options.path is not None, int(options.max_size)
         self.queue = ListQueue(self.kept, lasting=lasting, max_size=max_size)
         self.queue.writable = self.opens

@@ -1,10 +1,14 @@
 """A sink that is entered, left and entered again; one that has a bug; one whose disk hangs."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Queue, Record, Retry, Totals
@@ -12,7 +16,7 @@ from pipeline.delivery.options import QueueOptions
 from pipeline.errors import PermanentError, TransientError
 from pipeline.model import Instant
 from pipeline.threads import DaemonExecutor
-from tests.pipeline.delivery.support import Bench, Kept, ListQueue, points_of
+from tests.pipeline.delivery.support import AtOnce, Bench, Kept, ListQueue, points_of
 
 virtual = pytest.mark.looptime(start=1000)
 
@@ -168,7 +172,7 @@ async def test_what_can_not_be_had_at_all_gives_the_queue_back() -> None:
 
 @virtual
 async def test_d9_a_queue_that_can_not_be_had_is_told_and_nothing_is_held() -> None:
-    def locked(options: QueueOptions, now: Callable[[], Instant]) -> Queue:
+    def locked(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
         raise PermanentError(f"another podgpu has {options.path}")
 
     bench = Bench(open_queue=locked)
@@ -274,6 +278,23 @@ async def test_the_queue_is_tended_once_a_second_or_as_often_as_it_is_flushed(
         assert len(bench.queue.tended) == pytest.approx(times, abs=2)
 
 
+class Slowly(AtOnce):
+    """Answers after a while, on virtual time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = 0.0
+        self.later = seconds
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        made = super().submit(fn, *args, **kwargs)
+        if not self.seconds:  # the queue opens at once
+            self.seconds = self.later
+            return made
+        future: Future[Any] = Future()
+        asyncio.get_running_loop().call_later(self.seconds, future.set_result, made.result())
+        return future
+
+
 class Hanging:
     """A disk that hangs when told: real threads, real time."""
 
@@ -290,6 +311,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inb
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.tending._EVERY", 0.02)
     monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.1)
+    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
     disk, bench = Hanging(), Bench(executor=DaemonExecutor)
     try:
         async with bench.sink:
@@ -340,21 +362,158 @@ async def test_a_disk_that_answers_again(
         assert bench.imbalance == 0
 
 
-async def test_a_disk_that_hangs_from_the_start_is_given_up_and_the_queue_closed_later(
+class SlowFolder:
+    """Opens queues as soon as its disk answers."""
+
+    def __init__(self) -> None:
+        self.disk = Hanging()
+        self.disk.answers.clear()
+        self.asked = 0
+        self.opened: list[ListQueue] = []
+
+    def __call__(self, options: QueueOptions, kind: str, now: Callable[[], Instant]) -> ListQueue:
+        self.asked += 1
+        self.disk()
+        self.opened.append(ListQueue(Kept(), lasting=True, max_size=1000))
+        return self.opened[-1]
+
+
+async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.1)
-    disk, opened = Hanging(), []
+    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.threaded._MORE", 0.1)
+    folder = SlowFolder()
+    bench = Bench(open_queue=folder, executor=DaemonExecutor)
+    for _ in range(3):
+        with pytest.raises(TransientError, match="/queue has not answered yet") as told:
+            await bench.sink.__aenter__()
+        assert told.value.retry_after == 0.05
+    folder.disk.answers.set()
+    async with asyncio.timeout(10):
+        while not folder.opened:
+            await asyncio.sleep(0.001)
+        async with bench.life():
+            bench.give(1)
+            await bench.passes(0.01)
+    assert bench.push.accepted == [0]
+    assert folder.asked == 1
+    assert folder.opened[0].closed
 
-    def slow(options: QueueOptions, now: Callable[[], Instant]) -> ListQueue:
-        disk()
-        opened.append(ListQueue(Kept(), lasting=True, max_size=1000))
-        return opened[0]
 
-    bench = Bench(open_queue=slow, executor=DaemonExecutor)
-    disk.answers.clear()
-    with pytest.raises(TransientError, match="/queue does not answer"):
+async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
+    folder = SlowFolder()
+    bench = Bench(open_queue=folder, executor=DaemonExecutor)
+    with pytest.raises(TransientError):
         await bench.sink.__aenter__()
-    disk.answers.set()
-    while not opened or not opened[0].closed:
-        await asyncio.sleep(0.001)
+    bench.sink = bench._made()
+    gc.collect()
+    folder.disk.answers.set()
+    async with asyncio.timeout(10):
+        while not folder.opened or not folder.opened[0].closed:
+            await asyncio.sleep(0.001)
+
+
+@virtual
+async def test_a_folder_that_can_not_be_opened_now_is_asked_anew() -> None:
+    errors: list[Exception] = [TransientError("still being closed", retry_after=1.0)]
+    bench = Bench()
+
+    def busy(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
+        assert kind == "lines"
+        if errors:
+            raise errors.pop()
+        return bench._open(options, kind, now)
+
+    bench.open_queue = busy
+    bench.sink = bench._made()
+    with pytest.raises(TransientError, match="still being closed"):
+        await bench.sink.__aenter__()
+    async with bench.life():
+        bench.give(1)
+        await bench.passes(1)
+    assert bench.push.accepted == [0]
+
+
+@pytest.mark.parametrize("call", ["append", "settle", "tend", "close"])
+async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it hangs in: what the inbox still holds is for whoever has closed it."""
+    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.2)
+    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
+    disk, bench = Hanging(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
+    try:
+        async with asyncio.timeout(10):
+            async with bench.sink:
+                bench.queue.fails[call] = disk
+                disk.answers.clear()
+                for _ in range(5):
+                    bench.give(2)
+                bench.inbox.close()
+                await bench.sink.run(bench.inbox)
+        left = 0
+        while bench.inbox.take_nowait() is not None:
+            left += 2
+        assert bench.value("produced_total") + left == bench.given
+        assert bench.imbalance == 0
+    finally:
+        disk.answers.set()
+
+
+@virtual
+@pytest.mark.parametrize("end", [1.9, 2.1, 30])
+async def test_the_end_waits_for_a_slow_disk_as_long_as_for_the_receiver(end: float) -> None:
+    """Both share one flush."""
+    bench = Bench(executor=lambda _: Slowly(end))
+    async with bench.sink:
+        bench.give(1)
+        bench.inbox.close()
+        begun = bench.clock.now()
+        await bench.sink.run(bench.inbox)
+        assert begun.seconds_until(bench.clock.now()) <= 2.01
+    assert begun.seconds_until(bench.clock.now()) <= (6 if end < 2 else 3.01)
+    assert bench.by_reason("dropped_total") == ({} if end < 2 else {"shutdown": 1})
+
+
+def left_behind(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "stay behind" in r.getMessage()]
+
+
+@virtual
+@pytest.mark.parametrize("elsewhere", [Path("/other"), None])
+async def test_what_stays_behind_in_another_folder_is_told_and_recovered_on_the_way_back(
+    elsewhere: Path | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders = {Path("/queue"): Kept(), elsewhere: Kept()}
+    bench = Bench()
+    bench.push.answer = refuses
+
+    async def lives(path: Path | None, *points: int) -> None:
+        bench.options = msgspec.structs.replace(bench.options, path=path)
+        bench.kept = folders[path]
+        async with bench.life(afresh=True):
+            bench.give(*points)
+            await bench.passes(1)
+        assert bench.imbalance == 0
+
+    await lives(Path("/queue"), 1000, 963)
+    await lives(Path("/queue/"), 37)
+    assert not left_behind(caplog)
+    await lives(elsewhere, 5)
+    assert bench.by_reason("dropped_total")["missing"] == 2000
+    (told,) = left_behind(caplog)
+    assert "2000 points" in told
+    assert "/queue" in told
+    await lives(elsewhere, 6)
+    assert len(left_behind(caplog)) == 1
+    bench.push.answer = lambda _: Acked()
+    await lives(Path("/queue"), 1)
+    assert bench.value("recovered_total") == 2000
+    assert bench.value("emitted_total") == 2001
+    # Memory has left nothing: that was counted when it was given up.
+    assert len(left_behind(caplog)) == (1 if elsewhere is None else 2)
+    assert bench.by_reason("dropped_total")["missing"] == (2000 if elsewhere is None else 2011)

@@ -1,6 +1,8 @@
 """Delivery with the queue that it has: real files, a real thread, real time."""
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from pipeline.clock import SystemClock
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.delivery.queue.opening import open_queue
-from pipeline.errors import PermanentError
+from pipeline.errors import TransientError
 from pipeline.threads import DaemonExecutor
 from tests.pipeline.delivery.support import Bench, number_of
 
@@ -97,9 +99,46 @@ async def test_what_waits_in_memory_is_counted_at_the_end() -> None:
 async def test_d9_two_sinks_never_share_a_queue(tmp_path: Path) -> None:
     first, second = real(tmp_path / "queue", name="a"), real(tmp_path / "queue", name="b")
     async with first.sink:
-        with pytest.raises(PermanentError, match="queue"):
+        with pytest.raises(TransientError, match="another of its sinks has it"):
             await second.sink.__aenter__()
         assert second.push.entered == 0
+
+
+async def test_a_queue_that_closes_late_is_free_for_the_next_sink_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a reload while the disk is slow to flush."""
+    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.05)
+    bench, flushes, whole = real(tmp_path / "queue"), threading.Event(), os.fsync
+    bench.push.answer = refuses
+
+    def slow(fd: int) -> None:
+        flushes.wait(10)
+        whole(fd)
+
+    async with begun(bench):
+        bench.give(1, 2)
+        await becomes(bench, "queued", 3)
+        monkeypatch.setattr(os, "fsync", slow)
+    bench.sink = bench._made()
+    for _ in range(3):
+        with pytest.raises(TransientError, match="still being closed by this podgpu"):
+            await bench.sink.__aenter__()
+    flushes.set()
+    bench.push.answer = lambda _: Acked()
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await bench.sink.__aenter__()
+                break
+            except TransientError:
+                await asyncio.sleep(0.01)
+        bench.inbox.close()
+        await bench.sink.run(bench.inbox)
+        await bench.sink.__aexit__(None, None, None)
+    assert bench.push.accepted == [0, 1]
+    assert bench.imbalance == 0
 
 
 async def test_o10_each_sink_has_a_queue_of_its_own(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """What the cursor says.
 
     Attributes:
+        kind: a word for what the records are; empty if nobody has said so.
         generation: grows with each.
         segment: number of the segment in which the next record stands.
         place: where in it, in bytes.
@@ -36,6 +37,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         dropped: points that were given up, by reason.
     """
 
+    kind: str = ""
     generation: _Number = 0
     segment: _Number = 0
     place: _Number = 0

@@ -5,6 +5,8 @@ import errno
 import fcntl
 import os
 import re
+import threading
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,16 +24,26 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
+_held: Final[Counter[tuple[int, int]]] = Counter()
+"""How often this process has, or tries to get, which lock file, by device and inode.
+
+A process number would not tell whose a lock is: in containers each podgpu may be number 1.
+"""
+_held_guard: Final = threading.Lock()
+
+
 class LockedError(OSError):
-    """Somebody else has the queue.
+    """Somebody else has the queue, or another part of this process.
 
     Attributes:
         owner: the process that wrote its number into the lock file; empty if it didn't.
+        ours: whether it is this process.
     """
 
-    def __init__(self, path: Path, owner: str) -> None:
-        super().__init__(errno.EAGAIN, f"{path} is in use by {owner or 'another process'}")
+    def __init__(self, path: Path, owner: str, *, ours: bool) -> None:
+        super().__init__(errno.EAGAIN, f"in use by {owner or 'another process'}", str(path))
         self.owner = owner
+        self.ours = ours
 
 
 class Folder:
@@ -76,14 +88,17 @@ class Folder:
             return
         self._unlock()
         self._lock = os.open(self.path / LOCK, _FLAGS, 0o600)
+        holders = _hold(os.fstat(self._lock), 1)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             number = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
+            owner = f"process {number}" if number.isdecimal() else ""
             self._unlock()
-            raise LockedError(
-                self.path, f"process {number}" if number.isdecimal() else ""
-            ) from None
+            raise LockedError(self.path, owner, ours=holders > 1) from None
+        except OSError:
+            self._unlock()
+            raise
         with contextlib.suppress(OSError):  # for people only, and a full disk takes no number
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -106,7 +121,9 @@ class Folder:
     def _unlock(self) -> None:
         if self._lock >= 0:
             fd, self._lock = self._lock, -1
+            file = os.fstat(fd)
             os.close(fd)
+            _hold(file, -1)  # not before: whoever finds it locked has to know by whom
 
     def segment(self, number: int) -> Path:
         """Return where a segment is."""
@@ -148,6 +165,17 @@ class Folder:
             if _UNFINISHED.fullmatch(name):
                 with contextlib.suppress(OSError):
                     (self.path / name).unlink()
+
+
+def _hold(lock: os.stat_result, change: int) -> int:
+    """Count who in this process has a lock file, or tries to; returns how many do."""
+    file = lock.st_dev, lock.st_ino
+    with _held_guard:
+        _held[file] += change
+        holders = _held[file]
+        if not holders:
+            del _held[file]
+    return holders
 
 
 def _flush(folder: Path) -> None:

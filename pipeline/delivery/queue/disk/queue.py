@@ -1,22 +1,24 @@
 """The queue on the disk."""
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.delivery.contract import QueueState, Record
 from pipeline.delivery.queue.disk.layout import LONGEST, RECORD_SIZE, SEGMENT_SIZE
+from pipeline.delivery.queue.disk.patience import Patience
 from pipeline.delivery.queue.disk.reader import MissingError
 from pipeline.delivery.queue.disk.reading import Found
-from pipeline.delivery.queue.disk.store import Setup, Store
+from pipeline.delivery.queue.disk.setup import Setup
+from pipeline.delivery.queue.disk.store import Store
 from pipeline.delivery.queue.disk.taken import Flight, Taken
-from pipeline.delivery.queue.reasons import TOO_LARGE, reason_of
+from pipeline.delivery.queue.reasons import TOO_LARGE
 from pipeline.delivery.queue.tally import Notices, Tally
-from pipeline.delivery.queue.waiting import check_count
+from pipeline.model import Instant
 
 
 class DiskQueue:
-    """Keeps records in a folder. What the disk doesn't take is dropped; see `SafeQueue`.
+    """Keeps records in a folder; `SafeQueue` has what the disk doesn't take.
 
     It is closed until `open` is called, and opens by itself for the first record. A folder that is
     removed or replaced by another meanwhile is opened again in the same way.
@@ -24,10 +26,11 @@ class DiskQueue:
     Args:
         path: the folder, which belongs to this queue alone.
         max_size: bytes that it may take.
+        kind: a word for what the records are.
         fsync_ns: flush so often, in nanoseconds; 0 for never.
-        wall_ns: the wall clock, to name what is put aside.
-        tally: where to count points; the queue's own without one.
-        notices: where to tell faults; the queue's own without one.
+        now: the clocks.
+        tally: where to count points.
+        notices: where to tell faults.
     """
 
     def __init__(
@@ -35,23 +38,32 @@ class DiskQueue:
         path: Path,
         max_size: int,
         *,
+        kind: str,
         fsync_ns: int,
-        wall_ns: Callable[[], int],
-        tally: Tally | None = None,
-        notices: Notices | None = None,
+        now: Callable[[], Instant],
+        tally: Tally,
+        notices: Notices,
     ) -> None:
-        self._tally = tally or Tally()
-        self._notices = notices or Notices()
+        self._tally = tally
+        self._notices = notices
         self._flight = Flight()
+        self._now = now
         self._setup = Setup(
-            path, max_size, fsync_ns > 0, wall_ns, self._tally, self._notices, self._flight
+            path=path,
+            max_size=max_size,
+            kind=kind,
+            flushes=fsync_ns > 0,
+            now=now,
+            tally=tally,
+            notices=notices,
+            flight=self._flight,
+            patience=Patience(now),
         )
         self._fsync_ns = fsync_ns
         self._flushed_ns: int | None = None
         self._store: Store | None = None
         self._recovered = 0
         self._known = False
-        self._writable = True
         self._left: int | None = None
 
     def open(self) -> None:
@@ -59,6 +71,7 @@ class DiskQueue:
 
         Raises:
             LockedError: somebody else has it.
+            KindError: records of another kind are in it.
             OSError: it can't be opened.
         """
         if self._store is not None:
@@ -70,18 +83,6 @@ class DiskQueue:
         if store.recovered:
             self._notices.say(f"{store.recovered} points were waiting in {self._setup.path}")
         self._known = True
-
-    def append(self, records: Sequence[Record]) -> None:
-        """Put records at the end; the oldest make room."""
-        for record in records:
-            if self.drop_too_large(record):
-                continue
-            try:
-                self.put(record)
-                self._writable = True
-            except OSError as error:
-                self._writable = False
-                self._tally.drop(reason_of(error), record.points)
 
     def drop_too_large(self, record: Record) -> bool:
         """Drop a record for which there can be no room."""
@@ -131,13 +132,7 @@ class DiskQueue:
         return on_disk + self._flight.lost.total()
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records.
-
-        Raises:
-            RuntimeError: what was taken before is neither settled nor released.
-        """
-        if self._flight:
-            raise RuntimeError("what was taken before is neither settled nor released")
+        """Return the oldest records; none is in flight."""
         records: list[Record] = []
         room: int | None = None
         while found := self._next(room):
@@ -159,7 +154,12 @@ class DiskQueue:
                 store.miss(missing.index)
                 continue
             except OSError as error:
-                self._notices.fails("read", error, f"cannot read in {self._setup.path}: {{}}")
+                self._notices.fails(
+                    "read",
+                    error,
+                    f"cannot read the queue in {self._setup.path}: {{}}; it is tried again, and "
+                    "given up after a minute what can't be read by then",
+                )
                 return None
             position = found.head.position if found else store.end
             if position > store.reader.place.position:
@@ -173,18 +173,6 @@ class DiskQueue:
                 self._flight.put(Taken(place, found.head.points, found.head.made_ns))
             return found
         return None
-
-    def settle(
-        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
-    ) -> None:
-        """Forget the first `count` of the records that were taken.
-
-        Raises:
-            ValueError: there are fewer, or other points.
-        """
-        check_count(count, len(self._flight))
-        self._tally.settle(self._flight.points(count), acked, rejected or {})
-        self.forget(count)
 
     def points_of(self, count: int) -> int:
         """Return how many points stand in the first of those in flight."""
@@ -216,28 +204,28 @@ class DiskQueue:
 
     def state(self) -> QueueState:
         """Return how it is doing."""
+        oldest_ns = self._oldest_ns()  # which may find something broken
+        self._notices.sum_up(self._now().mono_ns)
         return QueueState(
             totals=self._tally.totals(self.queued),
             recovered=self._recovered,
             bytes=self._store.size if self._store is not None else 0,
-            oldest_ns=self._oldest_ns(),
-            writable=self._writable,
+            oldest_ns=oldest_ns,
             faults=self._notices.faults,
             notes=self._notices.take(),
+            warnings=self._notices.take_warnings(),
             earlier=self._tally.earlier,
         )
 
     def _oldest_ns(self) -> int | None:
         if self._flight or self._store is None:
             return self._flight.oldest_ns
-        try:
-            return self._store.reader.oldest_ns(self._store.end)
-        except (MissingError, OSError):
-            return None  # the next `take` finds out
+        return self._store.reader.oldest_ns(self._store.end)
 
     def close(self) -> None:
         """Flush and give the folder back. What was taken is put back."""
         self.release()
+        self._notices.sum_up(None)
         self._left = self.queued
         if self._store is not None:
             self._store.flush()

@@ -2,10 +2,13 @@
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pipeline.delivery.queue.disk.layout import SEGMENT_SIZE
+from pipeline.delivery.queue.disk.patience import Patience
 from pipeline.delivery.queue.disk.reading import Found, SegmentFile, find
 from pipeline.delivery.queue.disk.shelf import Segment, Shelf
+from pipeline.delivery.queue.reasons import ours, reason_of, text_of
 from pipeline.delivery.queue.tally import Notices
 
 
@@ -49,27 +52,38 @@ class Reader:
     Args:
         shelf: the segments.
         place: where to begin.
+        folder: where the segments are.
         notices: where it is noted that the disk can't be read.
+        patience: with such a disk.
     """
 
-    def __init__(self, shelf: Shelf, place: Place, notices: Notices) -> None:
+    def __init__(
+        self, shelf: Shelf, place: Place, folder: Path, notices: Notices, patience: Patience
+    ) -> None:
         self.place = place
         self._shelf = shelf
+        self._folder = folder
         self._notices = notices
+        self._patience = patience
         self._file: SegmentFile | None = None
+        self._sick: int | None = None
         self._seen: tuple[Place, int, Found | None] | None = None
 
     def oldest_ns(self, end: int) -> int | None:
         """Return when the next record was made, if there is one.
 
-        Raises:
-            MissingError: its segment is not there.
-            OSError: it can't be opened.
+        If it can't be read now, that of the record that was there before: the next `look` tells.
         """
-        if self._seen is None or self._seen[:2] != (self.place, end):
-            found = self.look(end, room=-1)  # which may change the place
-            self._seen = self.place, end, found
-        return self._seen[2].head.made_ns if self._seen[2] else None
+        tried = self._patience.tried
+        if not tried and (self._seen is None or self._seen[:2] != (self.place, end)):
+            try:
+                found = self.look(end, room=-1)  # which may change the place
+                self._seen = self.place, end, found
+            except MissingError:
+                return None
+            except OSError:
+                pass
+        return self._seen[2].head.made_ns if self._seen and self._seen[2] else None
 
     def look(self, end: int, room: int | None) -> Found | None:
         """Return the next record, and leave it.
@@ -80,7 +94,7 @@ class Reader:
 
         Raises:
             MissingError: its segment is not there.
-            OSError: it can't be opened.
+            OSError: it can't be read now; that it never can be is known after a while.
         """
         index = self._shelf.index(self.place.segment)
         while index < len(self._shelf):
@@ -89,9 +103,7 @@ class Reader:
                 self._go(segment.number, start_of(segment))
             if self.place.offset < segment.size:
                 span = self.place.position, self._shelf.first_after(index, end)
-                file = self._open(index)
-                found = find(file, self.place.offset, segment.size, span, room)
-                self._note(file)
+                found = self._find(index, span, room)
                 if found:
                     return found
                 # So that a long piece of rubbish is searched once.
@@ -110,11 +122,47 @@ class Reader:
         """Take it that there is nothing before a position."""
         self.place = replace(self.place, position=position)
 
+    def forget(self, segment: int) -> None:
+        """Close a segment, which is removed: as long as it is open it takes room on the disk."""
+        if self._file is not None and self._file.number == segment:
+            self.close()
+
     def close(self) -> None:
         """Close the segment."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _find(self, index: int, span: tuple[int, int], room: int | None) -> Found | None:
+        patience, segment = self._patience, self._shelf[index]
+        try:
+            file = self._open(index)
+            file.lenient |= patience.over
+            found = find(file, self.place.offset, segment.size, span, room)
+        except OSError as error:
+            if ours(error):
+                raise
+            if not patience.over:
+                patience.failed()
+                raise
+            self._give_up(segment.number, error)
+            patience.worked()
+            return None
+        if file.error is not None:
+            self._give_up(segment.number, file.error)
+            file.error = None
+        patience.worked()
+        self._notices.works("read", f"the queue in {self._folder} can be read again")
+        return found
+
+    def _give_up(self, segment: int, error: OSError) -> None:
+        self._notices.count("read", reason_of(error))
+        if segment != self._sick:
+            self._sick = segment
+            self._notices.say(
+                f"a part of the queue in {self._folder} still cannot be read: {text_of(error)}; "
+                "what was in it is lost and counted. Look after that disk"
+            )
 
     def _go(self, segment: int, offset: int) -> None:
         self.place = replace(self.place, segment=segment, offset=offset)
@@ -128,12 +176,3 @@ class Reader:
             except (FileNotFoundError, NotADirectoryError):
                 raise MissingError(index) from None
         return self._file
-
-    def _note(self, file: SegmentFile) -> None:
-        if file.error is not None:
-            self._notices.fails(
-                "read", file.error,
-                "cannot read a segment of the queue: {}; what can't be read is lost and counted. "
-                "Look after that disk",
-            )  # fmt: skip
-            file.error = None

@@ -18,26 +18,28 @@ from pipeline.delivery.queue.disk.layout import (
 
 _PIECE: Final = 256 << 10
 _BLOCK: Final = 4096
-_MOST_UNREADABLE: Final = 8
-"""Blocks that are tried in a file of which some can't be read; a sick disk takes long for each."""
+_MOST_UNREADABLE: Final = 64
+"""Blocks one after the other that are tried; a sick disk takes long for each."""
 
 
 class SegmentFile:
-    """A segment, open for reading. What the disk can't read, reads as zeros.
+    """A segment, open for reading. All calls raise `OSError` if the disk can't read.
 
     Args:
         path: of the segment.
         number: of the segment.
+        lenient: let what the disk can't read be zeros, and raise nothing.
 
     Raises:
         OSError: it can't be opened.
     """
 
-    def __init__(self, path: str, number: int) -> None:
+    def __init__(self, path: str, number: int, *, lenient: bool = False) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         self.number = number
+        self.lenient = lenient
         self.error: OSError | None = None
-        """What the disk said when it couldn't read."""
+        """What the disk said when it couldn't read, if that was put up with."""
         self._unreadable = 0
         self._piece = (0, b"")
 
@@ -60,7 +62,11 @@ class SegmentFile:
         return head if head and place + RECORD_SIZE + head.length <= size else None
 
     def read(self, place: int, length: int) -> bytes:
-        """Return bytes; fewer at the end of the file."""
+        """Return bytes; fewer at the end of the file.
+
+        Raises:
+            OSError: the disk can't read them, and this isn't put up with.
+        """
         try:
             data = os.pread(self._fd, length, place)
             if len(data) == length or not data:
@@ -72,6 +78,8 @@ class SegmentFile:
                 pieces.append(data)
             return b"".join(pieces)
         except OSError as error:
+            if not self.lenient:
+                raise
             self.error = error
         return b"".join(self._blocks(place, min(length, max(self.size - place, 0))))
 
@@ -83,6 +91,7 @@ class SegmentFile:
             if self._unreadable < _MOST_UNREADABLE:
                 try:
                     data = os.pread(self._fd, step, place)
+                    self._unreadable = 0
                 except OSError:
                     self._unreadable += 1
             yield data.ljust(step, b"\0")

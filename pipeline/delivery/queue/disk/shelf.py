@@ -11,10 +11,20 @@ from typing import Final
 from pipeline.delivery.queue.disk.folder import segment_numbers
 from pipeline.delivery.queue.disk.layout import RECORD_SIZE, SEGMENT_SIZE, VERSION
 from pipeline.delivery.queue.disk.reading import SegmentFile
+from pipeline.delivery.queue.reasons import ours
 
 _PIECE: Final = 256 << 10
-_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""What says nothing about the file."""
+_STRANGE: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.EPERM,
+    }
+)
+"""What says that a file is none of ours; anything else may be otherwise the next time."""
 
 
 @dataclass(slots=True)
@@ -86,6 +96,7 @@ class Survey:
         segments: those that can be used.
         useless: those in which nothing is, or nothing that isn't done with.
         broken: those that say nothing, or in a version that isn't ours.
+        error: why one that is broken could not be read; None if all could.
         top: the highest number seen, 0 without any.
         end: points before the end of the last segment.
         next_record: number of the record after the last.
@@ -95,18 +106,20 @@ class Survey:
     segments: list[Segment] = field(default_factory=list)
     useless: list[Path] = field(default_factory=list)
     broken: list[Path] = field(default_factory=list)
+    error: OSError | None = None
     top: int = 0
     end: int = 0
     next_record: int = 0
     clean: int = 0
 
 
-def survey(folder: Path, oldest: int) -> Survey:
+def survey(folder: Path, oldest: int, *, lenient: bool = False) -> Survey:
     """Look at the headers of all segments, and through the last one; nothing is changed.
 
     Args:
         folder: where they are.
         oldest: number of the first segment that isn't done with.
+        lenient: give up what can't be read.
 
     Raises:
         OSError: a segment can't be looked at.
@@ -117,23 +130,25 @@ def survey(folder: Path, oldest: int) -> Survey:
         path = folder / f"{number:020}.seg"
         try:
             if stat.S_ISREG(path.lstat().st_mode):
-                _look(found, path, number, oldest)
+                _look(found, path, number, oldest, lenient)
         except FileNotFoundError:
             continue  # whoever asks without the lock may come when it goes
         except OSError as error:
-            if error.errno in _OURS:
+            if ours(error) or not (lenient or error.errno in _STRANGE):
                 raise
             found.broken.append(path)
+            if error.errno not in _STRANGE:
+                found.error = error
     if found.segments:
-        _look_through(found, found.segments[-1])
+        _look_through(found, found.segments[-1], lenient)
     return found
 
 
-def _look(found: Survey, path: Path, number: int, oldest: int) -> None:
+def _look(found: Survey, path: Path, number: int, oldest: int, lenient: bool) -> None:
     if number < oldest:
         found.useless.append(path)
         return
-    file = SegmentFile(os.fspath(path), number)
+    file = SegmentFile(os.fspath(path), number, lenient=lenient)
     try:
         size, head = file.size, file.head()
         if head and head.number == number:
@@ -147,19 +162,20 @@ def _look(found: Survey, path: Path, number: int, oldest: int) -> None:
                 found.segments.append(Segment(number, path, record.position, size, sound=False))
                 return
         (found.useless if _empty(file, size) else found.broken).append(path)
+        found.error = file.error or found.error
     finally:
         file.close()
 
 
 def _empty(file: SegmentFile, size: int) -> bool:
     """Whether nothing of the file has come onto the disk before a power cut."""
-    if file.error:
+    if any(any(file.read(start, _PIECE)) for start in range(0, size, _PIECE)):
         return False
-    return not any(any(file.read(start, _PIECE)) for start in range(0, size, _PIECE))
+    return file.error is None
 
 
-def _look_through(found: Survey, last: Segment) -> None:
-    file = SegmentFile(os.fspath(last.path), last.number)
+def _look_through(found: Survey, last: Segment, lenient: bool) -> None:
+    file = SegmentFile(os.fspath(last.path), last.number, lenient=lenient)
     try:
         head = file.head()
         found.end, found.clean = last.first, SEGMENT_SIZE

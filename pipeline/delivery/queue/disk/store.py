@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,38 +12,23 @@ from pipeline.delivery.queue.disk.cursor import CursorFile, Mark
 from pipeline.delivery.queue.disk.folder import CURSOR, Folder
 from pipeline.delivery.queue.disk.layout import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
 from pipeline.delivery.queue.disk.reader import Place, Reader, start_of
+from pipeline.delivery.queue.disk.setup import KindError, Setup
 from pipeline.delivery.queue.disk.shelf import Segment, Shelf, Survey, survey
-from pipeline.delivery.queue.disk.taken import Flight, Taken
+from pipeline.delivery.queue.disk.taken import Taken
 from pipeline.delivery.queue.disk.writing import Writer
-from pipeline.delivery.queue.reasons import CORRUPT, OVER_SIZE, REMOVED, reason_of, text_of
-from pipeline.delivery.queue.tally import Notices, Tally
+from pipeline.delivery.queue.reasons import (
+    CORRUPT,
+    NO_SPACE,
+    OVER_SIZE,
+    REMOVED,
+    ours,
+    reason_of,
+    text_of,
+)
 
 _SMALLEST: Final = 64 << 10
 _LARGEST: Final = 16 << 20
 _PARTS: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a store is told once.
-
-    Attributes:
-        path: its folder.
-        max_size: bytes that all segments together have at most.
-        flushes: whether it flushes to the disk.
-        wall_ns: the wall clock.
-        tally: of all points that are done with.
-        notices: what goes wrong.
-        flight: what is in flight.
-    """
-
-    path: Path
-    max_size: int
-    flushes: bool
-    wall_ns: Callable[[], int]
-    tally: Tally
-    notices: Notices
-    flight: Flight
 
 
 class Store:
@@ -56,6 +40,7 @@ class Store:
 
     Raises:
         LockedError: somebody else has it.
+        KindError: records of another kind are in it.
         OSError: it can't be opened.
     """
 
@@ -65,7 +50,9 @@ class Store:
         self._flight = setup.flight
         self._segment_size = min(max(setup.max_size // _PARTS, _SMALLEST), _LARGEST)
         self._shelf = Shelf()
-        self._reader = Reader(self._shelf, Place(0, 0, 0, 0), self._notices)
+        self._reader = Reader(
+            self._shelf, Place(0, 0, 0, 0), setup.path, self._notices, setup.patience
+        )
         self._leftovers: list[Segment] = []
         self._missing = (0, 0)
         self._folder = Folder(setup.path, flushes=setup.flushes)
@@ -91,7 +78,9 @@ class Store:
 
     def _load(self, *, first: bool) -> None:
         mark = self._cursor.mark
-        found = survey(self._setup.path, mark.segment if mark else 0)
+        if mark is not None and mark.kind not in ("", self._setup.kind):
+            raise KindError(self._setup.path, mark.kind)
+        found = self._survey(mark.segment if mark else 0)
         if self._cursor.broken or (mark is None and found.segments):
             self._notices.count("cursor", "corrupt" if self._cursor.broken else "missing")
         if mark is None:
@@ -120,6 +109,20 @@ class Store:
             self._remove(0, OVER_SIZE)
         self.save()
 
+    def _survey(self, oldest: int) -> Survey:
+        patience = self._setup.patience
+        try:
+            found = survey(self._setup.path, oldest, lenient=patience.over)
+            if found.error and not found.segments and not patience.hopeless:
+                raise found.error  # the disk is away, rather than a block of it broken
+        except OSError as error:
+            if not ours(error):
+                patience.failed()
+            self._notices.count("read", reason_of(error))
+            raise
+        patience.worked()
+        return found
+
     def _fill(self, found: Survey, mark: Mark) -> None:
         for segment in found.segments[:-1]:
             self._shelf.put(segment)
@@ -131,7 +134,7 @@ class Store:
 
     def _put_aside(self, path: Path) -> None:
         try:
-            aside = self._folder.put_aside(path, self._setup.wall_ns())
+            aside = self._folder.put_aside(path, self._setup.now().wall_ns)
         except OSError as error:
             self._notices.count("open", reason_of(error))
             self._notices.say(f"{path} is not a file of this queue and cannot be put aside: "
@@ -184,9 +187,7 @@ class Store:
         corrupt = position - start - removed
         if corrupt > 0:
             self._tally.drop(CORRUPT, corrupt)
-            self._notices.say(
-                f"{corrupt} points in {self._setup.path} were broken or are missing, and are lost"
-            )
+            self._notices.broken(self._setup.path, corrupt)
         self._reader.skip(max(position, start))
 
     # -- writing -------------------------------------------------------------------------------
@@ -206,6 +207,23 @@ class Store:
             OSError: it can't be written; nothing is left of it.
         """
         self._find_again()
+        try:
+            self._write(record, taken=taken)
+        except OSError as error:
+            # What is done with may take all the room that there is.
+            if reason_of(error) != NO_SPACE or not self._let_go():
+                raise
+            self._write(record, taken=taken)
+
+    def _let_go(self) -> bool:
+        """Remove all segments if nothing in them is left to be sent; whether that made room."""
+        if self._flight or not self.drained or self._shelf.size <= SEGMENT_SIZE * len(self._shelf):
+            return False
+        self._writer.forget()
+        self._save_and_unlink([self._shelf.remove(0) for _ in range(len(self._shelf))])
+        return True
+
+    def _write(self, record: Record, *, taken: bool) -> None:
         segment = self._room_for(RECORD_SIZE + len(record.data))
         head = pack_record_head(record, self._next_record, self.end, segment.number)
         place = Place(segment.number, segment.size, self.end, self._next_record)
@@ -291,6 +309,8 @@ class Store:
             self._flush_cursor()
         else:
             self.save()
+        for segment in segments:
+            self._reader.forget(segment.number)
         self._leftovers += segments
         with contextlib.suppress(OSError):
             self._remove_leftovers()
@@ -307,6 +327,7 @@ class Store:
                 )
                 raise
             self._leftovers.pop()
+            self._notices.works("remove", f"segments in {self._setup.path} are removed again")
 
     # -- the cursor ----------------------------------------------------------------------------
 
@@ -337,6 +358,7 @@ class Store:
     def _mark(self) -> Mark:
         place = self.place
         return Mark(
+            kind=self._setup.kind,
             segment=place.segment,
             place=place.offset,
             position=place.position,

@@ -2,14 +2,17 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.delivery.contract import Queue, QueueState, Record
 from pipeline.delivery.queue.disk.queue import DiskQueue
 from pipeline.delivery.queue.memory import MemoryQueue
+from pipeline.delivery.queue.reasons import reason_of
 from pipeline.delivery.queue.safe import SafeQueue
+from pipeline.delivery.queue.tally import Notices, Tally
+from pipeline.delivery.queue.waiting import check_count
 from pipeline.model import NS, Instant
 
 KINDS = ("memory", "disk", "safe")
@@ -46,6 +49,44 @@ class Clock:
         return self.mono_ns
 
 
+class DiskAlone(DiskQueue):
+    """A queue on the disk without memory behind it: what that doesn't take is dropped."""
+
+    def __init__(
+        self, path: Path, max_size: int, *, fsync_ns: int, now: Callable[[], Instant]
+    ) -> None:
+        self.tally = Tally()
+        super().__init__(
+            path,
+            max_size,
+            kind="lines",
+            fsync_ns=fsync_ns,
+            now=now,
+            tally=self.tally,
+            notices=Notices(),
+        )
+
+    def append(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if not self.drop_too_large(record):
+                try:
+                    self.put(record)
+                except OSError as error:
+                    self.tally.drop(reason_of(error), record.points)
+
+    def take(self, most_bytes: int) -> tuple[Record, ...]:
+        if self.taken:
+            raise RuntimeError("what was taken before is neither settled nor released")
+        return super().take(most_bytes)
+
+    def settle(
+        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
+    ) -> None:
+        check_count(count, self.taken)
+        self.tally.settle(self.points_of(count), acked, rejected or {})
+        self.forget(count)
+
+
 @dataclass
 class Bench:
     """Makes queues of one kind in one folder."""
@@ -62,16 +103,16 @@ class Bench:
         if self.kind == "memory":
             return MemoryQueue(self.max_size)
         if self.kind == "disk":
-            queue = DiskQueue(
-                self.path,
-                self.max_size,
-                fsync_ns=fsync_ns,
-                wall_ns=lambda: self.clock.wall_ns,
-            )
+            queue = DiskAlone(self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now)
             queue.open()
             return queue
         return SafeQueue(
-            self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now, memory=self.memory
+            self.path,
+            self.max_size,
+            kind="lines",
+            fsync_ns=fsync_ns,
+            now=self.clock.now,
+            memory=self.memory,
         )
 
 

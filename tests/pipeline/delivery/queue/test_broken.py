@@ -108,7 +108,29 @@ def test_d5_a_bit_that_flips_while_it_runs_costs_one_record(tmp_path: Path) -> N
     assert numbers(drain(queue)) == [0, 1, 3]
     state = checked(queue)
     assert state.totals.dropped == {"corrupt": put[2].points}
-    assert state.notes == (f"3 points in {bench.path} were broken or are missing, and are lost",)
+    assert state.warnings == (f"3 points in {bench.path} were broken or are missing, and are lost",)
+
+
+def test_d5_what_is_broken_is_told_in_one_line_and_once_a_minute(tmp_path: Path) -> None:
+    bench = Bench("disk", tmp_path / "queue")
+    queue = bench.open()
+    put = fill(queue, 600)
+    (path,) = segments(bench.path)
+    with path.open("r+b") as file:
+        for number in range(0, 600, 2):
+            file.seek(SEGMENT_SIZE + number * (RECORD_SIZE + 40) + RECORD_SIZE)
+            file.write(b"?")
+    told: list[str] = []
+    for _ in range(320):
+        taken = queue.take(80)
+        queue.settle(len(taken), acked=points(taken))
+        told += checked(queue).warnings
+        bench.clock.pass_(1)
+    queue.close()
+    told += queue.state().warnings
+    assert 5 <= len(told) <= 7
+    assert sum(int(line.split()[0]) for line in told) == points(put[::2])
+    assert queue.state().totals.dropped == {"corrupt": points(put[::2])}
 
 
 def test_d5_a_record_of_another_segment_is_none_of_this(tmp_path: Path) -> None:

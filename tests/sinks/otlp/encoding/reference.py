@@ -34,6 +34,7 @@ class Candidate:
     fresh: bool
     divisor: int = 1
     start: Instant | None = None
+    since: Instant | None = None
     series: tuple[object, ...] = ()
 
     @property
@@ -54,6 +55,7 @@ class Reference:
         self.delta = temporality == "delta"
         self.style = Style(PageOptions(hostname=False), plan, node)
         self.timeline = Timeline()
+        self.least = self.most = 0
         self.seen: dict[Identity, Seen] = {}
         self.former: set[tuple[object, ...]] | None = None
         self.origins: dict[Identity, tuple[int, int]] = {}
@@ -62,6 +64,7 @@ class Reference:
 
     def encode(self, snapshot: Snapshot) -> list[Point]:
         self.timeline.look(snapshot.at)
+        self.least = self.most + 1_000_000
         known: dict[Identity, Candidate] = {}
         for candidate in self.candidates(snapshot):
             if candidate.identity not in known:
@@ -72,29 +75,39 @@ class Reference:
             del self.origins[gone]
         for identity, one in known.items():
             moved = self.former is not None and one.series in self.former
-            late = self.former is not None and one.start is not None and one.start < one.at
             if (
-                one.start is not None
+                one.since is not None
                 and one.instrument.kind == "counter"
                 and identity not in self.seen
                 and not moved
-                and (late or not self.delta)
+                and not (self.delta and self.former is None)
             ):
-                begun = one.start.mono_ns
+                begun = one.since.mono_ns
                 self.origins.setdefault(identity, (begun, self.timeline(begun)))
         self.former = {one.series for one in known.values()}
-        ends = [self.end(gone) for gone in self.seen.keys() - known.keys()]
+        over = self.seen.keys() - known.keys()
+        ends = [self.end(identity, self.least) for identity in over]
+        if over:
+            self.most = self.least
+            self.least += 1_000_000
         made = [self.point(one) for one in known.values() if one.fresh]
         return [*ends, *(point for point in made if point is not None)]
 
-    def end(self, identity: Identity) -> Point:
+    def time(self, mono_ns: int) -> int:
+        time = self.timeline(mono_ns)
+        if self.least - NS // 10 <= time < self.least:
+            time = self.least
+        self.most = max(self.most, time)
+        return time
+
+    def end(self, identity: Identity, time: int) -> Point:
         last = self.seen.pop(identity).last
         start = last.start
         if self.delta and last.kind == "counter":
             start = last.time
         return Point(
             *identity,
-            last.time + 1_000_000,
+            time,
             None,
             start,
             last.kind,
@@ -109,7 +122,7 @@ class Reference:
         value, metric = one.value, one.instrument
         if value is None:
             return None
-        time = self.timeline(one.at.mono_ns)
+        time = self.time(one.at.mono_ns)
         seen = self.seen.get(one.identity)
         counter = metric.kind == "counter"
         try:
@@ -134,7 +147,7 @@ class Reference:
         if seen is None and counter and one.start is not None and one.start.mono_ns > begun:
             begun = one.start.mono_ns
             if not self.delta:
-                start = self.timeline(begun)
+                start = self.time(begun)
         if seen is not None:
             begun, start = seen.begun, seen.last.start
             if counter and self.delta:
@@ -142,7 +155,7 @@ class Reference:
             if counter and one.start is not None and one.start.mono_ns > begun:
                 begun = one.start.mono_ns
                 if not self.delta:
-                    start = self.timeline(begun)
+                    start = self.time(begun)
         kind = metric.kind
         point = Point(
             *one.identity,
@@ -190,6 +203,7 @@ class Reference:
                 at in fresh,
                 told.divisor,
                 snapshot.starts[at] if at < len(snapshot.starts) else None,
+                reading.window_start,
                 (device.uuid, series.field, series.attrs),
             )
         for attribution in snapshot.layout.attributions.values():
@@ -253,6 +267,22 @@ class Reference:
                     snapshot.at,
                     any(plain[name] in fresh for name in told),
                 )
+        if mine and attribution.holders:
+            yield Candidate(
+                resource,
+                Instrument(
+                    f"podgpu{'.' if self.semconv else '_'}attribution"
+                    f"{'.' if self.semconv else '_'}conflicts",
+                    "gauge",
+                    "",
+                    True,
+                    "Pods whose claims on the device contradict one another.",
+                ),
+                self.device(attribution, typed=False, own=True),
+                attribution.conflicts,
+                snapshot.at,
+                not fresh.isdisjoint(mine),
+            )
         for holder in attribution.holders if mine else ():
             yield from self.holding(snapshot, attribution, holder, not fresh.isdisjoint(mine))
 

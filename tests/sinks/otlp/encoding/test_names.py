@@ -13,7 +13,7 @@ from pipeline.exposition.options import PageOptions
 from pipeline.exposition.style import Style
 from pipeline.fields import CATALOGUE, Field, FieldPlan, Row, by_name
 from sinks.otlp.encoding import naming
-from sinks.otlp.encoding.derived import HOLDING
+from sinks.otlp.encoding.derived import CONFLICTS, HOLDING, HOLDING_ON_PAGE
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.encoding.naming import UCUM, Told
 from sinks.otlp.encoding.semconv import INSTRUMENTS
@@ -129,8 +129,7 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
         if name != field.podgpu_metric:
             unlike[field.podgpu_metric] = name
     assert all(name.replace("MHz", "mhz") == page for page, name in unlike.items())
-    dotted, page = HOLDING[: len(HOLDING) // 2], HOLDING[len(HOLDING) // 2 :]
-    for ours, theirs in zip(dotted, page, strict=True):
+    for ours, theirs in (*zip(HOLDING, HOLDING_ON_PAGE, strict=True), CONFLICTS):
         assert name_of(ours.name, ours.unit, ours.kind) == theirs.name
 
 

@@ -32,6 +32,31 @@ def test_prometheus_gives_them_the_page_s_names(family: Family) -> None:
     assert name_of(found.name, found.unit, found.kind) == family.name
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_among_dcgm_s_names_they_are_the_page_s(family: Family) -> None:
+    for suffix in ("_sum", "_count") if family.type == "summary" else ("",):
+        found = instrument(family, suffix, page=True)
+        assert (found.name, found.unit) == (family.name + suffix, "")
+
+
+@pytest.mark.parametrize("temporality", ["cumulative", "delta"])
+def test_a_series_whose_component_left_the_configuration_ends(temporality: Temporality) -> None:
+    own, encoder = Telemetry(), make(temporality)
+    for sink in ("a", "b"):
+        own.set("podgpu_sink_queued", 5, (("sink", sink),))
+        own.add("podgpu_sink_produced_total", 5, (("sink", sink),))
+    sent(encoder, 1, own.collect({}))
+    own.forget(("sink", "b"))
+    found = sent(encoder, 2, own.collect({}))
+    assert {(p.name, p.of("sink"), p.ended) for p in found} == {
+        (name, sink, sink == "b")
+        for name in ("podgpu.sink.queued", "podgpu.sink.produced")
+        for sink in ("a", "b")
+    }
+    assert {(p.value, p.time) for p in found if p.ended} == {(None, at(2).wall_ns)}
+    assert not [p for p in sent(encoder, 3, own.collect({})) if p.ended], "once"
+
+
 def test_no_two_have_one_name() -> None:
     names = [
         instrument(family, suffix).name

@@ -108,12 +108,38 @@ def test_what_a_service_is_called(holder: Holder, expected: tuple[str | None, st
 def test_what_is_configured_tells_no_containers_apart_and_no_pod_takes_another_s_name() -> None:
     found = container(
         with_pod(annotations=((f"{TOLD}k8s.pod.uid", "u-2"), (f"{TOLD}team", "nlp"))),
-        {"service.name": "all", "service.instance.id": "one", "k8s.pod.uid": "u-3", "zone": "b"},
+        {"service.instance.id": "one", "k8s.pod.uid": "u-3", "zone": "b"},
     )
-    assert found["service.name"] == "all"
     assert found["service.instance.id"] == "ml.train-0.main"
     assert found["k8s.pod.uid"] == "u-1"
     assert (found["team"], found["zone"]) == ("nlp", "b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "service.name",
+        "service.namespace",
+        "service.version",
+        "service.instance.id",
+        "k8s.namespace.name",
+        "k8s.pod.name",
+        "k8s.pod.uid",
+        "k8s.pod.label.app",
+        "k8s.container.name",
+        "k8s.daemonset.name",
+        "container.id",
+        "container.image.name",
+    ],
+)
+def test_what_an_operator_injects_about_podgpu_s_own_pod_says_nothing_of_others(name: str) -> None:
+    """As `OTEL_RESOURCE_ATTRIBUTES` has it, and for a pod of which little else is known."""
+    holder = replace(HOLDER, subject=PartialRef("ml", "train-0"), pod=None)
+    injected = {name: "podgpu's", "deployment.environment": "prod"}
+    found = container(holder, injected)
+    assert found.get(name) != "podgpu's"
+    assert found["deployment.environment"] == "prod"
+    assert dict(resources.of_node("node-1", injected))[name] == "podgpu's"
 
 
 @pytest.mark.parametrize(

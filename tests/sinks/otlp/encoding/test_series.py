@@ -106,12 +106,21 @@ def test_c1_the_first_error_of_a_rare_code_is_a_step_from_0(temporality: Tempora
         assert moved[0].value == 0
 
 
-def test_c1_a_sink_that_is_made_anew_goes_on_with_the_starts_that_the_join_knows() -> None:
-    scene = Scene("pcie_replays")
-    scene.read(pcie_replays=5)
-    scene.encoder = Scene("pcie_replays").encoder
-    (point,) = scene.read(pcie_replays=6)
-    assert (point.start, point.time) == (at(1).wall_ns, at(2).wall_ns)
+def test_c1_of_what_a_new_sink_finds_nobody_knows_what_was_counted_before() -> None:
+    scene = Scene("pcie_replays", "xid_errors")
+    scene.read(pcie_replays=5_000)
+    scene.encoder = Scene("pcie_replays", "xid_errors").encoder
+    since = at(-60)
+    scene.node.reads(
+        reading(GPU, "xid_errors", 1, attrs=(("xid", "79"),), when=at(1))._replace(
+            window_start=since
+        )
+    )
+    replays, xids = scene.read(pcie_replays=5_001) + scene.take()
+    if replays.value == 1:
+        replays, xids = xids, replays
+    assert replays.start == replays.time, "5,001 replays within a second would be a lie"
+    assert (xids.value, xids.start) == (1, since.wall_ns)
 
 
 def test_c1_without_the_join_s_word_a_counter_starts_with_its_first_point() -> None:
@@ -149,7 +158,8 @@ def test_when_the_holder_changes_the_series_ends_and_another_starts() -> None:
     assert (end.start, end.time) == (at(1).wall_ns, at(2).wall_ns + MS)
     # Who held the device is told no more, either.
     assert {p.name for p in ended if p.ended and p.name != "hw.energy"} == {
-        f"podgpu.device.holder.{what}" for what in ("info", "since_timestamp", "age")
+        "podgpu.attribution.conflicts",
+        *(f"podgpu.device.holder.{what}" for what in ("info", "since_timestamp", "age")),
     }
     assert all(p.ended for p in ended)
     after = scene.read(energy_millijoules=7_000)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant
 from sinks.otlp.encoding.encoder import Encoder
-from sinks.otlp.encoding.timeline import Timeline
+from sinks.otlp.encoding.timeline import Order, Timeline
 from tests.sinks.otlp.encoding.support import points, shifted
-from tests.support.nodes import START, Node, at, gpu, reading
+from tests.support.nodes import START, Node, at, claim, gpu, reading
 
 HOUR = 3600 * NS
 
@@ -120,6 +120,51 @@ def test_c2_no_point_is_missed_or_doubled_and_none_goes_back(clocks: list[tuple[
         times.append(found[0].time)
         assert found[1].time == found[0].time >= found[1].start
     assert all(before < after for before, after in pairwise(times))
+
+
+MOMENTS = st.lists(
+    st.tuples(st.integers(0, 300), st.integers(0, 99), st.sampled_from(["a", "b", ""])),
+    min_size=2,
+    max_size=20,
+)
+"""Milliseconds to the next snapshot, how much older its reading is, and who holds the GPU."""
+
+
+@given(MOMENTS)
+@settings(deadline=None)
+def test_no_message_goes_back_for_any_resource(moments: list[tuple[int, int, str]]) -> None:
+    """For else Prometheus refuses it whole: each resource has a series of its own there."""
+    node = Node()
+    devices = [gpu(0), gpu(1)]
+    node.has(*devices)
+    encoder = Encoder("node-1", FieldPlan(["power_watts", "energy_millijoules"]))
+    last = 0
+    for count, (passed, older, pod) in enumerate(moments):
+        node.seconds += passed / 1000
+        node.podlist(*([claim(pod, devices[0].uuid)] if pod else []))
+        # One reader after the other tells what it has read.
+        read = at(node.seconds - older / 1000)
+        node.reads(reading(devices[count % 2], "power_watts", count, when=read, good_for=9))
+        for record in encoder.encode(node.snapshot()):
+            times = [point.time for point in points([record])]
+            assert min(times) >= last
+            last = max(last, *times)
+        assert last - at(node.seconds).wall_ns <= NS // 10
+
+
+def test_what_was_read_long_before_the_last_message_keeps_its_time() -> None:
+    timeline = Timeline()
+    order = Order(timeline)
+    timeline.look(at(0))
+    timeline.look(at(10))
+    order.turn()
+    assert order(at(10).mono_ns) == at(10).wall_ns
+    order.turn()
+    assert order(at(9.95).mono_ns) == at(10.001).wall_ns
+    assert order(at(9).mono_ns) == at(9).wall_ns
+    end = order.end()
+    assert end == at(10.001).wall_ns
+    assert order(at(10).mono_ns) == at(10.002).wall_ns, "what comes after an end is later"
 
 
 @pytest.mark.parametrize("suspended", [True, False])

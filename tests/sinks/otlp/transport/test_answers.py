@@ -103,6 +103,91 @@ def test_o3_words_that_are_none_are_no_matter(body: bytes) -> None:
     assert http(400, body) == http(400)
 
 
+TEXT = "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "said"),
+    [
+        (b"no such tenant\nmore of it\n", TEXT, "no such tenant"),
+        (b"\r\n  no\tone \r\nmore", "TEXT/PLAIN", "no one"),
+        (b'{"code": 3, "message": "no"}', "application/json", '{"code": 3, "message": "no"}'),
+        (b"x" * 100_000, TEXT, "x" * 300 + "..."),
+        (b"a\xffb", TEXT, "a\N{REPLACEMENT CHARACTER}b"),
+        # Without a word of what it is.
+        (b"Client sent it.\n", "", "Client sent it."),
+    ],
+)
+@pytest.mark.parametrize("code", [400, 500, 503, 429, 413])
+def test_o3_words_in_plain_text_are_shown(code: int, body: bytes, form: str, said: str) -> None:
+    found = http(code, body, content_type=form)
+    assert not isinstance(found, Acked)
+    assert f": {said}" in found.message
+    assert "more" not in found.message.replace("take more", "")
+    assert found.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"<html>no</html>", "text/html"),
+        (b"<!doctype html>no", TEXT),
+        (b"\x00\x01no", ""),
+        (b"no", "image/png"),
+        (b"", TEXT),
+        (b"\n\n", TEXT),
+    ],
+)
+def test_o3_pages_are_not_shown(body: bytes, form: str) -> None:
+    assert http(400, body, content_type=form) == http(400)
+
+
+LATE = [
+    "out of order sample",
+    "duplicate sample for timestamp 1; overrides not allowed: existing 1, new value 2",
+    "too old sample",
+    "Out of bounds",
+]
+
+
+@pytest.mark.parametrize("said", LATE)
+@pytest.mark.parametrize("form", [TEXT, PROTOBUF])
+def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> None:
+    body = said.encode() if form == TEXT else status(3, said)
+    mend = "set out_of_order_time_window in Prometheus"
+
+    def at(place: str, code: int = 400) -> str:
+        found = of_http(place, code, {"content-type": form}, body, now_s=NOW)
+        assert isinstance(found, Rejected)
+        assert said in found.message
+        return found.message
+
+    for place in ("http://p:9090/api/v1/otlp/v1/metrics", "https://p/x/api/v1/otlp/v1/metrics/"):
+        assert f"{said}; {mend}" in at(place)
+        assert mend not in at(place, 500)
+    assert mend not in at("http://collector:4318/v1/metrics")
+
+
+def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
+    place = "http://p:9090/api/v1/otlp/v1/metrics"
+    found = of_http(place, 400, {"content-type": TEXT}, b"invalid label", now_s=NOW)
+    assert isinstance(found, Rejected)
+    assert found.message.endswith("invalid label; see the log of the receiver")
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"Client sent an HTTP request to an HTTPS server.\n", ""),
+        (b"<html><center>The plain HTTP request was sent to HTTPS port</center>", "text/html"),
+    ],
+)
+def test_o3_a_server_with_tls_that_is_asked_without(body: bytes, form: str) -> None:
+    found = http(400, body, content_type=form)
+    assert isinstance(found, Rejected)
+    assert found.message.endswith("; write https")
+
+
 def test_a_redirect_loses_nothing() -> None:
     found = http(302, location="http://d/v1/metrics")
     assert isinstance(found, Retry)
@@ -228,3 +313,53 @@ def test_a_status_with_other_details() -> None:
     trailer = status(8, "x", 2.5, others=3)
     assert read_status(trailer).retry == 2.5
     assert read_status(trailer).message == "x"
+
+
+CONNECT = "failed to connect to all addresses; last error: "
+
+
+@pytest.mark.parametrize(
+    ("details", "secure", "reason", "said"),
+    [
+        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "see cert_file"),
+        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", False, "unreachable", "right"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", True, "tls", "see cert_file"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "write https then"),
+        (
+            "INTERNAL: ipv4:1: Failed parsing HTTP/2 (Trying to connect an http1.x server)",
+            False,
+            "unreachable",
+            "no port for gRPC: set protocol: http/protobuf",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Cannot check peer: missing selected ALPN property.",
+            True,
+            "tls",
+            "no port for gRPC: set protocol: http/protobuf",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Tls handshake failed: SSL_ERROR_SSL: WRONG_VERSION_NUMBER",
+            True,
+            "tls",
+            "If not, write http",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Failed to connect to remote host: Connection refused",
+            False,
+            "unreachable",
+            "see that the receiver runs and its address is right",
+        ),
+    ],
+)
+@pytest.mark.parametrize("proxy", ["", "https_proxy"])
+def test_o8_what_the_library_says_is_told_with_a_mend(
+    details: str, secure: bool, reason: str, said: str, proxy: str
+) -> None:
+    found = of_grpc(
+        "c:4317", "UNAVAILABLE", CONNECT + details, timeout=TIMEOUT, secure=secure, proxy=proxy
+    )
+    assert isinstance(found, Retry)
+    assert found.reason == reason
+    assert said in found.message
+    if reason == "unreachable":
+        assert ("is the proxy of https_proxy the right one?" in found.message) == bool(proxy)

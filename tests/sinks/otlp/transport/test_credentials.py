@@ -107,3 +107,22 @@ async def test_secrets_are_not_shown(tmp_path: Path) -> None:
     held = await Credentials(files.options(client=True), token, TurnedClock()).get()
     assert "hidden" not in repr(held)
     assert "PRIVATE" not in repr(held)
+
+
+async def test_a_file_that_a_variable_names_is_told_by_the_variable(tmp_path: Path) -> None:
+    names = {"ca": "the file of CERTIFICATE", "cert": "the file of CERT", "key": "the file of KEY"}
+    files = Files(tmp_path)
+    held = Credentials(files.options(client=True), None, TurnedClock(), names=names)  # type: ignore[arg-type]
+
+    async def told() -> str:
+        with pytest.raises(CredentialsError) as caught:
+            await held.get(anew=True)
+        return str(caught.value)
+
+    assert await told() == (
+        f"{files.ca}: no such file; see that the file of CERTIFICATE is mounted and readable"
+    )
+    files.trust("server")
+    files.show(certificate("clients", "podgpu"))
+    files.key.write_text("nothing")
+    assert (await told()).endswith("; see the file of KEY")

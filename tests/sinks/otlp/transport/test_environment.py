@@ -77,7 +77,7 @@ def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
         ("option", "http://c:4318/", "http://c:4318/v1/metrics"),
         ("option", "https://c/api/v1/otlp/v1/metrics", "https://c/api/v1/otlp/v1/metrics"),
         ("option", "https://c/mine/", "https://c/mine/"),
-        ("option", "HTTPS://C/v1/metrics?key=a#b", "https://C/v1/metrics?key=a"),
+        ("option", "HTTPS://C/v1/metrics?key=a", "https://C/v1/metrics?key=a"),
         ("option", "http://[::1]:4318", "http://[::1]:4318/v1/metrics"),
         (BASE, "http://c:4318", "http://c:4318/v1/metrics"),
         (BASE, "http://c:4318/mine", "http://c:4318/mine/v1/metrics"),
@@ -99,9 +99,19 @@ def test_paths_over_http(where: str, given: str, url: str) -> None:
     assert found.endpoint.secure == url.startswith("https")
 
 
-def test_a_query_is_not_shown() -> None:
-    endpoint = settle(Options(), {**HTTP, EXACT: "https://c/v1/metrics?api-key=secret"}).endpoint
-    assert endpoint.place == "https://c/v1/metrics"
+@pytest.mark.parametrize(
+    ("env", "given", "place"),
+    [
+        (HTTP, "https://c/v1/metrics?api-key=secret", "https://c/v1/metrics"),
+        ({}, "https://c:4317?api-key=secret", "https://c:4317"),
+        ({}, "http://c:4317/?api-key=secret", "http://c:4317/"),
+        ({}, "dns:///c:4317?api-key=secret", "dns:///c:4317"),
+    ],
+)
+def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> None:
+    found = settle(Options(), {**env, EXACT: given})
+    assert found.endpoint.place == place
+    assert "secret" not in "".join(found.hints)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,11 @@ def test_a_query_is_not_shown() -> None:
         ("unix:///run/otel.sock", "unix:///run/otel.sock", False),
         # A host of that name.
         ("unix:4317", "dns:///unix:4317", True),
+        # A scheme is the same in capitals (RFC 3986, 3.1).
+        ("DNS:///C:4317", "dns:///C:4317", True),
+        ("Unix:/run/Otel.sock", "unix:/run/Otel.sock", False),
+        ("IPv4:10.0.0.1:4317", "ipv4:10.0.0.1:4317", True),
+        ("HTTP://c:4317", "dns:///c:4317", False),
     ],
 )
 def test_targets_over_grpc(given: str, target: str, secure: bool) -> None:
@@ -143,6 +158,28 @@ def test_insecure_is_for_endpoints_without_a_scheme() -> None:
     assert not settled(Options(endpoint="dns:///c:1"), METRICS_INSECURE="true").endpoint.secure
 
 
+@pytest.mark.parametrize("value", ["1", "yes", "tru", "on"])
+@pytest.mark.parametrize("name", ["INSECURE", "METRICS_INSECURE"])
+def test_anything_but_true_is_false_and_said(name: str, value: str) -> None:
+    found = settled(ENDPOINT="c:4317", **{name: value})
+    assert found.endpoint.secure
+    [hint] = found.hints
+    assert f"OTEL_EXPORTER_OTLP_{name} is '{value}', which counts as false: write true" in hint
+
+
+@pytest.mark.parametrize("value", ["true", "True", "FALSE", ""])
+def test_what_is_true_or_false_needs_no_word(value: str) -> None:
+    assert settled(ENDPOINT="c:4317", INSECURE=value).hints == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "protocol"),
+    [("GRPC", "grpc"), ("Http/Protobuf", "http/protobuf"), ("HTTP/PROTOBUF", "http/protobuf")],
+)
+def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
+    assert settled(PROTOCOL=value).protocol == protocol
+
+
 @pytest.mark.parametrize(
     ("options", "env", "hint"),
     [
@@ -155,6 +192,7 @@ def test_insecure_is_for_endpoints_without_a_scheme() -> None:
         (Options(endpoint="http://c:4318"), {}, "4318 is the port for HTTP"),
         (Options(endpoint="http://c:4317", protocol="http/protobuf"), {}, "4317 is the port for"),
         (Options(endpoint="https://c"), {}, "no port, so 443 is taken"),
+        (Options(endpoint="https://c:1?x=1"), {}, "follows the \\? means nothing over gRPC"),
         (
             Options(tls=TlsOptions(ca_file=Path("/ca"))),
             {BASE: "http://c:4317"},
@@ -201,10 +239,16 @@ def test_certificates() -> None:
     assert found.tls == TlsOptions(
         ca_file=Path("/ca"), cert_file=Path("/cert"), key_file=Path("/key")
     )
+    assert found.tls_names == {
+        "ca": "the file of OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
+        "cert": "the file of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        "key": "the file of OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
+    }
     # They are for whoever speaks TLS, and there are others than podgpu.
     assert settled(ENDPOINT="http://c:4317", **env).tls == TlsOptions()
     ours = TlsOptions(server_name="c")
-    assert settled(Options(endpoint="https://c:1", tls=ours), **env).tls == ours
+    found = settled(Options(endpoint="https://c:1", tls=ours), **env)
+    assert (found.tls, found.tls_names) == (ours, {})
 
 
 def test_attributes_of_the_resource() -> None:
@@ -228,9 +272,9 @@ def test_temporality(text: str) -> None:
     ("name", "value", "said"),
     [
         ("PROTOCOL", "http/json", "http/json, which podgpu doesn't speak: set http/protobuf"),
-        ("METRICS_PROTOCOL", "GRPC", "'GRPC': it has to be grpc or http/protobuf"),
+        ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu doesn't speak: set http/protobuf"),
+        ("METRICS_PROTOCOL", "gRPCs", "'grpcs': it has to be grpc or http/protobuf"),
         ("COMPRESSION", "zstd", "'zstd': it has to be gzip or none"),
-        ("INSECURE", "1", "'1': it has to be true or false"),
         ("METRICS_TEMPORALITY_PREFERENCE", "x", "cumulative or delta or lowmemory"),
         ("TIMEOUT", "10s", "whole milliseconds, such as 10000: write it without a unit"),
         ("TIMEOUT", "1.5", "whole milliseconds"),
@@ -248,7 +292,16 @@ def test_temporality(text: str) -> None:
         ("HEADERS", "grpc-timeout=secret", "is set by podgpu itself"),
         ("HEADERS", "x-bin=secret", "has bytes as its value"),
         ("ENDPOINT", "http://user:secret@c:1", "has a user in it: give a header authorization"),
-        ("ENDPOINT", "ftp://secret", "is no address"),
+        ("ENDPOINT", "ftp://secret", "has the scheme ftp: over gRPC it has to be http:// or"),
+        ("ENDPOINT", "GRPC://secret:1", "has the scheme grpc: over gRPC it has to be http://"),
+        ("ENDPOINT", "http://c:4317#secret", "has a # in it, which no address"),
+        ("ENDPOINT", "http://c:4317#", "has a # in it, which no address"),
+        ("ENDPOINT", "http://c:", "has a colon, and no port after it"),
+        ("ENDPOINT", "https://[::1]:/", "has a colon, and no port after it"),
+        ("ENDPOINT", f"http://{64 * 'a'}.b:1", "more than 63 characters between two dots"),
+        ("ENDPOINT", f"{64 * 'a'}.b:1", "more than 63 characters between two dots"),
+        ("ENDPOINT", "http://a..b:1", "is no address"),
+        ("ENDPOINT", "a..b:1", "is no address"),
         ("ENDPOINT", "http://", "is no address: write for example http://collector:4317"),
         ("ENDPOINT", "http://c:99999", "is no address"),
         ("ENDPOINT", "http://c:0", "is no address"),
@@ -270,7 +323,31 @@ def test_a_value_that_cannot_be_used_is_named_with_its_mend(
     assert "\n" not in text
 
 
-@pytest.mark.parametrize("value", ["c:4318", "dns:///c:4318", "localhost"])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("ftp://c:4318", "has the scheme ftp: over HTTP it has to be http:// or https://"),
+        ("grpc://c:4318", "has the scheme grpc: over HTTP it has to be http:// or https://"),
+        ("dns:///c:4318", "has the scheme dns: over HTTP it has to be http:// or https://"),
+        ("http://c:4318#a", "has a # in it"),
+        ("http://c:/v1/metrics", "has a colon, and no port after it"),
+        (f"http://{64 * 'a'}:4318", "has a host with more than 63 characters between two dots"),
+        (f"http://{63 * 'a'}..b:4318", "is no address"),
+    ],
+)
+@pytest.mark.parametrize("name", ["ENDPOINT", "METRICS_ENDPOINT"])
+def test_what_http_cannot_use(name: str, value: str, said: str) -> None:
+    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{name} {said}"):
+        settled(PROTOCOL="http/protobuf", **{name: value})
+
+
+@pytest.mark.parametrize("value", [f"http://{63 * 'a'}.b:1", "http://a.b.:1", "http://[::1]:1"])
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_names_that_are_some(value: str, protocol: str) -> None:
+    assert settled(PROTOCOL=protocol, ENDPOINT=value).endpoint.place.startswith(value)
+
+
+@pytest.mark.parametrize("value", ["c:4318", "localhost"])
 def test_http_wants_a_scheme(value: str) -> None:
     with pytest.raises(PermanentError, match="has no scheme: over HTTP write http:// or https://"):
         settled(PROTOCOL="http/protobuf", ENDPOINT=value)

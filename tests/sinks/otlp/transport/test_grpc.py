@@ -1,7 +1,11 @@
 """Sending over gRPC to real servers in this process."""
 
 import asyncio
+import re
 import socket
+import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from sinks.otlp.transport.codes import of_grpc
 from sinks.otlp.transport.contract import USER_AGENT
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
+    HttpReceiver,
     fails,
     names,
     never,
@@ -23,6 +28,7 @@ from tests.sinks.otlp.transport.receivers import (
 )
 from tests.sinks.otlp.transport.relays import Relay, reset
 from tests.sinks.otlp.transport.sending import pushing
+from tests.support.web import certificate, pem
 
 
 async def test_records_go_as_one_message_in_their_order() -> None:
@@ -42,7 +48,8 @@ async def test_headers_and_who_asks() -> None:
     assert metadata["x-scope-orgid"] == "tenant"
     assert metadata["authorization"] == "Basic x"
     assert metadata["user-agent"].startswith(f"{USER_AGENT} grpc-python-asyncio/")
-    assert USER_AGENT.startswith("podgpu/")
+    # It is none of the SDK's exporters, and doesn't say that it is.
+    assert re.fullmatch(r"podgpu/[\w.+-]+ \(OTLP exporter; Python\)", USER_AGENT)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
@@ -264,3 +271,98 @@ async def test_o9_a_message_that_no_client_may_send() -> None:
         assert isinstance(await push.send([large] * 65), TooLarge)
         assert receiver.messages == []
         assert await push.send([large] * 63) == Acked()
+
+
+async def test_a_port_for_http() -> None:
+    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(old, "127.0.0.1", 0)
+    async with server, pushing(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as push:
+        found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason == "unreachable"
+    assert "that is no port for gRPC: set protocol: http/protobuf" in found.message
+
+
+@pytest.mark.parametrize("http", [False, True])
+async def test_a_port_with_tls_that_is_asked_without(http: bool) -> None:
+    leaf = certificate("server", "127.0.0.1")
+    receiver: Any = HttpReceiver() if http else GrpcReceiver()
+    if http:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        leaf.configure_cert(context)
+        serving = receiver.serving(context=context)
+    else:
+        serving = receiver.serving(certificate=pem(leaf))
+    async with serving, pushing(receiver.url) as push:
+        found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason == "unreachable"
+    assert "one with TLS ends it so: write https then" in found.message
+
+
+async def test_o8_a_proxy_that_is_not_there(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+    async with pushing("http://collector.test:4317") as push:
+        found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason == "unreachable"
+    assert "is the proxy of http_proxy the right one?" in found.message
+
+
+STARVED = """
+import asyncio, os, resource, sys
+from tests.sinks.otlp.transport.receivers import GrpcReceiver, record
+from tests.sinks.otlp.transport.sending import pushing
+
+async def main():
+    async with pushing("http://127.0.0.1:1", timeout="1s") as push:
+        if sys.argv[1] == "later":
+            print((await push.send([record()])).reason)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        held = []
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        for _ in range(int(sys.argv[2])):
+            os.close(held.pop())
+        found = await push.send([record()])
+        print(found.reason, found.message)
+        while held:
+            os.close(held.pop())
+        print((await push.send([record()])).reason)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 8])
+@pytest.mark.parametrize("when", ["at first", "later"])
+async def test_without_descriptors_the_records_wait_and_the_process_lives(
+    when: str, left: int
+) -> None:
+    """The library itself would end it."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", STARVED, when, str(left)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *before, starved, after = done.stdout.splitlines()
+    assert before == ([] if when == "at first" else ["unreachable"])
+    assert starved == (
+        "descriptors http://127.0.0.1:1: can't connect: Too many open files; "
+        "let podgpu have more open files (ulimit -n)"
+    )
+    assert after == "unreachable"

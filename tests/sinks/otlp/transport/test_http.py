@@ -12,6 +12,7 @@ from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from sinks.otlp.messages import ExportMetricsServiceResponse
 from sinks.otlp.transport.contract import USER_AGENT
 from tests.sinks.otlp.transport.receivers import (
+    GrpcReceiver,
     HttpReceiver,
     answers,
     names,
@@ -21,6 +22,7 @@ from tests.sinks.otlp.transport.receivers import (
 )
 from tests.sinks.otlp.transport.relays import Relay, reset
 from tests.sinks.otlp.transport.sending import pushing
+from tests.support.web import certificate, pem
 
 HTTP = "http/protobuf"
 
@@ -230,6 +232,53 @@ async def test_o8_a_proxy_that_is_not_there(
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "proxy"
+    assert f"can't connect to the proxy http://127.0.0.1:{unused_tcp_port}: " in found.message
+    assert "see http_proxy and no_proxy" in found.message
+
+
+@pytest.mark.parametrize("value", ["http://[bad", "http://u:secret@h:x", "socks5://u:secret@h:1"])
+async def test_o8_a_proxy_that_is_none_keeps_the_records(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with HttpReceiver().serving() as receiver:
+        monkeypatch.setenv("http_proxy", value)
+        async with pushing(receiver.url, HTTP) as push:
+            for _ in range(2):
+                found = await push.send([record()])
+                assert isinstance(found, Retry)
+                assert found.reason == "proxy"
+                assert "the variable http_proxy " in found.message
+                assert "secret" not in found.message
+        monkeypatch.setenv("no_proxy", "127.0.0.0/8")
+        async with pushing(receiver.url, HTTP) as push:
+            assert await push.send([record()]) == Acked()
+
+
+async def test_o3_a_refusal_in_plain_text() -> None:
+    """As Prometheus refuses what comes late."""
+    async with (
+        HttpReceiver().serving() as receiver,
+        pushing(f"{receiver.url}/api/v1/otlp/v1/metrics", HTTP) as push,
+    ):
+        receiver.answer = answers(400, b"out of order sample\n", "text/plain")
+        found = await push.send([record()])
+    assert isinstance(found, Rejected)
+    assert "400 Bad Request: out of order sample; set out_of_order_time_window" in found.message
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_port_for_grpc(secure: bool) -> None:
+    leaf = pem(certificate("server", "127.0.0.1")) if secure else None
+    async with (
+        GrpcReceiver().serving(certificate=leaf) as receiver,
+        pushing(receiver.url, HTTP) as push,
+    ):
+        found = await push.send([record()])
+    assert isinstance(found, Retry)
+    assert found.reason == "broken"
+    assert ("write https" if secure else "a port for gRPC; set protocol: grpc") in found.message
+    assert "Error" not in found.message
+    assert "\\x" not in found.message
 
 
 async def test_a_balancer_that_drops_without_a_word() -> None:

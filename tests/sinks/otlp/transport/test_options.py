@@ -32,6 +32,10 @@ def check(*options: str) -> list[str]:
         ["endpoint: https://c", "tls: {cert_file: /c, key_file: /k, server_name: x}"],
         ["headers: {X-Scope-OrgID: tenant}", "bearer_token_file: /token"],
         ["queue: {path: /var/lib/podgpu/queue}", "retry: {initial: 1s, max: 1s}"],
+        ["telemetry_interval: 1s"],
+        ["telemetry_interval: 0s"],
+        ["max_message_size: 4MiB", "queue: {max_size: 4MiB}"],
+        ["endpoint: DNS:///collector:4317"],
     ],
 )
 def test_what_is_fine(options: list[str]) -> None:
@@ -41,7 +45,15 @@ def test_what_is_fine(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "place", "said"),
     [
-        (["endpoint: ftp://c"], "endpoint", "is no address|has no scheme"),
+        (["endpoint: ftp://c"], "endpoint", "has the scheme ftp: over gRPC it has to be http://"),
+        (["endpoint: ftp://c", "protocol: http/protobuf"], "endpoint", "scheme ftp: over HTTP it"),
+        (["endpoint: grpc://c:4317", "protocol: grpc"], "endpoint", "has the scheme grpc: over"),
+        (['endpoint: ""'], "endpoint", "is empty: write for example http://collector:4317"),
+        (['endpoint: ""', "protocol: http/protobuf"], "endpoint", "is empty"),
+        (['endpoint: "http://c:4317#f"'], "endpoint", "has a # in it"),
+        (['endpoint: "http://c:"'], "endpoint", "has a colon, and no port after it"),
+        (["endpoint: 'c:99999'"], "endpoint", "is no address"),
+        ([f"endpoint: http://{64 * 'a'}/v1/metrics"], "endpoint", "more than 63 characters"),
         (["endpoint: http://u:secret@c:1"], "endpoint", "has a user in it"),
         (["endpoint: 'http://c:1 '", "protocol: grpc"], "endpoint", "is no address"),
         (["endpoint: http://c/v1/metrics", "protocol: grpc"], "endpoint", "gRPC has none of"),
@@ -63,6 +75,16 @@ def test_what_is_fine(options: list[str]) -> None:
         (["queue: {path: queue}"], "queue.path", "write the whole path"),
         (["retry: {initial: 10s, max: 1s}"], "retry.max", "is less than retry.initial"),
         (["timeout: 50ms"], "timeout", ""),
+        (
+            ["telemetry_interval: 999ms"],
+            "telemetry_interval",
+            "999ms: it has to be 1s at least, or",
+        ),
+        (
+            ["max_message_size: 8MiB", "queue: {max_size: 4MiB}"],
+            "max_message_size",
+            r"more than queue.max_size \(4MiB\).* give the queue more",
+        ),
     ],
 )
 def test_what_is_refused(options: list[str], place: str, said: str) -> None:

@@ -1,5 +1,6 @@
 """Certificates and tokens that are exchanged while podgpu runs, over both protocols (O7)."""
 
+import asyncio
 import datetime
 import ssl
 from collections.abc import AsyncIterator
@@ -296,3 +297,42 @@ async def test_a_receiver_without_tls(protocol: str, files: Files) -> None:
         pushing_to(receiver.port, protocol, files.options()) as push,
     ):
         again(await push.send([record()]), "tls", "TLS failed")
+
+
+async def test_o7_a_client_certificate_is_required_after_the_handshake(files: Files) -> None:
+    """TLS 1.3: the client is done before the server has seen what it shows, as with those in Go."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    certificate("server", "127.0.0.1").configure_cert(context)
+    authority("clients").configure_trust(context)
+
+    async def never(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(never, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    async with server, pushing_to(port, "grpc", files.options()) as push:
+        again(await push.send([record()]), "tls", "TLS failed", "see cert_file")
+
+
+async def test_a_receiver_with_tls_that_speaks_no_http2(files: Files) -> None:
+    async with (
+        receiving("http/protobuf", certificate("server", "127.0.0.1")) as receiver,
+        pushing_to(receiver.port, "grpc", files.options()) as push,
+    ):
+        again(await push.send([record()]), "tls", "set protocol: http/protobuf")
+
+
+async def test_o7_a_file_that_a_variable_names_is_told_by_the_variable(
+    protocol: str, tmp_path: Path
+) -> None:
+    lost = tmp_path / "lost.pem"
+    env = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(lost)}
+    async with pushing("https://127.0.0.1:1", protocol, environ=env) as push:
+        again(
+            await push.send([record()]),
+            "credentials",
+            f"{lost}: no such file; see that the file of OTEL_EXPORTER_OTLP_CERTIFICATE is mounted",
+        )

@@ -1,0 +1,72 @@
+"""A process that may open no more files: gRPC's library would end it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STARVED = """
+import asyncio, os, resource, sys
+from pathlib import Path
+from config.types import Duration
+from sources.podresources.errors import KubeletError
+from sources.podresources.kubelet import Kubelet
+
+async def ask():
+    kubelet = Kubelet(Path(sys.argv[1]), Duration.parse("1s"), lambda *_: None)
+    try:
+        await kubelet.list()
+    finally:
+        await kubelet.close()
+
+async def said():
+    try:
+        await ask()
+    except KubeletError as error:
+        print(error.result, error)
+
+async def main():
+    if sys.argv[2] == "later":
+        await said()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        pass
+    for _ in range(int(sys.argv[3])):
+        os.close(held.pop())
+    await said()
+    while held:
+        os.close(held.pop())
+    await said()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 8])
+@pytest.mark.parametrize("when", ["at first", "later"])
+async def test_without_descriptors_the_kubelet_is_unreachable_and_the_process_lives(
+    when: str, left: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubelet.sock"
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", STARVED, str(path), when, str(left)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *before, starved, after = done.stdout.splitlines()
+    assert len(before) == (when == "later")
+    assert starved == (
+        f"unreachable {path}: can't connect: Too many open files; "
+        "let podgpu have more open files (ulimit -n)"
+    )
+    assert after.startswith(f"unreachable {path}: the kubelet can't be reached: ")
