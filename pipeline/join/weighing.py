@@ -99,10 +99,16 @@ def weigh(stakes: Iterable[Stake]) -> Verdict:
         standing, conflicts = _settle(standing)
     standing.sort(key=_by_subject)
     shares = [_share(stake, alone=len(standing) == 1) for stake in standing]
-    if fsum(share for share in shares if share is not None) > 1:
-        # More than there is: then nobody's part can be believed.
+    parts = fsum(share for share in shares if share is not None)
+    if parts >= 1:
+        pods = {stake.pod_key for stake in standing}
+        told = {s.pod_key for s, share in zip(standing, shares, strict=True) if share is not None}
+        if parts > 1 or pods != told:
+            # More than there is, or nothing left for a pod that holds some of it all the same.
+            conflicts = max(conflicts, len(pods))
+    if parts > 1:
+        # Then nobody's part can be believed.
         shares = [None] * len(standing)
-        conflicts = max(conflicts, len({stake.pod_key for stake in standing}))
     return Verdict(
         tuple([_held(stake, share) for stake, share in zip(standing, shares, strict=True)]),
         conflicts,

@@ -194,6 +194,24 @@ class TestTwoOnOneDevice:
         assert node.held() == {A: ["a/main", "b/main"]}
         assert (node.conflicts(), node.shares(A)) == ({A: 2}, [None, None])
 
+    @pytest.mark.parametrize(
+        ("shares", "conflicts"),
+        [
+            pytest.param([1.0, None], {A: 2}, id="nothing is left for the second"),
+            pytest.param([0.5, 0.5, None], {A: 3}, id="nor for a third"),
+            pytest.param([0.5, None], {}, id="something is left"),
+            pytest.param([0.5, 0.5], {}, id="it fits"),
+            pytest.param([1.0, 0.5], {A: 2}, id="more than there is"),
+        ],
+    )
+    def test_who_holds_some_of_what_others_hold_whole_contradicts_them(
+        self, shares: list[float | None], conflicts: dict[str, int]
+    ) -> None:
+        node = Cluster()
+        node.file(*(replace(filed(f"p{at}", A), share=share) for at, share in enumerate(shares)))
+        assert len(node.held()[A]) == len(shares)
+        assert node.conflicts() == conflicts
+
     def test_the_source_s_own_times_do_where_nobody_tells_of_pods(self) -> None:
         node = Cluster()
         node.kubelet(replace(listed("a", A), since=pod("", started=7).started))
