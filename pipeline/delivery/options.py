@@ -33,6 +33,11 @@ class QueueOptions(msgspec.Struct, frozen=True, kw_only=True):
         Doc("Bytes that are sent in a second at most, when much has queued up; 0B for no limit."),
     ] = ByteSize.parse("4MiB")
 
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """A path has to mean the same wherever podgpu is started."""
+        if self.path is not None and not self.path.is_absolute():
+            yield "path", f"{self.path} depends on where podgpu is started: write the whole path"
+
     def exclusive(self) -> Iterable[str]:
         """A folder is one queue's: what a sink's own `exclusive` yields of it."""
         if self.path is not None:

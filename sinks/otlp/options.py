@@ -4,7 +4,6 @@ What is left out comes from the variables `OTEL_EXPORTER_OTLP_*`, and else from 
 stands for "left out".
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -109,9 +108,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.resource:
             if not name.strip():
                 yield ("resource", name), "is no name of an attribute"
-        if self.queue.path is not None and not self.queue.path.is_absolute():
-            text = f"{self.queue.path} depends on where podgpu is started: write the whole path"
-            yield ("queue", "path"), text
         if 0 < self.telemetry_interval < _OFTEN:
             text = f"is {self.telemetry_interval}: it has to be 1s at least, or 0s for never"
             yield "telemetry_interval", text
@@ -149,6 +145,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def exclusive(self) -> Iterable[str]:
         """A queue on the disk has one owner."""
-        if self.queue.path is None:
-            return ()
-        return (f"the folder {os.path.normpath(self.queue.path)}",)
+        return self.queue.exclusive()

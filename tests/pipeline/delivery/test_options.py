@@ -1,0 +1,37 @@
+"""What is refused of a queue's options, whichever sink has them."""
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from pipeline.registry import RegisteredKinds
+
+SINKS = ["kind: otlp", "kind: jsonl"]
+
+
+def check(*sinks: str) -> list[str]:
+    lines = "".join(f"  s{at}: {{{sink}}}\n" for at, sink in enumerate(sinks))
+    text = f"sources: {{gpus: {{kind: nvml}}}}\nsinks:\n{lines}"
+    try:
+        parse(text, RegisteredKinds(), env={}, origin="x.yaml")
+    except ConfigError as error:
+        return [f"{problem.path}: {problem.message}" for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_path_means_the_same_wherever_podgpu_is_started(sink: str) -> None:
+    assert check(f"{sink}, queue: {{path: /var/lib/q}}") == []
+    assert check(f"{sink}, queue: {{path: q/rel}}") == [
+        "sinks.s0.queue.path: q/rel depends on where podgpu is started: write the whole path"
+    ]
+
+
+@pytest.mark.parametrize("other", SINKS)
+def test_a_folder_has_one_owner(other: str) -> None:
+    found = check(
+        "kind: otlp, queue: {path: /var/lib/q}",
+        f'{other}, queue: {{path: "/var/lib/./q/"}}'
+        + (", path: /tmp/lines" if other == "kind: jsonl" else ""),
+    )
+    assert found == ["sinks.s1: s0 has the folder /var/lib/q already"]
