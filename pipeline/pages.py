@@ -4,10 +4,13 @@ import html
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from pipeline.contracts import HttpResponse
+from pipeline.contracts import HttpHandler, HttpResponse
 
 Check: TypeAlias = Callable[[], tuple[bool, str]]
 """Says whether something is well, and a line of text for people. Called for each request."""
+
+Pages: TypeAlias = Mapping[str, tuple[HttpHandler, str]]
+"""What every listener serves besides its own: handlers and titles, by path."""
 
 _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))
 

@@ -19,7 +19,7 @@ _TOLD: Final = 10
 """How many ids that fit no device are told one by one when a source's claims change."""
 
 _REMEMBERED: Final = 10_000
-"""How many of them are kept in mind, so that none is told twice."""
+"""How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
 
 
 class Publisher:
@@ -45,6 +45,7 @@ class Publisher:
         self._log = log
         self._unresolved: dict[str, SourceState] = {}
         self._named: set[tuple[str, str, str]] = set()
+        self._contradictory: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Work until the inbox is closed and drained."""
@@ -77,7 +78,9 @@ class Publisher:
         return outcome.changed
 
     def _publish(self, at: Instant) -> None:
-        snapshot = self.join.snapshot(at)
+        snapshot, before = self.join.snapshot(at), self.latest
+        if snapshot.topology is not (before.topology if before is not None else None):
+            self._name_contradictions(snapshot)
         self.latest = snapshot
         self._name_unresolved(snapshot)
         for outlet in self.outlets.values():
@@ -116,4 +119,18 @@ class Publisher:
             self._log.warning(
                 "more ids that fit no device are counted (podgpu_unresolved_device_ids_total), "
                 "and no longer named"
+            )
+
+    def _name_contradictions(self, snapshot: Snapshot) -> None:
+        """Tell of pairs of GPUs that are told to be joined as they can't be, each pair once."""
+        found = snapshot.topology.contradictions if snapshot.topology is not None else ()
+        new = [pair for pair in found if (pair.a, pair.b) not in self._contradictory]
+        new = new[: max(_REMEMBERED - len(self._contradictory), 0)]
+        self._contradictory.update((pair.a, pair.b) for pair in new)
+        for pair in new[:_TOLD]:
+            self._log.warning("the driver's answers contradict each other: %s", pair.text)
+        if len(new) > _TOLD:
+            self._log.warning(
+                "%d more pairs of GPUs contradict others (podgpu_topology_contradictions)",
+                len(new) - _TOLD,
             )

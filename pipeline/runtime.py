@@ -29,6 +29,7 @@ from pipeline.sinkset import SinkSet
 from pipeline.sourceset import SourceSet
 from pipeline.status import Status
 from pipeline.telemetry import FamilyPoints, Telemetry
+from pipeline.topology_pages import TopologyPages
 
 if TYPE_CHECKING:
     from pipeline.kube.sessions import Sessions
@@ -68,7 +69,10 @@ class Runtime:
             node=node_name(config),
         )
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
-        self._serving = Serving(self._shared.node, self._status.healthy, self._status.ready)
+        self._topology = TopologyPages(lambda: self._publisher.latest)
+        self._serving = Serving(
+            self._shared.node, self._status.healthy, self._status.ready, self._topology.pages
+        )
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
@@ -108,6 +112,7 @@ class Runtime:
                 await self._run(stop)
         finally:
             await self._serving.leave()
+            self._topology.close()
 
     async def _run(self, stop: asyncio.Event) -> None:
         async with self._shared.group:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from config.schema import Http
@@ -10,7 +11,7 @@ from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
 from pipeline.errors import ComponentError
 from pipeline.logs import ROOT
-from pipeline.pages import Check
+from pipeline.pages import Check, Pages
 from pipeline.version import VERSION
 
 if TYPE_CHECKING:
@@ -27,12 +28,16 @@ class Serving:
         node: the node's name.
         health: whether podgpu works.
         ready: whether it has something to show.
+        pages: what is served besides, by path, with titles for the page at `/`.
     """
 
-    def __init__(self, node: str, health: Check, ready: Check) -> None:
+    def __init__(
+        self, node: str, health: Check, ready: Check, pages: Pages = MappingProxyType({})
+    ) -> None:
         self._node = node
         self._health = health
         self._ready = ready
+        self._pages = pages
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -58,7 +63,11 @@ class Serving:
             from pipeline.http import Listeners  # noqa: PLC0415
 
             self._listeners = Listeners(
-                node=self._node, version=VERSION, health=self._health, ready=self._ready
+                node=self._node,
+                version=VERSION,
+                health=self._health,
+                ready=self._ready,
+                pages=self._pages,
             )
             self._listeners.access = self._access
         return self._listeners.listen(address)

@@ -55,6 +55,7 @@ class Status:
             ],
             "podgpu_inbox_depth": [Point((), len(self._inbox))],
             "podgpu_gpus": _gpu_points(self._publisher.latest),
+            "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
             **self._source_points(self._publisher.join.sources()),
             **process_points(self._started.wall_ns),
         }
@@ -104,3 +105,8 @@ def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
     if up or not expected:
         points.insert(0, Point((("state", "present"),), sum(value == 1 for value in up)))
     return points
+
+
+def _contradictions(snapshot: Snapshot | None) -> list[Point]:
+    topology = snapshot.topology if snapshot is not None else None
+    return [] if topology is None else [Point((), len(topology.contradictions))]

@@ -149,6 +149,12 @@ FAMILIES: tuple[Family, ...] = (
         "Physical GPUs: present, which are those that answer now, and expected, which are all that "
         "were seen since podgpu started.",
     ),
+    Family(
+        "podgpu_topology_contradictions",
+        "gauge",
+        "Pairs of GPUs that the driver puts further apart than its other answers allow; no sample "
+        "where no topology is known.",
+    ),
     Family("process_cpu_seconds_total", "counter", "Processor time that podgpu has used."),
     Family("process_resident_memory_bytes", "gauge", "Memory that podgpu occupies."),
     Family("process_start_time_seconds", "gauge", "When podgpu started, in Unix time."),

@@ -9,6 +9,7 @@ from config.errors import ConfigError
 from config.types import Duration, FormatError, ListenAddress
 from pipeline.cli import catalogue, listing, running
 from pipeline.cli.dcgm import command
+from pipeline.cli.topology import arguments as topology
 from pipeline.version import VERSION
 
 _EXIT_CONFIG = 2
@@ -16,7 +17,11 @@ _DCGM_EXPORTER = "dcgm-exporter"
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
+    """Run a command; return its exit status.
+
+    1 is a bug or, of a command that asks for something, that it can't be had now; 2 is what only
+    the user can mend.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         # It reads its options as dcgm-exporter does, which argparse can't.
@@ -86,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     fields = commands.add_parser("fields", help="list every reading that podgpu knows")
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
     fields.set_defaults(command=catalogue.fields)
+
+    topology.add(commands)
     return parser
 
 

@@ -8,6 +8,7 @@ from pipeline.exposition.shape import Shape
 from pipeline.exposition.style import Style
 from pipeline.exposition.tail import tail
 from pipeline.exposition.text import Format
+from pipeline.exposition.topology import TopologyFamilies
 from pipeline.fields import FieldPlan
 from pipeline.model import Snapshot
 from pipeline.telemetry import FamilyPoints, Meter
@@ -26,7 +27,9 @@ class Renderer:
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str, meter: Meter) -> None:
         self._plan = plan
         self._meter = meter
-        self._labels = LabelCache(Style(options, plan, node))
+        style = Style(options, plan, node)
+        self._labels = LabelCache(style)
+        self._topology = TopologyFamilies(style)
         self._snapshot: Snapshot | None = None
         self._shape: Shape | None = None
         self._numbers: tuple[list[bytes], int] | None = None
@@ -47,7 +50,7 @@ class Renderer:
             self._numbers = self._shape.numbers(snapshot.readings)
             if gaps := self._numbers[1]:
                 self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
-        return self._shape.body(form, *self._numbers)
+        return self._shape.body(form, *self._numbers) + self._topology.body(form, snapshot)
 
     @staticmethod
     def tail(form: Format, own: Iterable[FamilyPoints]) -> bytes:

@@ -15,7 +15,7 @@ from pipeline.errors import PermanentError
 from pipeline.http.connections import Server
 from pipeline.http.limits import Limits
 from pipeline.http.wire import request_of, send
-from pipeline.pages import Check, checked, index, plain
+from pipeline.pages import Check, Pages, checked, index, plain
 from pipeline.sockets import BACKLOG, bind
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class House(Protocol):
     version: str
     health: Check
     ready: Check
+    pages: Pages
     limits: Limits
     access: "Access | None"
 
@@ -87,7 +88,8 @@ class Listener:
             "/health": self._health,
             "/readyz": self._readiness,
         }
-        self._own = {"/": self._index, **self._health_pages}
+        pages = {path: handler for path, (handler, _) in house.pages.items()}
+        self._own = {"/": self._index, **self._health_pages, **pages}
 
     async def start(self) -> None:
         """Listen.
@@ -188,6 +190,7 @@ class Listener:
 
     async def _index(self, _: HttpRequest) -> HttpResponse:
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
+        mounts += [(path, title) for path, (_, title) in self._house.pages.items()]
         return index(self._house.node, self._house.version, mounts)
 
     async def _health(self, _: HttpRequest) -> HttpResponse:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from config.types import ListenAddress
@@ -11,7 +12,7 @@ from pipeline.contracts import HttpMounts
 from pipeline.errors import PermanentError
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
-from pipeline.pages import Check
+from pipeline.pages import Check, Pages
 from pipeline.sockets import reason
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Listeners:
         version: podgpu's version, for the page at `/`.
         health: for `/healthz` and `/health`: the loop and the join do their work.
         ready: for `/readyz`: there is something to show.
+        pages: what every listener serves besides, by path, with titles for the page at `/`.
         limits: the same for every listener.
 
     Attributes:
@@ -35,12 +37,20 @@ class Listeners:
     """
 
     def __init__(
-        self, *, node: str, version: str, health: Check, ready: Check, limits: Limits | None = None
+        self,
+        *,
+        node: str,
+        version: str,
+        health: Check,
+        ready: Check,
+        pages: Pages = MappingProxyType({}),
+        limits: Limits | None = None,
     ) -> None:
         self.node = node
         self.version = version
         self.health = health
         self.ready = ready
+        self.pages = pages
         self.limits = limits or Limits()
         self.access: Access | None = None
         self._listeners: dict[ListenAddress, Listener] = {}

@@ -168,6 +168,11 @@ class Attributor:
         """Whether something was noted and not worked out yet."""
         return self._due
 
+    @property
+    def informed(self) -> bool:
+        """Whether some source tells who holds what: else nobody known to hold it says nothing."""
+        return bool(self._claims) or self.pods.known or self.containers.known
+
     def settle(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""
         if not self._due:

@@ -20,6 +20,11 @@ class ContainerTable:
     def __init__(self) -> None:
         self._told: dict[str, _Told] = {}
 
+    @property
+    def known(self) -> bool:
+        """Whether some source tells of containers, and has not been silent for too long since."""
+        return bool(self._told)
+
     def replace(self, source: str, event: ContainersReplaced) -> bool:
         """Take in all containers of a source; return whether anything changed."""
         told = self._told.get(source)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pipeline.join.attribution import Attributor, Outcome
 from pipeline.join.readings import Key, ReadingTable
 from pipeline.join.sources import SourceTable
+from pipeline.join.topology import TopologyTable
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,
@@ -28,6 +29,7 @@ from pipeline.model import (
     SourceLost,
     SourceRemoved,
     SourceState,
+    TopologyRead,
 )
 
 
@@ -42,6 +44,7 @@ class Join:
         self._sources = SourceTable()
         self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
+        self._topology = TopologyTable()
         self._keys: list[Key] = []
         self._renamed: list[tuple[int, str]] = []
         self._series: dict[Key, Series] = {}
@@ -79,7 +82,7 @@ class Join:
         return self._attributor.settle(at)
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
-        source, at, who = envelope.source, envelope.at, self._attributor
+        source, who = envelope.source, self._attributor
         match envelope.event:
             case SamplesTaken(readings, processes):
                 self._sources.heard(envelope)
@@ -96,9 +99,8 @@ class Join:
             case DeviceAliasesReplaced() as told:
                 woke = self._heard(envelope)
                 return self._enumerate(envelope) if who.name(source, told) else woke
-            case ResourcesAdvertised() as offer:
-                woke = self._heard(envelope)
-                return woke | Outcome(changed=who.resources.replace(source, offer, at))
+            case ResourcesAdvertised() | TopologyRead():
+                return self._heard(envelope) | self._take_node(envelope)
             case DevicesDiscovered(devices):
                 woke = self._heard(envelope)
                 self._sources.counted(source, len(devices))
@@ -113,6 +115,18 @@ class Join:
             case ClockTicked():
                 return Outcome(changed=False)
 
+    def _take_node(self, envelope: Envelope) -> Outcome:
+        """Take in what is said of the node as a whole."""
+        source, told = envelope.source, envelope.event
+        match told:
+            case ResourcesAdvertised():
+                resources = self._attributor.resources
+                return Outcome(changed=resources.replace(source, told, envelope.at))
+            case TopologyRead():
+                return Outcome(changed=self._topology.replace(source, told))
+            case _:
+                return Outcome(changed=False)
+
     def _take_source(self, envelope: Envelope) -> Outcome:
         match envelope.event:
             case SourceLost():
@@ -122,6 +136,7 @@ class Join:
                     self._sources.removed(name)
                     self._readings.remove(name)
                     self._attributor.remove(name)
+                    self._topology.remove(name)
             case _:
                 self._sources.added(envelope)
         return self._enumerate(envelope)
@@ -204,6 +219,8 @@ class Join:
                 ).items()
             },
             sources=self._sources.states(),
+            topology=self._topology.topology,
+            availability=self._topology.availability,
         )
         fresh.clear()
         return snapshot
@@ -222,6 +239,9 @@ class Join:
             starts = self._readings.starts
             self._starts = tuple([starts.get(key) for key in self._keys])
         layout = self._layout
+        # Cheap where nothing has changed: of each GPU the same attributions are found again.
+        informed = attributions if self._attributor.informed else None
+        self._topology.settle(self._sources.ranking(), informed)
         if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
             return
         series: dict[Key, Series] = {}

@@ -28,6 +28,7 @@ from pipeline.model.events import (
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    TopologyRead,
 )
 from pipeline.model.holders import Holder, sole
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
@@ -42,6 +43,7 @@ from pipeline.model.snapshot import (
     SourceState,
 )
 from pipeline.model.time import NS, Instant
+from pipeline.model.topology import Level, TopologyCard, TopologyPair
 
 __all__ = [
     "NS",
@@ -65,6 +67,7 @@ __all__ = [
     "Holder",
     "Instant",
     "Layout",
+    "Level",
     "MigPlace",
     "Origin",
     "Pairs",
@@ -89,6 +92,9 @@ __all__ = [
     "SourceLost",
     "SourceRemoved",
     "SourceState",
+    "TopologyCard",
+    "TopologyPair",
+    "TopologyRead",
     "Value",
     "sole",
 ]

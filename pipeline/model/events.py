@@ -13,6 +13,7 @@ from pipeline.model.devices import Device
 from pipeline.model.pods import Pod
 from pipeline.model.readings import ProcessList, Reading
 from pipeline.model.time import Instant
+from pipeline.model.topology import TopologyCard, TopologyPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,19 @@ class ResourcesAdvertised:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyRead:
+    """How all physical GPUs are joined that the source can enumerate now.
+
+    Attributes:
+        cards: each uuid once.
+        pairs: each pair of them at most once, in either direction; one that is left out is unknown.
+    """
+
+    cards: tuple[TopologyCard, ...]
+    pairs: tuple[TopologyPair, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceAdded:
     """The runtime starts a source. Emitted by the runtime, before the source's own events.
 
@@ -193,6 +207,7 @@ Event: TypeAlias = (
     | ContainerStopped
     | DeviceAliasesReplaced
     | ResourcesAdvertised
+    | TopologyRead
     | SourceAdded
     | SourceLost
     | SourceRemoved

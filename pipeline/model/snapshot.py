@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pipeline.model.claims import RawDeviceId
 from pipeline.model.devices import Device
 from pipeline.model.holders import Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
 from pipeline.model.time import Instant
+
+if TYPE_CHECKING:
+    from pipeline.topology import Availability, Topology
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -119,6 +123,10 @@ class Snapshot:
             all others. The same object while nothing of that changes.
         processes: by device uuid, for devices whose processes could be listed.
         sources: by name, in the order of the configuration.
+        topology: how the node's GPUs are joined; None where no source tells. The same object while
+            nothing of that changes.
+        availability: what is free of them by the holders in `layout`; None where no topology is
+            known, or no source tells who holds what. The same object while nothing of that changes.
     """
 
     at: Instant
@@ -128,3 +136,5 @@ class Snapshot:
     starts: tuple[Instant | None, ...] = ()
     processes: Mapping[str, tuple[GpuProcess, ...]] = field(default_factory=dict)
     sources: Mapping[str, SourceState] = field(default_factory=dict)
+    topology: "Topology | None" = None
+    availability: "Availability | None" = None

@@ -25,6 +25,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    TopologyRead,
 )
 from pipeline.recording.errors import LineError
 from pipeline.recording.json import dump, load
@@ -54,6 +55,7 @@ _PLAIN: Final = MappingProxyType(
             ContainerStopped,
             DeviceAliasesReplaced,
             ResourcesAdvertised,
+            TopologyRead,
             SourceAdded,
             SourceLost,
             SourceRemoved,

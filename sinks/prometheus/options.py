@@ -9,7 +9,7 @@ from config.markers import Doc
 from config.types import ListenAddress
 from pipeline.exposition.options import PageOptions
 
-OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz"})
+OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz", "/topology", "/topology/best"})
 
 
 class Options(PageOptions, frozen=True, kw_only=True):

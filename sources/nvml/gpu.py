@@ -3,7 +3,7 @@
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes, pcie, plan, statistics
@@ -16,6 +16,8 @@ from sources.nvml.readers import Sheet
 from sources.nvml.slow import readers_of
 
 _REVIVE_EVERY: Final = 10  # slow rounds
+
+T = TypeVar("T")
 
 
 class Gpu:
@@ -125,6 +127,14 @@ class Gpu:
                 if ring.due_ns <= now_ns:
                     # What else is wrong, the next round finds too.
                     codes.check_driver(ring.drain())
+        finally:
+            self._visited = False
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Ask the driver something, while others see that somebody is in it with this GPU."""
+        self._visited = True
+        try:
+            return question()
         finally:
             self._visited = False
 

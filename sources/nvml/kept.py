@@ -3,6 +3,7 @@
 from sources.nvml.crew import Crew
 from sources.nvml.library import Library
 from sources.nvml.memory import Memory
+from sources.nvml.survey import Joints
 from sources.nvml.watch import XidWatch
 
 _KEY = "nvml"
@@ -16,6 +17,7 @@ class Kept:
         memory: what is known of the GPUs, and the XID counters.
         crew: the threads, those that are stuck among them.
         watch: the thread that waits for XIDs, or did.
+        joints: how the GPUs are joined.
     """
 
     def __init__(self) -> None:
@@ -23,6 +25,7 @@ class Kept:
         self.memory = Memory()
         self.crew = Crew(self.memory.describe)
         self.watch: XidWatch | None = None
+        self.joints = Joints()
 
     @classmethod
     def of(cls, kept: dict[str, object]) -> "Kept":

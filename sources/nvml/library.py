@@ -236,8 +236,16 @@ class Library:
 
     def pci_bus_id(self, handle: Handle) -> tuple[int, str]:
         """Ask for the PCI bus id."""
+        return self._pci(("nvmlDeviceGetPciInfo_v3",), handle)
+
+    def remote_bus_id(self, handle: Handle, link: int) -> tuple[int, str]:
+        """Ask for the PCI bus id of what is at the other end of an NVLink."""
+        names = ("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")
+        return self._pci(names, handle, ctypes.c_uint(link))
+
+    def _pci(self, names: Sequence[str], *args: object) -> tuple[int, str]:
         info = pynvml.nvmlPciInfo_t()
-        code = self.ask("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(info))
+        code = self.ask(names, *args, ctypes.byref(info))
         raw = info.busId
         return code, raw.decode() if isinstance(raw, bytes) else str(raw)
 

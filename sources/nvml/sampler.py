@@ -3,12 +3,13 @@
 import asyncio
 import math
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Final
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import PermanentError, TransientError
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
-from sources.nvml import codes
+from sources.nvml import codes, sysfs
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
@@ -18,6 +19,7 @@ from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
 from sources.nvml.rounds import Drain, Forced, Opening, Round
+from sources.nvml.surveying import Surveyor
 from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
 from sources.nvml.xids import FIELDS
 
@@ -35,9 +37,12 @@ class Sampler:
         ctx: the source's context.
         options: the source's options.
         kept: what there is from earlier runs.
+        sysfs_root: where sysfs is mounted.
     """
 
-    def __init__(self, ctx: SourceContext, options: Options, kept: Kept) -> None:
+    def __init__(
+        self, ctx: SourceContext, options: Options, kept: Kept, sysfs_root: Path = sysfs.ROOT
+    ) -> None:
         self._ctx = ctx
         self._options = options
         self._kept = kept
@@ -48,6 +53,7 @@ class Sampler:
         counted = memory.counting_clock_events(window_ns)
         self._wanted = Wanted.of(ctx.plan, options, counted, memory.pcie_totals)
         self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
+        self._surveyor = Surveyor(ctx, kept, self._inventory, sysfs_root)
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
@@ -153,6 +159,7 @@ class Sampler:
         sheets = work.take()
         await self._announce()
         await self._publish(sheets, [u for u in self._memory.gpus if u not in told], slow=slow)
+        await self._surveyor.after_round(slow=slow)
         if slow:
             self._start_watch()
             self._log_left_out()

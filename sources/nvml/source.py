@@ -1,10 +1,12 @@
 """The nvml source."""
 
 import asyncio
+from pathlib import Path
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
-from pipeline.model import NS, Reading, SamplesTaken
+from pipeline.model import NS, Reading, SamplesTaken, TopologyRead
+from sources.nvml import sysfs
 from sources.nvml.codes import DriverGoneError
 from sources.nvml.crew import SHUTDOWN
 from sources.nvml.inventory import COUNT, INIT
@@ -26,10 +28,12 @@ class NvmlSource:
 
     Args:
         options: the source's options.
+        sysfs_root: where sysfs is mounted.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, sysfs_root: Path = sysfs.ROOT) -> None:
         self._options = options
+        self._sysfs_root = sysfs_root
 
     async def run(self, ctx: SourceContext) -> None:
         """Open NVML, sample and emit until cancelled.
@@ -56,7 +60,7 @@ class NvmlSource:
         kept.memory.xids.look_back(round(self._options.xid_window * NS))
         kept.crew.start(ctx.clock, self._options.deadline)
         try:
-            await Sampler(ctx, self._options, kept).run()
+            await Sampler(ctx, self._options, kept, self._sysfs_root).run()
         except DriverGoneError:
             kept.nvml.void()
             raise
@@ -73,6 +77,8 @@ class NvmlSource:
         at = ctx.clock.now()
         readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_NEWS) for uuid in shown]
         await ctx.emit(SamplesTaken(tuple(readings)))
+        # Nor is there anything to give to a pod.
+        await ctx.emit(TopologyRead((), ()))
 
     async def _close(self, kept: Kept) -> None:
         """Stop the threads. What doesn't come back at once is left behind."""

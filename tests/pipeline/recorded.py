@@ -20,6 +20,7 @@ from pipeline.model import (
     Evidence,
     GpuProcess,
     Instant,
+    Level,
     MigPlace,
     Origin,
     PartialRef,
@@ -39,6 +40,9 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    TopologyCard,
+    TopologyPair,
+    TopologyRead,
 )
 from tests.support.nodes import at
 
@@ -134,6 +138,26 @@ containers = st.builds(
     st.none() | instants,
     some_claims,
 )
+numbers = st.none() | st.integers(0, 99)
+cards = st.builds(
+    TopologyCard,
+    texts,
+    numbers,
+    texts,
+    numbers,
+    st.lists(texts, max_size=2).map(tuple),
+    numbers,
+    texts,
+    numbers,
+)
+joints = st.builds(
+    TopologyPair,
+    texts,
+    texts,
+    st.none() | st.sampled_from(Level),
+    numbers,
+    st.none() | st.booleans(),
+)
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
     st.builds(
@@ -153,6 +177,11 @@ events: st.SearchStrategy[Event] = st.one_of(
         ResourcesAdvertised,
         st.lists(st.builds(AdvertisedResource, texts, ids), max_size=2).map(tuple),
         ns,
+    ),
+    st.builds(
+        TopologyRead,
+        st.lists(cards, max_size=2).map(tuple),
+        st.lists(joints, max_size=2).map(tuple),
     ),
     st.builds(SourceAdded, st.integers(0, 99)),
     st.builds(SourceLost, texts),

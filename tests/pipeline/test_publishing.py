@@ -14,9 +14,13 @@ from pipeline.model import (
     Envelope,
     Event,
     Hint,
+    Level,
     RawDeviceId,
     SamplesTaken,
     Snapshot,
+    TopologyCard,
+    TopologyPair,
+    TopologyRead,
 )
 from pipeline.publishing import Publisher
 from tests.support.nodes import START, claim, claims, gpu, reading, uuid_of
@@ -172,3 +176,54 @@ class TestUnresolvedIds:
         said = self.strangers(*range(5))
         await self.told(caplog, *[("pods", said)] * 20)
         assert looked == [5]
+
+
+def odd(*levels: Level) -> TopologyRead:
+    """Three GPUs whose pairs 0-1, 0-2 and 1-2 are so close."""
+    cards = tuple(TopologyCard(uuid_of(at), at, "", None, (), None) for at in range(3))
+    places = ((0, 1), (0, 2), (1, 2))
+    return TopologyRead(
+        cards,
+        tuple(
+            TopologyPair(uuid_of(a), uuid_of(b), level, None, None)
+            for (a, b), level in zip(places, levels, strict=True)
+        ),
+    )
+
+
+async def test_answers_that_contradict_each_other_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    contradictory = odd(Level.SINGLE, Level.SINGLE, Level.SYSTEM)
+    snapshots = await published(
+        ("gpus", contradictory),
+        ("gpus", SAMPLE),
+        ("gpus", odd(Level.SINGLE, Level.SINGLE, Level.SINGLE)),
+        ("gpus", SAMPLE),
+        ("gpus", contradictory),
+        ("gpus", SAMPLE),
+        ("gpus", odd(Level.SINGLE, Level.SYSTEM, Level.SINGLE)),
+    )
+    counts = [len(s.topology.contradictions) for s in snapshots if s.topology is not None]
+    assert counts[-1] == 1
+    assert 0 in counts
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert told[0].startswith("the driver's answers contradict each other: GPU1 and GPU2 ")
+    assert told[1].startswith("the driver's answers contradict each other: GPU0 and GPU2 ")
+
+
+async def test_of_many_contradictions_some_are_named_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cards = tuple(TopologyCard(uuid_of(at), at, "", None, (), None) for at in range(8))
+    near = [TopologyPair(uuid_of(0), uuid_of(at), Level.SINGLE, None, None) for at in range(1, 8)]
+    far = [
+        TopologyPair(uuid_of(a), uuid_of(b), Level.SYSTEM, None, None)
+        for b in range(8)
+        for a in range(1, b)
+    ]
+    await published(("gpus", TopologyRead(cards, (*near, *far))))
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 11
+    assert told[-1].startswith("11 more pairs of GPUs contradict others")

@@ -278,12 +278,6 @@ DEVICE_KEYED(nvmlDeviceGetTemperatureThreshold, nvmlTemperatureThresholds_t, "te
 DEVICE_KEYED(nvmlDeviceGetPcieThroughput, nvmlPcieUtilCounter_t, "pcie_throughput")
 DEVICE_KEYED(nvmlDeviceGetNvLinkVersion, unsigned int, "nvlink_version")
 
-nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
-                                      nvmlEnableState_t *out) {
-    ENTER_DEV(device);
-    return fk_leave(keyed(dev, "nvlink_state", (int)link, (unsigned int *)out));
-}
-
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor,
                                       unsigned int *out) {
     ENTER_DEV(device);

@@ -1,4 +1,4 @@
-/* Processes, MIG and topology: what links a device with something else. */
+/* Processes and MIG: what links a device with something else. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -328,30 +328,4 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t instance,
     out->id = instance->ci;
     out->profileId = mig->ci_profile_id;
     return fk_leave(NVML_SUCCESS);
-}
-
-/* ---- topology ---- */
-
-static nvmlReturn_t pair_value(const Dev *dev, nvmlDevice_t other, const char *key,
-                               unsigned int *out) {
-    const Dev *second = fk_find(other);
-    if (second == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (second->lost)
-        return NVML_ERROR_GPU_IS_LOST;
-    return fk_u32(dev->values, key, out);
-}
-
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other,
-                                                 nvmlGpuTopologyLevel_t *out) {
-    ENTER_DEV(device);
-    return fk_leave(pair_value(dev, other, "topology", (unsigned int *)out));
-}
-
-nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other,
-                                    nvmlGpuP2PCapsIndex_t index, nvmlGpuP2PStatus_t *out) {
-    char key[32];
-    ENTER_DEV(device);
-    snprintf(key, sizeof key, "p2p_%d", (int)index);
-    return fk_leave(pair_value(dev, other, key, (unsigned int *)out));
 }

@@ -22,6 +22,7 @@ def h100(place: int = 0, **changes: object) -> Gpu:
 def h100s(count: int, **changes: object) -> Scenario:
     """Idle H100s on one switch, without MIG; every one with the same changes."""
     link: dict[str, Number | None] = {f"nvlink_state_{n}": 1 for n in range(18)}
+    link |= {f"nvlink_remote_type_{n}": 2 for n in range(18)}
     values = changes.pop("values", {})
     assert isinstance(values, Mapping)
     merged = {**(link if count > 1 else {}), **values}

@@ -170,10 +170,13 @@ _KEYS: Final = frozenset(profiles.VALUES) | {
     "nvlinks",
     "sampling_shift",
     "sampling_began",
+    "fabric_state",
+    "fabric_status",
+    "fabric_clique",
 }
 _KEY_WITH_ARGUMENTS: Final = re.compile(
-    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|fan_speed|violation|"
-    r"nvlink_(state|version|error))(_\d+)+"
+    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|fan_speed|violation|topology|"
+    r"nvlink_(state|version|error|remote_type))(_\d+)+"
 )
 
 
@@ -210,6 +213,10 @@ class Gpu:
     sampled: Mapping[int, Sampled | None] = field(default_factory=dict)
     """By sampling type; None is NOT_SUPPORTED."""
     lost: bool = False
+    remotes: Mapping[int, str] = field(default_factory=dict)
+    """PCI bus ids of what is at the other ends of its NVLinks, by link."""
+    fabric_cluster: str | None = None
+    """The uuid; it is told with the value `fabric_state`, 3 for a card that is registered."""
 
     def all_values(self) -> dict[str, Number]:
         on = self.mig is not None
@@ -234,6 +241,8 @@ class Gpu:
             text = getattr(self, key)
             if text is not None:
                 yield f"text {key} {text}"
+        for link, bus_id in self.remotes.items():
+            yield f"text nvlink_remote_{link} {bus_id}"
         values = self.all_values()
         yield from _numbers(values)
         fields: dict[int | tuple[int, int], Field] = {}
@@ -266,6 +275,7 @@ _TEXTS: Final = (
     "inforom_ecc",
     "inforom_power",
     "gsp_firmware",
+    "fabric_cluster",
 )
 
 # What an H100's driver keeps, by type: power; GPU, memory, encoder, decoder utilisation; clocks.

@@ -19,6 +19,7 @@ from pipeline.model import (
     Device,
     Evidence,
     GpuProcess,
+    Level,
     Origin,
     PartialRef,
     Pod,
@@ -29,6 +30,9 @@ from pipeline.model import (
     RawDeviceId,
     ResourcesAdvertised,
     Snapshot,
+    TopologyCard,
+    TopologyPair,
+    TopologyRead,
 )
 from pipeline.telemetry import Point
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
@@ -230,6 +234,33 @@ def replicas() -> Snapshot:
     return node.snapshot()
 
 
+def topology() -> Snapshot:
+    """Two sockets of two GPUs on switches of their own; one GPU is held, one cut into instances.
+
+    The last two are on one board, how many links they have is unknown, and the last has no index.
+    """
+    node = Node()
+    devices = [gpu(0), gpu(1), gpu(2), replace(gpu(3), index=None)]
+    instances = [mig(devices[1], gi) for gi in (1, 2)]
+    node.has(*devices, *instances)
+    node.podlist(claim("train-0", devices[0].uuid), claim("serve-a", instances[0].uuid))
+    cards = tuple(TopologyCard(d.uuid, d.index, d.pci_bus_id, 0, (), 18) for d in devices)
+    uuids = [device.uuid for device in devices]
+    pairs = tuple(
+        TopologyPair(uuids[a], uuids[b], level, nvlinks, nvlinks != 0)
+        for a, b, level, nvlinks in (
+            (0, 1, Level.SINGLE, 18),
+            (0, 2, Level.SYSTEM, 0),
+            (0, 3, Level.SYSTEM, 0),
+            (1, 2, Level.SYSTEM, 0),
+            (1, 3, Level.SYSTEM, 0),
+        )
+    )
+    pairs += (TopologyPair(uuids[2], uuids[3], Level.INTERNAL, None, None),)
+    node.say(TopologyRead(cards, pairs))
+    return node.snapshot()
+
+
 SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "plain-gpus": plain_gpus,
     "mig-instances": mig_instances,
@@ -237,5 +268,6 @@ SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "hostile-labels": hostile_labels,
     "pods-and-resources": pods_and_resources,
     "replicas": replicas,
+    "topology": topology,
     "before-the-first-snapshot": lambda: None,
 }

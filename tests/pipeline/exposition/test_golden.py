@@ -84,7 +84,13 @@ def test_every_reading_is_on_the_page(scene: str) -> None:
     snapshot = SCENES[scene]()
     series = parsed(rendered(snapshot))
     expected = len(snapshot.readings) if snapshot else 0
-    own: tuple[str, ...] = ("podgpu_device_", "podgpu_build", "podgpu_source", "podgpu_sample")
+    own: tuple[str, ...] = (
+        "podgpu_device_",
+        "podgpu_topology_",
+        "podgpu_build",
+        "podgpu_source",
+        "podgpu_sample",
+    )
     own += tuple(name for name, _ in INFO_FAMILIES)
     assert sum(not name.startswith(own) for name, _ in series) == expected
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sources.nvml.surveying import Surveyor
 from tests.fakes.nvml import FakeNvml, h100s, linked, mig_node
 from tests.sources.nvml.harness import next_rounds, options, rounds, running, until
 from tests.support.contexts import FakeSourceContext
@@ -13,6 +14,16 @@ from tests.support.contexts import FakeSourceContext
 PAGE = Path(__file__).parents[3] / "docs" / "fields.md"
 
 NOT_OF_ROUNDS = re.compile("Event(Set|Types)|RegisterEvents")
+
+
+@pytest.fixture(autouse=True)
+def no_surveys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How the GPUs are joined is asked beside the rounds; other tests look at that."""
+
+    async def after_round(_: Surveyor, *, slow: bool) -> None:
+        pass
+
+    monkeypatch.setattr(Surveyor, "after_round", after_round)
 
 
 def documented(heading: str) -> Counter[str]:

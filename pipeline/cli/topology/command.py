@@ -1,0 +1,119 @@
+"""The command: where it is asked, and what is printed."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from pipeline.cli.locating import located
+from pipeline.cli.topology import asking, knowing
+from pipeline.cli.topology.arguments import LOCAL, TOO_FEW
+from pipeline.errors import ComponentError, PermanentError
+from pipeline.model import Snapshot
+from pipeline.preferring import AskedError, count_of, prefer
+from pipeline.topology import Topology
+from pipeline.topology.document import document
+from pipeline.topology.views import dot
+from pipeline.topology_pages import BEST, PATH, memory_of, overview
+
+_FAILED: Final = 1
+_WRONG: Final = 2
+
+
+class _Gpu(msgspec.Struct):
+    index: int | None
+    uuid: str
+
+
+class _Answer(msgspec.Struct):
+    """What is printed of a daemon's answer."""
+
+    gpus: list[_Gpu]
+    why: str
+
+
+def topology(arguments: argparse.Namespace) -> int:
+    """`podgpu topology`: matrix and tree, or another form."""
+    form = "json" if arguments.json else "dot" if arguments.dot else "text"
+
+    def shown(snapshot: Snapshot) -> str:
+        known = _known(snapshot)
+        if form == "dot":
+            return dot(known, snapshot.availability)
+        if form == "text":
+            return overview(known, snapshot.availability)
+        return orjson.dumps(document(known, snapshot.availability, memory_of(snapshot))).decode()
+
+    try:
+        told = _asked(arguments, PATH, {"format": form})
+        if told is None:
+            told = shown(_found(arguments))
+    except ComponentError as error:
+        return _failed(error)
+    print(told.rstrip("\n"))
+    return 0
+
+
+def choose(arguments: argparse.Namespace) -> int:
+    """`podgpu topology best`: the indexes of the GPUs to take, and why."""
+    query = {"must": arguments.must, "candidates": arguments.candidates}
+    query = {name: value for name, value in query.items() if value}
+    try:
+        n = count_of(arguments.count)
+        told = _asked(arguments, BEST, {"n": str(n), **query})
+        if told is None:
+            snapshot = _found(arguments)
+            answer = prefer(_known(snapshot), snapshot.availability, n, **query)
+        else:
+            answer = orjson.loads(told)
+            msgspec.convert(answer, _Answer)
+    except (AskedError, ComponentError) as error:
+        return _failed(error)
+    except (ValueError, msgspec.ValidationError):
+        return _failed(ComponentError(f"{arguments.url or LOCAL}: this is no answer of podgpu's"))
+    if arguments.json:
+        print(orjson.dumps(answer).decode())
+    else:
+        _print(answer)
+    return 0 if answer["gpus"] else TOO_FEW
+
+
+def _failed(error: AskedError | ComponentError) -> int:
+    print(f"podgpu: {error}", file=sys.stderr)
+    return _WRONG if isinstance(error, AskedError | PermanentError) else _FAILED
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    for gpu in answer["gpus"]:
+        index = "-" if gpu["index"] is None else gpu["index"]
+        print(f"{index}\t{gpu['uuid']}")
+    print(answer["why"], file=sys.stderr)
+
+
+def _asked(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str | None:
+    """Ask a daemon; None if there is none that was named, or it isn't to be asked."""
+    if arguments.local or arguments.recording is not None:
+        return None
+    try:
+        return asking.get(LOCAL if arguments.url is None else arguments.url, path, query)
+    except asking.NobodyThereError as error:
+        if arguments.url is not None:
+            raise ComponentError(str(error)) from error
+        print(f"podgpu: {error}; reading NVML", file=sys.stderr)
+        return None
+
+
+def _found(arguments: argparse.Namespace) -> Snapshot:
+    if arguments.recording is not None:
+        return knowing.recorded(arguments.recording)
+    config, _ = located(arguments.config)
+    return knowing.looked(knowing.reading_of(config))
+
+
+def _known(snapshot: Snapshot) -> Topology:
+    topology = snapshot.topology
+    assert topology is not None  # noqa: S101 -- `knowing` returns none without
+    return topology

@@ -1,0 +1,117 @@
+"""Topology: the tree, what is free, the best choice; against plain ways to the same ends."""
+
+import time
+from collections.abc import Callable
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from pipeline.model import Attribution, Evidence, Holder, PartialRef
+from pipeline.topology import DEFAULT, Topology, availability, best, bits, build
+from tests.pipeline.topology.layouts import NODE, PIX, PXB, SYS, card, hgx, pcie, read
+from tests.support.nodes import START, gpu
+
+COUNTS = (4, 8, 16, 32, 64)
+
+
+def spent(work: Callable[[], object], times: int = 5) -> float:
+    """Milliseconds, the least of so many runs."""
+    least = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        least = min(least, time.perf_counter() - start)
+    return 1e3 * least
+
+
+def noise(count: int) -> Topology:
+    """Links without any order, which no symmetry makes easier."""
+    random = Random(count)
+    return build(
+        read(
+            [card(n, links=None) for n in range(count)],
+            lambda _i, _j: (random.choice([PIX, PXB, NODE, SYS]), random.randrange(5), True),
+        )
+    )
+
+
+def enumerated(topology: Topology, n: int) -> int:
+    """The baseline: the score of every set, and no second thought for what is left."""
+    score = {key: DEFAULT.of(link) for key, link in topology.links.items()}
+    sets = combinations(range(len(topology.cards)), n)
+    return max(sum(score[pair] for pair in combinations(chosen, 2)) for chosen in sets)
+
+
+@pytest.mark.parametrize(("n", "at_most"), [(4, 1.0), (8, 0.2)])
+def test_best_of_sixteen(n: int, at_most: float) -> None:
+    print(f"\nbest {n} of 16      ms   plain enumeration, ms   ratio")
+    for layout in (hgx, pcie, noise):
+        topology = layout(16)
+        plain = spent(lambda: enumerated(topology, n), 1)  # noqa: B023
+        ours = spent(lambda: best(topology, topology.mask, n))  # noqa: B023
+        choice = best(topology, topology.mask, n)
+        assert choice is not None
+        assert choice.score == enumerated(topology, n)
+        print(f"{layout.__name__:12} {ours:8.2f} {plain:23.2f} {ours / plain:7.3f}")
+        assert ours / plain < at_most
+
+
+def test_tree() -> None:
+    """Against the transitive closure by Floyd's and Warshall's algorithm alone."""
+    print("\nGPUs   tree, ms   closure alone, ms   ratio")
+    for count in COUNTS:
+        topology = pcie(count)
+        ours = spent(lambda: build(topology.read))  # noqa: B023
+        plain = spent(lambda: closed(topology), 1)  # noqa: B023
+        print(f"{count:4} {ours:10.2f} {plain:19.2f} {ours / plain:7.2f}")
+        assert ours / plain < 3
+
+
+def closed(topology: Topology) -> list[list[int]]:
+    count = range(len(topology.cards))
+    far: list[list[int]] = [
+        [int(topology.link(i, j).level) if i != j else 0 for j in count] for i in count
+    ]
+    for k in count:
+        for row in far:
+            row[:] = [min(now, max(row[k], via)) for now, via in zip(row, far[k], strict=True)]
+    return far
+
+
+def test_availability() -> None:
+    """One GPU changes hands: against finding out all of it anew."""
+    print("\nGPUs   update, ms   anew, ms   ratio")
+    holder = Holder(PartialRef("ml", "pod", "main"), 1, START, "kubelet", Evidence.KUBELET_IDS)
+    for count in COUNTS:
+        topology = hgx(count)
+        before = {gpu(n).uuid: Attribution(gpu(n), True, ()) for n in range(count)}
+        after = {**before, gpu(1).uuid: Attribution(gpu(1), True, (holder,))}
+        known = availability(topology, before)
+        assert list(bits(known.free ^ availability(topology, after, known).free)) == [1]
+        ours = spent(lambda: availability(topology, after, known), 50)  # noqa: B023
+        anew = spent(lambda: availability(topology, after), 50)  # noqa: B023
+        print(f"{count:4} {ours:12.3f} {anew:10.3f} {ours / anew:7.2f}")
+        assert ours / anew < 2
+
+
+def test_growth() -> None:
+    """A quarter of all GPUs, and half of them; in a machine as they are built, and in none such."""
+    print(
+        "\nGPUs "
+        + "".join(f"{name:>14}" for name in ("hgx 1/4", "hgx 1/2", "noise 1/4", "noise 1/2"))
+    )
+    rows: list[list[float]] = []
+    for count in COUNTS:
+        row = []
+        for layout in (hgx, noise):
+            for part in (4, 2):
+                topology, n = layout(count), count // part
+                row.append(spent(lambda: best(topology, topology.mask, n), 2))  # noqa: B023
+        rows.append(row)
+        print(f"{count:4} " + "".join(f"{ms:11.2f} ms" for ms in row))
+    print(
+        "growth from 4 to 64: "
+        + ", ".join(f"{a / b:.0f}x" for a, b in zip(rows[-1], rows[0], strict=True))
+    )
+    assert all(a / b < 4_000 for a, b in zip(rows[-1], rows[0], strict=True))
