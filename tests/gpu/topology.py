@@ -1,0 +1,125 @@
+"""How the GPUs of a real machine are joined: podgpu's matrix against nvidia-smi's, pair by pair.
+
+python -m tests.gpu.topology
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import pynvml
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def podgpu(*arguments: str) -> str:
+    return said(sys.executable, "-m", "pipeline", "topology", "--local", *arguments)
+
+
+def cells(matrix: str) -> dict[tuple[int, int], str]:
+    """Return the cells of a matrix by the numbers of its GPUs."""
+    lines = ESCAPES.sub("", matrix).splitlines()
+    start = next(at for at, line in enumerate(lines) if "GPU0" in line.split())
+    columns = [name for name in lines[start].split() if re.fullmatch(r"GPU\d+", name)]
+    found = {}
+    for line in lines[start + 1 :]:
+        name, *row = line.split()[: len(columns) + 1] or [""]
+        if re.fullmatch(r"GPU\d+", name):
+            for column, cell in zip(columns, row, strict=False):
+                if column != name:
+                    found[int(name[3:]), int(column[3:])] = cell
+    return found
+
+
+def active_links() -> dict[int, int]:
+    """Return how many NVLinks of each GPU carry something, as `nvidia-smi nvlink` has it."""
+    counts: dict[int, int] = {}
+    gpu = -1
+    for line in said("nvidia-smi", "nvlink", "-s").splitlines():
+        if match := re.match(r"GPU (\d+):", line):
+            gpu = int(match[1])
+            counts[gpu] = 0
+        elif re.search(r"Link \d+: [0-9.]+ GB/s", line):
+            counts[gpu] += 1
+    return counts
+
+
+def microseconds(call: Callable[[], object], times: int = 200) -> float:
+    """Return the median cost of a call."""
+    taken = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        try:
+            call()
+        except pynvml.NVMLError:
+            return -1
+        taken.append(time.perf_counter() - begun)
+    return round(sorted(taken)[times // 2] * 1e6, 1)
+
+
+def costs() -> dict[str, float]:
+    """Return what the calls cost that tell how GPUs are joined, in microseconds."""
+    pynvml.nvmlInit()
+    count = pynvml.nvmlDeviceGetCount()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(count)]
+    one, other = handles[0], handles[-1]
+    made = {
+        "link state": lambda: pynvml.nvmlDeviceGetNvLinkState(one, 0),
+        "link remote": lambda: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(one, 0),
+    }
+    if count > 1:
+        made |= {
+            "level": lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other),
+            "p2p": lambda: pynvml.nvmlDeviceGetP2PStatus(one, other, 2),
+        }
+    return {name: microseconds(call) for name, call in made.items()}
+
+
+def link_counts(document: dict[str, Any]) -> Sequence[Any]:
+    return [card.get("links") for card in document["gpus"]]
+
+
+def main() -> None:
+    theirs_text = said("nvidia-smi", "topo", "-m")
+    begun = time.monotonic()
+    ours_text = podgpu()
+    took = time.monotonic() - begun
+    document = json.loads(podgpu("--json"))
+    print(theirs_text)
+    print(ours_text)
+    print(json.dumps(document)[:4000])
+    theirs, ours = cells(theirs_text), cells(ours_text)
+    assert theirs.keys() == ours.keys()
+    unlike = {pair: (theirs[pair], ours[pair]) for pair in theirs if theirs[pair] != ours[pair]}
+    links = active_links()
+    gpus = sorted({at for pair in ours for at in pair}) or [0]
+    print(
+        json.dumps(
+            {
+                "gpus": len(gpus),
+                "pairs": len(list(combinations(gpus, 2))),
+                "unlike": {str(pair): cell for pair, cell in unlike.items()},
+                "active links by nvidia-smi": links,
+                "active links by podgpu": link_counts(document),
+                "podgpu topology, seconds": round(took, 2),
+                "microseconds a call": costs(),
+            }
+        )
+    )
+    assert not unlike
+    assert list(links.values()) == list(link_counts(document))
+    for count in range(1, len(gpus) + 1):
+        print(podgpu("best", "-n", str(count)))
+
+
+if __name__ == "__main__":
+    main()
