@@ -9,6 +9,9 @@ from pipeline.model import NS
 _JITTER: Final = 0.25
 """The largest part of a wait that chance takes or adds: a cluster's nodes don't come in step."""
 
+_LEAST: Final = 0.001
+"""Seconds; a wait that is shorter than a clock's step would be over before time goes on."""
+
 _STEPS: Final = 256
 """After so many messages that were taken, the largest one is what it was at the start."""
 
@@ -94,7 +97,7 @@ class Pace:
             grown = (now_ns - self._at_ns) / NS * self.rate
             self._tokens = min(float(self.rate), self._tokens + grown)
         self._at_ns = now_ns
-        return max(0.0, -self._tokens / self.rate)
+        return max(-self._tokens / self.rate, _LEAST) if self._tokens < 0 else 0.0
 
     def spend(self, size: int) -> None:
         """Count a message."""

@@ -94,3 +94,18 @@ def test_the_limit_falls_at_once_and_grows_slowly() -> None:
     assert limit.bytes == 1000
     limit.lower(0)
     assert limit.bytes == 1
+
+
+@given(st.integers(1, 1 << 40), st.lists(st.integers(1, 1 << 40), min_size=1, max_size=20))
+def test_no_wait_is_so_short_that_no_time_goes_by(rate: int, sizes: list[int]) -> None:
+    """Else who waits again and again until it is time would never see that it is."""
+    pace, now = Pace(rate), 1_000 * NS
+    for size in sizes:
+        pace.spend(size)
+        for _ in range(3):
+            seconds = pace.wait(now)
+            if not seconds:
+                break
+            assert seconds >= 0.001
+            now += round(seconds * NS)
+        assert pace.wait(now) == 0
