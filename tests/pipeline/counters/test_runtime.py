@@ -113,7 +113,7 @@ async def test_a_changed_list_exchanges_those_that_look_at_it(node: Node, path: 
         assert node.plans[1] == listed(runtime.plan) == ["One.", "Two."]
         assert (node.entered("keep"), node.entered("other"), node.others) == (2, 1, 1)
         assert node.kept == [None, 1]
-        assert node.reloads() == {"done": 1}
+        await until(lambda: node.reloads() == {"done": 1})
 
 
 async def test_a_list_that_comes_to_the_same_plan_changes_nothing(node: Node, path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_bad_list_leaves_everything_as_it_was(node: Node, path: Path) ->
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         path.write_text(BAD)
         await until(node.reloads)
-        assert node.reloads() == {"refused": 1}
+        await until(lambda: node.reloads() == {"refused": 1})
         assert listed(runtime.plan) == ["One."]
         assert node.entered("keep") == 1
 
@@ -143,12 +143,12 @@ async def test_a_list_whose_sink_cannot_be_had_is_not_taken_over(node: Node, pat
         sink.failures = [None, PermanentError("gone")]
         path.write_text(TWO)
         await until(node.reloads)
-        assert node.reloads() == {"failed": 1}
+        await until(lambda: node.reloads() == {"failed": 1})
         assert listed(runtime.plan) == ["One."]
         assert len(node.plans) == 1
         assert runtime.reread()
         await until(lambda: len(node.plans) == 2)
-        assert node.reloads() == {"failed": 1, "done": 1}
+        await until(lambda: node.reloads() == {"failed": 1, "done": 1})
 
 
 async def test_a_changed_setting_is_another_list(node: Node, path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_changed_setting_is_another_list(node: Node, path: Path) -> None
         path.write_text(BAD)
         other.write_text(ONE)
         await until(lambda: listed(runtime.plan) == ["One."])
-        assert node.reloads() == {"done": 1}
+        await until(lambda: node.reloads() == {"done": 1})
         assert await runtime.reload(with_counters(Counters()))
         assert runtime.plan == FieldPlan()
         assert not runtime.reread()
