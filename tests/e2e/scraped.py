@@ -68,7 +68,8 @@ class Scraped:
 
     def wait_scrapes_more(self, times: int) -> None:
         """Wait for so many more scrapes, successful or not."""
-        counted = "count_over_time(up{$i}[10m])"
+        # Longer than any run: in a full window their number would stay the same.
+        counted = "count_over_time(up{$i}[12h])"
         before = self.one(counted) or 0
         wait_until(
             lambda: (self.one(counted) or 0) >= before + times,

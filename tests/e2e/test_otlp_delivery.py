@@ -199,6 +199,8 @@ def test_o11_a_sink_that_is_changed_in_an_outage_keeps_or_counts_what_waits(
             assert after.dropped.keys() == {SHUTDOWN}
             assert after.dropped[SHUTDOWN] >= waited.queued
         collector.start()
+        # What was made since the change has to have come, and there may be nothing yet.
+        wait_until(lambda: pusher.wait_account().emitted, "a delivery", every=0.2)
         end = pusher.wait_drained()
         assert end.dropped == after.dropped
         pusher.stop()
