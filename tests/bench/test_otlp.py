@@ -29,10 +29,10 @@ from tests.sinks.otlp.encoding.support import Point, points
 from tests.support.nodes import Node, at, claim, gpu, reading
 
 RESOURCES = 100
-READINGS = 97
-"""Of each device; three points more tell who holds it."""
+READINGS = 96
+"""Of each device; four points more tell who holds it."""
 
-POINTS = RESOURCES * (READINGS + 3)
+POINTS = RESOURCES * (READINGS + 4)
 FIELDS = [f for f in CATALOGUE if not f.attrs and f.name not in {*HEALTH, USED}][:READINGS]
 PLAN = FieldPlan(field.name for field in FIELDS)
 METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
