@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Final
 
+from pipeline.files.disk import flush_folder
 from pipeline.threads import DaemonExecutor
 from sinks.jsonl.rotated import Rotated, stamp
 from sinks.jsonl.troubles import Troubles
@@ -26,8 +27,6 @@ _RARELY_LARGER: Final = 4
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOPELESS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """What stands in the way of one file stands in the way of all."""
-
-_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
 class _StoppedError(Exception):
@@ -161,22 +160,6 @@ class Compressor:
         os.fchmod(target, found.st_mode & 0o777)
         os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
         os.fsync(target)
-
-
-def flush_folder(folder: Path) -> None:
-    """Let the names in a folder outlive a power cut.
-
-    Raises:
-        OSError: the disk refuses; not if the file system knows no such thing.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            raise
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from typing import Final
 
 import orjson
 
+from pipeline.files.disk import flush_folder
 from pipeline.model import NS, Instant
-from sinks.jsonl.compressing import Compressor, flush_folder
+from sinks.jsonl.compressing import Compressor
 from sinks.jsonl.lines import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated import Rotated

@@ -7,21 +7,11 @@ import threading
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from pipeline.files.disk import REASONS
 from pipeline.model import Instant
 from sinks.jsonl.lines import Batch
 
-_REASONS: Final = MappingProxyType(
-    {
-        errno.ENOSPC: "no_space",
-        errno.EDQUOT: "no_space",
-        errno.EFBIG: "no_space",
-        errno.EIO: "io_error",
-        errno.EROFS: "read_only",
-        errno.EACCES: "permission",
-        errno.EPERM: "permission",
-        errno.EPIPE: "closed_pipe",
-    }
-)
+_REASONS: Final = MappingProxyType({**REASONS, errno.EPIPE: "closed_pipe"})
 
 
 def reason_of(cause: OSError, other: str = "other") -> str:

@@ -4,6 +4,8 @@ import errno
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.files.disk import REASONS
+
 TOO_LARGE: Final = "too_large"
 """Dropped: a record that is larger than the whole queue may be."""
 
@@ -18,21 +20,8 @@ REMOVED: Final = "removed"
 
 LOCKED: Final = "locked"
 
-NO_SPACE: Final = "no_space"
 
-_REASONS: Final = MappingProxyType(
-    {
-        errno.ENOSPC: NO_SPACE,
-        errno.EDQUOT: NO_SPACE,
-        errno.EFBIG: NO_SPACE,
-        errno.EIO: "io_error",
-        errno.EROFS: "read_only",
-        errno.EACCES: "permission",
-        errno.EPERM: "permission",
-        errno.ENOENT: "removed",
-        errno.EAGAIN: LOCKED,
-    }
-)
+_REASONS: Final = MappingProxyType({**REASONS, errno.ENOENT: "removed", errno.EAGAIN: LOCKED})
 
 _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from pipeline.delivery.queue.disk.cursor import same_file
 from pipeline.delivery.queue.disk.layout import MOST
+from pipeline.files.disk import flush_folder, flush_names
 
 LOCK: Final = "lock"
 CURSOR: Final = "cursor"
@@ -21,7 +22,6 @@ _UNFINISHED: Final = re.compile(r"[0-9]{20}\.seg\.tmp", re.ASCII)
 _ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
 _MOST_ASIDE: Final = 4
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-_NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
 _held: Final[Counter[tuple[int, int]]] = Counter()
@@ -135,11 +135,7 @@ class Folder:
         Raises:
             OSError: the disk refuses; not if the file system knows no such thing.
         """
-        try:
-            os.fsync(self._self)
-        except OSError as error:
-            if error.errno not in _NO_FLUSH:
-                raise
+        flush_names(self._self)
 
     def put_aside(self, path: Path, wall_ns: int) -> Path:
         """Rename a file that can't be used, and remove all but the newest of those.
@@ -180,11 +176,7 @@ def _hold(lock: os.stat_result, change: int) -> int:
 
 def _flush(folder: Path) -> None:
     with contextlib.suppress(OSError):  # one of another owner, say; then it isn't for us to do
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_folder(folder)
 
 
 def segment_numbers(path: Path) -> list[int]:

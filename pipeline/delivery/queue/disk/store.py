@@ -18,13 +18,13 @@ from pipeline.delivery.queue.disk.taken import Taken
 from pipeline.delivery.queue.disk.writing import Writer
 from pipeline.delivery.queue.reasons import (
     CORRUPT,
-    NO_SPACE,
     OVER_SIZE,
     REMOVED,
     ours,
     reason_of,
     text_of,
 )
+from pipeline.files.disk import NO_SPACE
 
 _SMALLEST: Final = 64 << 10
 _LARGEST: Final = 16 << 20
