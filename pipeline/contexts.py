@@ -103,6 +103,7 @@ class RunningSink:
     snapshot: Callable[[], Snapshot | None]
     collect: Callable[[], list[FamilyPoints]]
     listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
+    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot."""
@@ -115,3 +116,7 @@ class RunningSink:
     def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
         """Join the listener at an address."""
         return self.listen(address)
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server."""
+        return self.connect(kubeconfig)

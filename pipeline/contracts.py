@@ -31,6 +31,21 @@ class KubeApi(Protocol):
         """
         ...
 
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        """Merge changes into an object and return the whole of it as it is then, JSON.
+
+        Args:
+            path: of the object, such as `/api/v1/nodes/NAME`.
+            changes: a JSON merge patch (RFC 7386): None takes a key away. With the object's
+                `metadata.resourceVersion` in it, it is refused by 409 where the object has changed
+                since that version was read.
+
+        Raises:
+            ApiError: the server refused, or couldn't be reached; the change may be made all the
+                same, if its answer was lost.
+        """
+        ...
+
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -188,6 +203,14 @@ class SinkContext(Protocol):
 
         Raises:
             PermanentError: the address can't be listened on.
+        """
+        ...
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server, as `SourceContext.kube` does.
+
+        Raises:
+            TransientError: there are no credentials now; the text says where they were looked for.
         """
         ...
 

@@ -134,6 +134,7 @@ class SinkSet:
             snapshot=lambda: shared.publisher.latest,
             collect=self._collect,
             listen=self._listen,
+            connect=shared.kube,
         )
         sink = build_sink(component.kind, component.options, context)
         return _Running(component, SinkRunner(sink, context, self._outlet(component)))

@@ -133,6 +133,11 @@ FAMILIES: tuple[Family, ...] = (
         "Messages that have to be sent again, by reason.",
     ),
     Family(
+        "podgpu_sink_requests_total",
+        "counter",
+        "Requests that the sink has sent to the API server, by method and by result.",
+    ),
+    Family(
         "podgpu_sink_errors_total",
         "counter",
         "What the sink failed to do besides handing on readings, by operation and by reason.",

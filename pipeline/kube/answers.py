@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 
 from pipeline.errors import ApiError
+from pipeline.kube.request import Request
 from pipeline.kube.shape import number, table, text
 from pipeline.texts import line
+
+_ONE_BY_ONE: Final = "configmaps"
+"""Of these podgpu reads the one that it was told of; other objects by name it also changes."""
 
 
 def refusal(
     server: str,
-    path: str,
-    query: Mapping[str, str],
+    request: Request,
     *,
     status: int,
     headers: Mapping[str, str],
@@ -24,8 +28,7 @@ def refusal(
 
     Args:
         server: its address.
-        path: what was asked for.
-        query: with which parameters.
+        request: what was asked for.
         status: of the answer.
         headers: of the answer; `Retry-After` is looked at.
         body: of the answer, or its beginning; a Status object, if the API server wrote it.
@@ -41,10 +44,10 @@ def refusal(
         retry_after = float(seconds)
     told: dict[int, str] = {
         HTTPStatus.UNAUTHORIZED: _unauthorized(credentials, error),
-        HTTPStatus.FORBIDDEN: _forbidden(path, query, error),
+        HTTPStatus.FORBIDDEN: _forbidden(request, error),
     }
     return ApiError(
-        f"{server}: " + told.get(status, f"GET {path} is answered {error}"),
+        f"{server}: " + told.get(status, f"{request.method} {request.path} is answered {error}"),
         status=status,
         reason=error.reason,
         retry_after=retry_after,
@@ -86,26 +89,19 @@ def _unauthorized(credentials: str, error: ApiError) -> str:
     )
 
 
-def _forbidden(path: str, query: Mapping[str, str], error: ApiError) -> str:
-    group, resource = _resource(path)
-    parts = path.strip("/").split("/")
-    if "namespaces" in parts[:-3]:
-        namespace, resource, name = parts[-3:]
+def _forbidden(request: Request, error: ApiError) -> str:
+    target, verb = request.target, request.verb
+    group, resource, name = target.group, target.resource, target.name
+    rule = f'apiGroups ["{group}"], resources ["{resource}"]'
+    if target.namespace and verb == "get" and resource == _ONE_BY_ONE:
         return (
-            f"podgpu may not get {name} of {resource} in {namespace} ({error}); give its service "
-            f'account a Role in {namespace} with apiGroups ["{group}"], resources ["{resource}"], '
+            f"podgpu may not get {name} of {resource} in {target.namespace} ({error}); give its "
+            f"service account a Role in {target.namespace} with {rule}, "
             f'resourceNames ["{name}"], verbs [get]'
         )
-    verb = "watch" if query.get("watch") == "true" else "list"
+    verbs = "get, patch" if name else "list, watch"
     shown = f"{resource} of {group}" if group else resource
     return (
         f"podgpu may not {verb} {shown} ({error}); give its service account a ClusterRole with "
-        f'apiGroups ["{group}"], resources ["{resource}"], verbs [list, watch]'
+        f"{rule}, verbs [{verbs}]"
     )
-
-
-def _resource(path: str) -> tuple[str, str]:
-    """Return API group and last part of `/api/v1/pods` or `/apis/GROUP/VERSION/RESOURCE`."""
-    parts = path.strip("/").split("/")
-    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
-    return group, parts[-1]

@@ -19,6 +19,7 @@ from pipeline.kube.answers import refusal
 from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.library import library
 from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.kube.request import Request
 from pipeline.texts import line
 from pipeline.threads import DaemonExecutor
 from pipeline.version import VERSION
@@ -68,14 +69,21 @@ class Client:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the body of an answer."""
+        return await self._whole(Request("GET", path, query))
+
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        """Merge changes into an object and return it."""
+        return await self._whole(Request("PATCH", path, changes=changes))
+
+    async def _whole(self, request: Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_QUIET
         )
-        async with self._answer(path, query, timeout) as response:
+        async with self._answer(request, timeout) as response:
             try:
                 return await _body(response, _LONGEST_BODY)
             except _BROKEN as error:
-                raise self._error(path, error) from error
+                raise self._error(request, error) from error
 
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
@@ -90,31 +98,35 @@ class Client:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=_CONNECT, sock_connect=_CONNECT, sock_read=silence
         )
-        async with self._answer(path, query, timeout) as response:
-            yield self._lines(path, response)
+        request = Request("GET", path, query)
+        async with self._answer(request, timeout) as response:
+            yield self._lines(request, response)
 
-    async def _lines(self, path: str, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _lines(
+        self, request: Request, response: aiohttp.ClientResponse
+    ) -> AsyncIterator[bytes]:
         lines = Lines(_LONGEST_LINE)
         try:
             async for piece in response.content.iter_any():
                 for found in lines.feed(piece):
                     yield found
         except LineTooLongError as error:
-            raise self._error(path, f"sent an object of over {_LONGEST_LINE} bytes") from error
+            told = f"sent an object of over {_LONGEST_LINE} bytes"
+            raise self._error(request, told) from error
         except _BROKEN as error:
-            raise self._error(path, error) from error
+            raise self._error(request, error) from error
         if lines.partial:
-            raise self._error(path, "ended the stream in the middle of an object")
+            raise self._error(request, "ended the stream in the middle of an object")
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, query: Mapping[str, str], timeout: aiohttp.ClientTimeout
+        self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask; what might be mended by reading the credentials again is asked twice."""
         for again in (True, False):
-            access, connection = await self._ready(path)
+            access, connection = await self._ready(request)
             async with connection:
-                response = await self._ask(access, connection, path, query, timeout, again=again)
+                response = await self._ask(access, connection, request, timeout, again=again)
                 if response is None:
                     continue
                 try:
@@ -128,8 +140,7 @@ class Client:
         self,
         access: Access,
         connection: "_Connection",
-        path: str,
-        query: Mapping[str, str],
+        request: Request,
         timeout: aiohttp.ClientTimeout,
         *,
         again: bool,
@@ -139,18 +150,19 @@ class Client:
         Args:
             access: whom to ask, and by which right.
             connection: over which connections.
-            path: what to ask for.
-            query: its parameters.
+            request: what to ask for.
             timeout: of the request.
             again: where credentials or certificates may be what is wrong, return None and see that
                 they are read anew.
         """
         authorization = {"Authorization": access.authorization} if access.authorization else {}
         try:
-            response: aiohttp.ClientResponse = await connection.rest.GET(
-                access.configuration.host + path,
-                headers=_HEADERS | authorization,
-                query_params=list(query.items()),
+            response: aiohttp.ClientResponse = await connection.rest.request(
+                request.method,
+                access.configuration.host + request.path,
+                headers=_HEADERS | request.headers | authorization,
+                query_params=list(request.query.items()),
+                body=request.changes,
                 _preload_content=False,
                 _request_timeout=timeout,
             )
@@ -159,7 +171,7 @@ class Client:
                 self._refused = True
                 if again:
                     return None
-            raise self._error(path, error) from error
+            raise self._error(request, error) from error
         if 200 <= response.status < 300:
             return response
         try:
@@ -174,15 +186,14 @@ class Client:
                 return None
         raise refusal(
             access.configuration.host,
-            path,
-            query,
+            request,
             status=response.status,
             headers=response.headers,
             body=body,
             credentials=self._credentials.place,
         )
 
-    async def _ready(self, path: str) -> "tuple[Access, _Connection]":
+    async def _ready(self, request: Request) -> "tuple[Access, _Connection]":
         """Return credentials that are fresh, and connections that they are good for."""
         async with self._lock:
             access = await self._fresh()
@@ -194,7 +205,7 @@ class Client:
                     connection = self._connection = _Connection(access)
                 except (OSError, ValueError) as error:
                     self._connection = None
-                    raise self._error(path, error) from error
+                    raise self._error(request, error) from error
             return access, connection
 
     async def _fresh(self) -> Access:
@@ -224,10 +235,11 @@ class Client:
         self._read_at = begun
         return self._access
 
-    def _error(self, path: str, error: BaseException | str) -> ApiError:
+    def _error(self, request: Request, error: BaseException | str) -> ApiError:
         server = self._access.configuration.host if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
-        return ApiError(f"{server}: GET {path}: {_told(error)}", reason=reason)
+        told = f"{server}: {request.method} {request.path}: {_told(error)}"
+        return ApiError(told, reason=reason)
 
 
 class _Connection:

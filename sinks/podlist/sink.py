@@ -6,6 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from pipeline.completeness import Completeness
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.files.asking import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
@@ -13,8 +14,8 @@ from sinks.podlist.entries import Entry, entries_of
 from sinks.podlist.keeping import Keeper
 from sinks.podlist.options import Options
 
-_PATIENCE: Final = 15.0
-"""Seconds after which a source that says nothing keeps nobody's entries in the file any more."""
+_READERS: Final = frozenset({"podlist"})
+"""Sources that read pod lists: their word is not written into one."""
 
 _LOOK: Final = 5.0
 """Seconds between two looks at the file: others write it too."""
@@ -37,8 +38,7 @@ class PodListSink:
         self._ctx = ctx
         self._keeper = Keeper(options.path, in_place=options.write == "inplace", log=ctx.log)
         self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, ctx.log)
-        self._began: Instant | None = None
-        self._complete = False
+        self._complete = Completeness(ctx.clock, besides=_READERS)
         self._layout: Layout | None = None
         self._entries: tuple[Entry, ...] | None = None
         self._due_ns = 0
@@ -46,7 +46,7 @@ class PodListSink:
 
     async def __aenter__(self) -> Self:
         """Look whether the file can be kept."""
-        self._began = self._began or self._ctx.clock.now()
+        self._complete.begin()
         await self._thread.open(self._keeper.enter)
         return self
 
@@ -82,9 +82,7 @@ class PodListSink:
 
     def _take(self, snapshot: Snapshot) -> None:
         """Work out our entries, once those who could name a holder have spoken."""
-        if not self._complete:
-            self._complete = _all_up(snapshot) or self._left() <= 0
-        if not self._complete or snapshot.layout is self._layout:
+        if not self._complete.reached(snapshot) or snapshot.layout is self._layout:
             return
         self._layout = snapshot.layout
         entries = entries_of(snapshot.layout.attributions.values(), self._options.ids)
@@ -107,17 +105,8 @@ class PodListSink:
         """Return how long there is nothing to do but wait for a snapshot."""
         if self._entries is not None:
             return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
-        return max(self._left(), 0) if latest is not None else None
-
-    def _left(self) -> float:
-        now = self._ctx.clock.now()
-        return _PATIENCE - (self._began or now).seconds_until(now)
+        return max(self._complete.left(), 0) if latest is not None else None
 
 
 async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
     return await anext(snapshots, None)
-
-
-def _all_up(snapshot: Snapshot) -> bool:
-    """Whether all sources work whose word may be written; not those that read pod lists."""
-    return all(state.up for state in snapshot.sources.values() if state.kind != "podlist")

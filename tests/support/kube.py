@@ -168,6 +168,9 @@ class FakeApi:
         except RefusedError as refused:
             raise failure(refused.told) from refused
 
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        raise AssertionError(f"{path} is changed")
+
     @asynccontextmanager
     async def watch(
         self, path: str, query: Mapping[str, str], *, silence: float

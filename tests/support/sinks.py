@@ -1,11 +1,14 @@
 """A sink's context for tests: what it is told comes from the test, listeners are real."""
 
 import logging
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 from config.types import ListenAddress
 from pipeline.clock import Clock, SystemClock
-from pipeline.contracts import HttpMounts
+from pipeline.contracts import HttpMounts, KubeApi
+from pipeline.errors import TransientError
 from pipeline.fields import FieldPlan
 from pipeline.http import Listeners
 from pipeline.model import Snapshot
@@ -20,6 +23,8 @@ class FakeSinkContext:
         own: the telemetry that `meter` writes to.
         computed: points that the runtime would work out, for `telemetry()`.
         listeners: what `http()` leases from.
+        api: what `kube()` lends; None for no credentials.
+        asked: for which kubeconfigs it was asked.
     """
 
     def __init__(
@@ -44,6 +49,9 @@ class FakeSinkContext:
             node=node, version="0", health=lambda: (True, "ok"), ready=lambda: (True, "ok")
         )
 
+        self.api: KubeApi | None = None
+        self.asked: list[Path | None] = []
+
     def latest(self) -> Snapshot | None:
         return self.snapshot
 
@@ -52,3 +60,10 @@ class FakeSinkContext:
 
     def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
         return self.listeners.listen(address)
+
+    @asynccontextmanager
+    async def kube(self, kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
+        self.asked.append(kubeconfig)
+        if self.api is None:
+            raise TransientError("no credentials for the API server")
+        yield self.api

@@ -53,11 +53,12 @@ async def hangs(head: str, writer: asyncio.StreamWriter) -> None:
 
 
 class Server:
-    """Answers each request of each connection in the same way; keeps the heads of requests."""
+    """Answers each request of each connection in the same way; keeps what was asked."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.heads: list[str] = []
+        self.bodies: list[bytes] = []
         self.port = 0
         self.connections = 0
         self.open = 0
@@ -90,6 +91,8 @@ class Server:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 self.heads.append(head)
+                length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
+                self.bodies.append(await reader.readexactly(int(length or "0")))
                 await self.answer(head, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass

@@ -1,6 +1,7 @@
 """Requests and streams, over real connections."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,27 @@ async def test_a_request_has_its_parameters_and_our_credentials(config: Config) 
         assert "User-Agent: podgpu/" in first
         assert server.tokens() == ["sesame", "sesame"]
         assert server.connections == 1
+
+
+async def test_a_patch_is_a_merge_patch_of_one_object(config: Config) -> None:
+    changes = {"metadata": {"annotations": {"a/b": "\u00e4", "gone": None}}}
+    async with Server(says('{"kind": "Node"}')).serving() as server:
+        async with connected(config(server)) as api:
+            assert await api.patch("/api/v1/nodes/node-1", changes) == b'{"kind": "Node"}'
+        (head,), (body,) = server.heads, server.bodies
+        assert head.startswith("PATCH /api/v1/nodes/node-1 HTTP/1.1")
+        assert "Content-Type: application/merge-patch+json" in head
+        assert json.loads(body) == changes
+        assert server.tokens() == ["sesame"]
+
+
+async def test_what_fails_of_a_patch_says_so(config: Config) -> None:
+    async def cuts(head: str, writer: asyncio.StreamWriter) -> None:
+        raise ConnectionError
+
+    async with Server(cuts).serving() as server, connected(config(server)) as api:
+        with pytest.raises(ApiError, match="PATCH /api/v1/nodes/node-1: "):
+            await api.patch("/api/v1/nodes/node-1", {})
 
 
 async def test_a_stream_gives_lines_as_they_come_and_ends_with_the_server(config: Config) -> None:

@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 
 from pipeline.kube.answers import failure, refusal
 from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.kube.request import Request, Target
 from tests.support.kube import status
 
 PODS = "/api/v1/pods"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 WATCH = {"watch": "true"}
+NODE = "/api/v1/nodes/node-1"
+POD = "/api/v1/namespaces/ml/pods/train-0"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,33 @@ WATCH = {"watch": "true"}
                 " cannot watch); give its service account a ClusterRole with "
                 'apiGroups [""], resources ["pods"], verbs [list, watch]'
             ),
+        ),
+        (
+            NODE,
+            {},
+            403,
+            {},
+            (
+                "https://api: podgpu may not get nodes (403 Forbidden); give its service account a "
+                'ClusterRole with apiGroups [""], resources ["nodes"], verbs [get, patch]'
+            ),
+        ),
+        (
+            POD,
+            {"PATCH": ""},
+            403,
+            {},
+            (
+                "https://api: podgpu may not patch pods (403 Forbidden); give its service account "
+                'a ClusterRole with apiGroups [""], resources ["pods"], verbs [get, patch]'
+            ),
+        ),
+        (
+            NODE,
+            {"PATCH": ""},
+            404,
+            status(404, "NotFound", 'nodes "node-1" not found'),
+            f'https://api: PATCH {NODE} is answered 404 NotFound: nodes "node-1" not found',
         ),
         (
             SLICES,
@@ -75,8 +105,7 @@ def test_a_refusal_names_server_question_and_mend(
 ) -> None:
     error = refusal(
         "https://api",
-        path,
-        query,
+        Request("PATCH" if "PATCH" in query else "GET", path, query),
         status=code,
         headers={},
         body=body.encode() if isinstance(body, str) else json.dumps(body).encode(),
@@ -84,6 +113,29 @@ def test_a_refusal_names_server_question_and_mend(
     )
     assert str(error) == text
     assert error.status == code
+
+
+@pytest.mark.parametrize(
+    ("request_", "target", "verb"),
+    [
+        (Request("GET", PODS), Target("", "pods"), "list"),
+        (Request("GET", PODS, WATCH), Target("", "pods"), "watch"),
+        (Request("GET", SLICES), Target("resource.k8s.io", "resourceslices"), "list"),
+        (Request("GET", POD), Target("", "pods", "ml", "train-0"), "get"),
+        (Request("PATCH", NODE, changes={}), Target("", "nodes", "", "node-1"), "patch"),
+        (Request("GET", "/api/v1/namespaces/ml"), Target("", "namespaces", "", "ml"), "get"),
+        (Request("GET", "/api/v1/namespaces"), Target("", "namespaces"), "list"),
+        (
+            Request("GET", "/apis/apps/v1/namespaces/ml/daemonsets"),
+            Target("apps", "daemonsets", "ml"),
+            "list",
+        ),
+        (Request("GET", "/"), Target("", ""), "list"),
+    ],
+)
+def test_what_of_rbac_a_request_takes(request_: Request, target: Target, verb: str) -> None:
+    assert request_.target == target
+    assert request_.verb == verb
 
 
 @pytest.mark.parametrize(
@@ -102,7 +154,9 @@ def test_how_long_to_wait(
     headers: dict[str, str], details: dict[str, object], seconds: float | None
 ) -> None:
     body = json.dumps(status(429, "TooManyRequests") | {"details": details}).encode()
-    error = refusal("x", PODS, {}, status=429, headers=headers, body=body, credentials="")
+    error = refusal(
+        "x", Request("GET", PODS), status=429, headers=headers, body=body, credentials=""
+    )
     assert error.retry_after == seconds
 
 

@@ -188,7 +188,16 @@ async def test_it_is_mended_by_itself(
 
     monkeypatch.setattr(bench.clock, "sleep", sleep)
     context = RunningSink(
-        ctx.name, ctx.node, ctx.clock, ctx.plan, ctx.log, ctx.meter, ctx.latest, list, ctx.http
+        name=ctx.name,
+        node=ctx.node,
+        clock=ctx.clock,
+        plan=ctx.plan,
+        log=ctx.log,
+        meter=ctx.meter,
+        snapshot=ctx.latest,
+        collect=list,
+        listen=ctx.http,
+        connect=ctx.kube,
     )
     runner = SinkRunner(bench.sink, context, outlet)
     await runner.enter()

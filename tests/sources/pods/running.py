@@ -38,6 +38,9 @@ class FakeCluster:
     async def get(self, path: str, query: Any) -> bytes:
         return await self._at(path).get(path, query)
 
+    async def patch(self, path: str, changes: Any) -> bytes:
+        raise AssertionError(f"{path} is changed")
+
     @asynccontextmanager
     async def watch(
         self, path: str, query: Any, *, silence: float

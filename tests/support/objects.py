@@ -1,0 +1,104 @@
+"""Objects of an API server, one by one, in process: read, and changed by merge patches."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from copy import deepcopy
+from typing import Any
+
+from pipeline.errors import ApiError
+from tests.support.kube import Raw
+
+
+class FakeObjects:
+    """Implements `KubeApi` for `get` and `patch` of single objects.
+
+    Attributes:
+        objects: by path. A test may change them, by `put` and `annotate`, as other writers do.
+        answers: what the next requests meet: an error, or None for none; after them all is well.
+        requests: loop time, method, path and changes of each request.
+        before: called with method and path before a request is answered, so that a test can change
+            the object at the worst moment.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Raw] = {}
+        self.answers: deque[ApiError | None] = deque()
+        self.requests: list[tuple[float, str, str, Mapping[str, Any] | None]] = []
+        self.before: Callable[[str, str], None] = lambda _method, _path: None
+        self._version = 100
+
+    def put(self, path: str, raw: Raw) -> None:
+        """Make an object, or put another in its place."""
+        self._version += 1
+        raw = deepcopy(raw)
+        raw.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        self.objects[path] = raw
+
+    def annotate(self, path: str, **annotations: str | None) -> None:
+        """Change annotations as another writer: None takes one away."""
+        self._merge(path, {"metadata": {"annotations": annotations}})
+
+    def annotations(self, path: str) -> dict[str, str]:
+        found: dict[str, str] = self.objects[path]["metadata"].get("annotations") or {}
+        return found
+
+    def patches(self) -> list[tuple[float, Mapping[str, Any]]]:
+        """Loop time and changes of all patches that were asked for."""
+        return [(at, changes) for at, _, _, changes in self.requests if changes is not None]
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        assert not query
+        await self._asked("GET", path, None)
+        return json.dumps(self._found(path)).encode()
+
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        changes = json.loads(json.dumps(changes))
+        await self._asked("PATCH", path, changes)
+        metadata = changes.get("metadata")
+        wanted = metadata if isinstance(metadata, dict) else {}
+        has = self._found(path)["metadata"]
+        for key in ("resourceVersion", "uid"):
+            if key in wanted and wanted[key] != has.get(key):
+                raise ApiError(f"{path}: 409 Conflict: {key}", status=409, reason="Conflict")
+        return json.dumps(self._merge(path, changes)).encode()
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"{path} is watched")
+
+    async def _asked(self, method: str, path: str, changes: Mapping[str, Any] | None) -> None:
+        self.requests.append((asyncio.get_running_loop().time(), method, path, changes))
+        await asyncio.sleep(0)
+        self.before(method, path)
+        if self.answers and (answer := self.answers.popleft()) is not None:
+            raise answer
+
+    def _found(self, path: str) -> Raw:
+        if path not in self.objects:
+            raise ApiError(f"GET {path} is answered 404", status=404, reason="NotFound")
+        return self.objects[path]
+
+    def _merge(self, path: str, changes: Mapping[str, Any]) -> Raw:
+        made: Raw = merged(self._found(path), changes)
+        if made != self.objects[path]:
+            self._version += 1
+            made["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[path] = made
+        return made
+
+
+def merged(target: Any, changes: Any) -> Any:
+    """Return a JSON value with a merge patch (RFC 7386) made in it."""
+    if not isinstance(changes, Mapping):
+        return changes
+    made = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in changes.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = merged(made.get(key), value)
+    return made
