@@ -1,7 +1,7 @@
 """What every listener serves of the topology: `/topology` and `/topology/best`. Read-only."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +16,7 @@ from pipeline.threads import DaemonExecutor
 from pipeline.topology import Availability, Topology
 from pipeline.topology.document import document
 from pipeline.topology.views import dot, matrix, tree
+from pipeline.topology_memory import memory_of
 
 PATH: Final = "/topology"
 BEST: Final = "/topology/best"
@@ -123,16 +124,6 @@ class TopologyPages:
 def overview(topology: Topology, available: Availability | None) -> str:
     """Return matrix and tree as one text."""
     return f"{matrix(topology)}\n{tree(topology, available)}"
-
-
-def memory_of(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return the bytes of memory of each physical GPU, by uuid, as far as they are known."""
-    layout = snapshot.layout
-    return {
-        series.attribution.device.uuid: int(reading.value)
-        for series, reading in zip(layout.series, snapshot.readings, strict=True)
-        if series.field == "memory_total_bytes" and series.attribution.device.mig is None
-    }
 
 
 def _nothing(snapshot: Snapshot | None) -> HttpResponse:

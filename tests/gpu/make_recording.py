@@ -3,12 +3,14 @@
     python3 -m tests.gpu.make_recording OUTPUT [--scale 1.0]
 
 Four to five minutes: idle; a job over all GPUs; two processes that share one GPU beside a third;
-pods come and go in a podlist.json all along. UUIDs are replaced, so that no real card is named.
+pods come and go in a podlist.json all along. UUIDs, serial numbers and the fabric's cluster are
+replaced, so that no real card is named.
 """
 
 import argparse
 import gzip
 import json
+import re
 import subprocess
 import sys
 import time
@@ -99,11 +101,15 @@ def main() -> int:
 
 
 def rename(recording: Path, uuids: list[str], podlist: Path) -> None:
-    """Give the cards other UUIDs of the same form, and the list of pods its usual path."""
+    """Give the cards other names of the same form, and the list of pods its usual path."""
     text = gzip.decompress(recording.read_bytes()).decode()
     text = text.replace(str(podlist), "/var/lib/kubelet/pod-resources/podlist.json")
     for index, uuid in enumerate(uuids):
         text = text.replace(uuid, f"GPU-{index:08x}-5eed-4a5e-9c0d-100000000000")
+    for index, serial in enumerate(sorted(set(re.findall(r'\["serial","([^"]+)"\]', text)))):
+        text = text.replace(f'"{serial}"', f'"{1650000000000 + index}"')
+    for index, cluster in enumerate(sorted(set(re.findall(r'"cluster":"([^"]+)"', text)))):
+        text = text.replace(cluster, f"5eed0000-0000-4000-8000-{index:012d}")
     recording.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 

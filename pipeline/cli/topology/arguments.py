@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-LOCAL: Final = "http://localhost:9400"
-"""Where a daemon listens by default."""
+from pipeline.cli.access import LOCAL, add_access
 
 TOO_FEW: Final = 3
 """Exit status of `best` where there are not so many GPUs to choose from."""
@@ -63,6 +62,7 @@ def _where(parser: argparse.ArgumentParser, default: Any) -> None:
         default=default,
         help="configuration file, for --local",
     )
+    add_access(parser, default)
 
 
 def _topology(arguments: argparse.Namespace) -> int:

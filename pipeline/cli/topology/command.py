@@ -1,6 +1,7 @@
 """The command: where it is asked, and what is printed."""
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,16 +9,19 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from pipeline.cli import asking
+from pipeline.cli.access import LOCAL, access_of
 from pipeline.cli.locating import located
-from pipeline.cli.topology import asking, knowing
-from pipeline.cli.topology.arguments import LOCAL, TOO_FEW
+from pipeline.cli.topology import knowing
+from pipeline.cli.topology.arguments import TOO_FEW
 from pipeline.errors import ComponentError, PermanentError
 from pipeline.model import Snapshot
 from pipeline.preferring import AskedError, count_of, prefer
 from pipeline.topology import Topology
 from pipeline.topology.document import document
 from pipeline.topology.views import dot
-from pipeline.topology_pages import BEST, PATH, memory_of, overview
+from pipeline.topology_memory import memory_of
+from pipeline.topology_pages import BEST, PATH, overview
 
 _FAILED: Final = 1
 _WRONG: Final = 2
@@ -97,8 +101,9 @@ def _asked(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -
     """Ask a daemon; None if there is none that was named, or it isn't to be asked."""
     if arguments.local or arguments.recording is not None:
         return None
+    access = access_of(arguments, os.environ)
     try:
-        return asking.get(LOCAL if arguments.url is None else arguments.url, path, query)
+        return asking.get(LOCAL if arguments.url is None else arguments.url, path, query, access)
     except asking.NobodyThereError as error:
         if arguments.url is not None:
             raise ComponentError(str(error)) from error

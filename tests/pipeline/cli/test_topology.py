@@ -3,19 +3,17 @@
 `PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
 """
 
-import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from pipeline.cli.topology import asking, command, knowing
+from pipeline.cli import asking
+from pipeline.cli.topology import command, knowing
 from pipeline.contracts import HttpRequest, HttpResponse
-from pipeline.http import Listeners
 from pipeline.model import (
     DevicesDiscovered,
     Envelope,
@@ -25,13 +23,13 @@ from pipeline.model import (
 )
 from pipeline.pages import Pages
 from pipeline.recording import Header, RecordingWriter
-from pipeline.topology_pages import TopologyPages
 from tests.fakes.nvml import FakeNvml, Scenario
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.fakes.nvml.topologies import dgx1, hgx
+from tests.pipeline.cli.asked import ask, daemon, run
 from tests.sources.nvml.harness import GPU
-from tests.support.http import LOCAL, says
-from tests.support.joints import busy_node, joints
+from tests.support.http import says
+from tests.support.joints import joints
 from tests.support.nodes import START, at, claim, claims, gpu, mig, uuid_of
 
 __all__ = ["fake_nvml"]
@@ -53,19 +51,6 @@ def recording(path: Path, events: Sequence[tuple[str, Event]] = EVENTS) -> Path:
         for seq, (kind, event) in enumerate(events, 1):
             writer.write(Envelope(kind, kind, seq, at(seq), event))
     return path
-
-
-Said = tuple[int, str, str]
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
-    """The exit status of a command, and what it says on stdout and stderr."""
-    # Not at the top: `pipeline.cli.main` is a function for whoever imports it before the module.
-    from pipeline.cli.main import run_command
-
-    status = run_command(["topology", *words])
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 # -- of a recording
@@ -163,29 +148,9 @@ def test_a_wrong_question(
 # -- of a daemon
 
 
-@asynccontextmanager
-async def daemon(pages: Pages | None = None) -> AsyncIterator[str]:
-    """A listener like a daemon's; its URL."""
-    topology = TopologyPages(lambda: busy_node().snapshot())
-    well = (True, "ok")
-    house = Listeners(
-        node="n",
-        version="0",
-        health=lambda: well,
-        ready=lambda: well,
-        pages=topology.pages if pages is None else pages,
-    )
-    async with house.listen(LOCAL) as mounts:
-        yield f"http://127.0.0.1:{mounts.port}"
-    topology.close()
-
-
-async def ask(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
-    return await asyncio.to_thread(run, capsys, *words)
-
-
 async def test_a_daemon_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    async with daemon() as url:
+    async with daemon() as port:
+        url = f"http://127.0.0.1:{port}"
         status, text, _ = await ask(capsys, "--url", url)
         assert status == 0
         assert "ml/train-0" in text
@@ -204,7 +169,8 @@ async def test_a_daemon_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_without_a_word_the_daemon_of_this_machine_is_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with daemon() as url:
+    async with daemon() as port:
+        url = f"http://127.0.0.1:{port}"
         monkeypatch.setattr(command, "LOCAL", url)
         status, out, err = await ask(capsys, "--json")
     assert (status, err) == (0, "")
@@ -214,7 +180,8 @@ async def test_without_a_word_the_daemon_of_this_machine_is_asked(
 async def test_what_a_daemon_refuses_is_told_in_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with daemon() as url:
+    async with daemon() as port:
+        url = f"http://127.0.0.1:{port}"
         said = await ask(capsys, "--url", url, "best", "-n", "1", "--must", "8")
     assert said == (
         2,
@@ -241,7 +208,8 @@ async def unknown(_: HttpRequest) -> HttpResponse:
 async def test_answers_that_are_no_good(
     capsys: pytest.CaptureFixture[str], pages: Pages, why: str
 ) -> None:
-    async with daemon(pages) as url:
+    async with daemon(pages) as port:
+        url = f"http://127.0.0.1:{port}"
         status, out, err = await ask(capsys, "best", "--url", url, "-n", "1")
     assert (status, out) == (1, "")
     assert url in err
@@ -252,7 +220,8 @@ async def test_an_answer_without_an_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_MOST", 100)
-    async with daemon() as url:
+    async with daemon() as port:
+        url = f"http://127.0.0.1:{port}"
         status, _, err = await ask(capsys, "--url", url)
     assert status == 1
     assert "larger than 100 bytes" in err
@@ -274,17 +243,33 @@ def test_a_daemon_that_was_named_and_is_not_there(
     assert err == f"podgpu: nothing answers at {deaf}: Connection refused\n"
 
 
-@pytest.mark.parametrize("url", ["localhost:9400", "ftp://x", "http://", "http://x:port", ""])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:9400", "ftp://x", "http://", "http://x:port", "http://[::1", "http://x/?a=b", ""],
+)
 def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
     status, out, err = run(capsys, "--url", url)
     assert (status, out) == (2, "")
     assert "give an address such as http://localhost:9400" in err
 
 
-def test_no_password_in_an_address(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "--url", "http://me:secret@localhost")
-    assert status == 2
-    assert "secret" not in err
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:secret@localhost",
+        "https://me:secret@node-1:9400/",
+        "ftp://me:secret@localhost",
+        "me:secret@localhost:9400",
+        "http://me:sec/ret@localhost",
+        "http://me:secret@[::1",
+    ],
+)
+def test_no_password_in_an_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    status, out, err = run(capsys, "--url", url)
+    assert (status, out) == (2, "")
+    assert "no users and passwords in the address" in err
+    assert "give --user, and --password-file or the variable PODGPU_PASSWORD" in err
+    assert "sec" not in err
 
 
 # -- of this machine
