@@ -120,6 +120,18 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.podlist.sink:PodListSink",
         Delivery.LATEST,
     ),
+    ("sink", "pods"): Entry(
+        "writes the uuids that a pod holds into its annotations, through the API server",
+        "sinks.pods.options:Options",
+        "sinks.pods.sink:PodsSink",
+        Delivery.LATEST,
+    ),
+    ("sink", "node"): Entry(
+        "keeps the node's topology, and what is free of it, in an annotation of its Node",
+        "sinks.node.options:Options",
+        "sinks.node.sink:NodeSink",
+        Delivery.LATEST,
+    ),
 }
 
 

@@ -15,8 +15,10 @@ from pipeline.delivery.options import QueueOptions
 from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter
 from sinks.jsonl.options import Options as JsonLinesOptions
+from sinks.node.options import Options as NodeOptions
 from sinks.otlp.options import Options as OtlpOptions
 from sinks.podlist.options import Options as PodListSinkOptions
+from sinks.pods.options import Options as PodsSinkOptions
 from sinks.prometheus.options import Options as PrometheusOptions
 from sinks.textfile.options import Options as TextfileOptions
 from sources.checkpoint.options import Options as CheckpointOptions
@@ -137,4 +139,6 @@ SINKS: dict[str, MakeOptions] = {
     "jsonl": lambda folder: JsonLinesOptions(path=str(folder / "lines.jsonl")),
     "otlp": _otlp,
     "podlist": lambda folder: PodListSinkOptions(path=folder / "podlist.json"),
+    "pods": lambda _: PodsSinkOptions(),
+    "node": lambda _: NodeOptions(),
 }

@@ -13,6 +13,7 @@ from pipeline.model import Snapshot
 from pipeline.registry import ENTRIES, build_sink
 from tests.contracts.cases import SINKS
 from tests.support.nodes import Node, at, claim, every_field, gpu, mig, uuid_of
+from tests.support.objects import FakeObjects
 from tests.support.sinks import FakeSinkContext
 
 KINDS = [kind for role, kind in ENTRIES if role == "sink"]
@@ -29,7 +30,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def sink(kind: str, tmp_path: Path) -> Sink:
-    return build_sink(kind, SINKS[kind](tmp_path), FakeSinkContext(kind))
+    ctx = FakeSinkContext(kind)
+    ctx.api = FakeObjects()
+    return build_sink(kind, SINKS[kind](tmp_path), ctx)
 
 
 def snapshots(count: int) -> list[Snapshot]:

@@ -60,9 +60,9 @@ class FakeObjects:
         metadata = changes.get("metadata")
         wanted = metadata if isinstance(metadata, dict) else {}
         has = self._found(path)["metadata"]
-        for key in ("resourceVersion", "uid"):
+        for key, code, reason in (("resourceVersion", 409, "Conflict"), ("uid", 422, "Invalid")):
             if key in wanted and wanted[key] != has.get(key):
-                raise ApiError(f"{path}: 409 Conflict: {key}", status=409, reason="Conflict")
+                raise ApiError(f"{path}: {code} {reason}: {key}", status=code, reason=reason)
         return json.dumps(self._merge(path, changes)).encode()
 
     def watch(

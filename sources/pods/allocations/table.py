@@ -6,6 +6,7 @@ from typing import Final
 
 from pipeline.allocations import koordinator
 from pipeline.allocations.reading import Held, MalformedError
+from pipeline.allocations.wrote import own
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from sources.pods.allocations import configured, gpushare, hami, volcano
 from sources.pods.allocations.facts import Complaint, Facts
@@ -34,6 +35,8 @@ def allocations(
 ) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
     """Return what a pod's annotations say that it holds, and what is wrong with them.
 
+    What podgpu wrote itself is no word of anybody's, and passed over.
+
     Args:
         facts: what is known of the pod.
         annotations: further ones to read, by the configuration.
@@ -43,10 +46,11 @@ def allocations(
     for scheduler, its_own in _READERS.items():
         if scheduler in schedulers:
             readers |= its_own
+    ours = own(facts.annotations)
     claims: list[Claim] = []
     complaints: list[Complaint] = []
     for annotation in dict.fromkeys((*readers, *annotations)):
-        if annotation not in facts.annotations:
+        if annotation not in facts.annotations or annotation in ours:
             continue
         try:
             held = _read(facts, annotation, readers)

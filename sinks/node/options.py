@@ -1,0 +1,62 @@
+"""Options of the node sink."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from config.markers import AtLeast, Doc
+from config.types import Duration
+from sinks.node.names import subdomain, wrong_with_key
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Which annotation of which Node is kept, and how often it is written."""
+
+    kubeconfig: Annotated[
+        Path | None,
+        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+    ] = None
+    node: Annotated[
+        str,
+        Doc("Name of the Node that is annotated; empty for the one that podgpu runs on."),
+    ] = ""
+    annotation: Annotated[
+        str,
+        Doc("The annotation's key."),
+    ] = "podgpu.io/topology"
+    min_interval: Annotated[
+        Duration,
+        AtLeast("1s"),
+        Doc("The Node is changed at most once in this time."),
+    ] = Duration.parse("10s")
+    refresh: Annotated[
+        Duration,
+        AtLeast("10s"),
+        Doc("After this time the annotation is written again, changed or not."),
+    ] = Duration.parse("5m")
+    remove: Annotated[
+        Literal["never", "at_stop", "now"],
+        Doc(
+            "Leave the annotation when the sink stops, take it away then, or take away what is "
+            "there now and write none."
+        ),
+    ] = "never"
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Refuse names that Kubernetes refuses, and a refresh that could never be kept."""
+        if self.node and not subdomain(self.node):
+            yield (
+                "node",
+                f'"{self.node}" is no name of a Node: take one that kubectl get nodes shows',
+            )
+        if wrong := wrong_with_key(self.annotation):
+            yield "annotation", wrong
+        if self.refresh < self.min_interval:
+            yield "refresh", f"{self.refresh} is below min_interval, which is {self.min_interval}"
+
+    def exclusive(self) -> Iterable[str]:
+        """Two that write one annotation would take turns for ever."""
+        node = f"the Node {self.node}" if self.node else "the Node that podgpu runs on"
+        return (f"the annotation {self.annotation} of {node}",)

@@ -1,0 +1,103 @@
+"""Other writers of the same annotation: found out, counted, told."""
+
+import logging
+from collections import deque
+from typing import Final
+
+import orjson
+
+from pipeline.telemetry import Meter
+from pipeline.texts import line
+from pipeline.topology.annotation import published
+
+_ERRORS: Final = "podgpu_sink_errors_total"
+_TOLD: Final = 16
+"""So many values of others are told, each once; all are counted."""
+
+_LOST: Final = 4
+"""Of so many patches without an answer it is remembered what they would have written."""
+
+
+class Others:
+    """Knows what this sink wrote, and so what it didn't.
+
+    Args:
+        place: which annotation, for messages.
+        log: the sink's.
+        meter: the sink's.
+    """
+
+    def __init__(self, place: str, log: logging.Logger, meter: Meter) -> None:
+        self._place = place
+        self._log = log
+        self._meter = meter
+        self._written: str | None = None
+        self._lost: deque[str] = deque(maxlen=_LOST)
+        self._told: set[int] = set()
+        self._missing = False
+        self._foreign = False
+        meter.add(_ERRORS, 0, operation="overwritten", reason="foreign")
+
+    def wrote(self, value: str) -> None:
+        """The server has taken a value."""
+        self._written, self._missing = value, False
+        if self._foreign:
+            self._foreign = False
+            self._meter.add(_ERRORS, operation="overwritten", reason="foreign")
+
+    def lost(self, value: str) -> None:
+        """The server may have taken a value, now or later."""
+        self._lost.append(value)
+
+    def forget(self) -> None:
+        """Nothing of what was written stands any more."""
+        self._written = None
+        self._lost.clear()
+
+    def found(self, value: str | None) -> None:
+        """Judge what stands there, before it is written over.
+
+        Before this sink has written, whatever is such an annotation counts as an earlier podgpu's.
+        """
+        self._foreign = False
+        if value is None:
+            if self._written is not None and not self._missing:
+                self._missing = True
+                self._log.info("%s was deleted; it is written again", self._place)
+            return
+        if value == self._written or value in self._lost:
+            return
+        if self._written is None and _ours(value):
+            return
+        self._foreign = True
+        key = hash(_substance(value))
+        if key in self._told or len(self._told) >= _TOLD:
+            return
+        self._told.add(key)
+        self._log.warning(
+            "%s has a value of somebody else's, %r, and is written over; see that it has one "
+            "writer, or give podgpu another annotation%s",
+            self._place,
+            line(value, 80),
+            "" if len(self._told) < _TOLD else "; further ones are counted, and not told",
+        )
+
+
+def _ours(value: str) -> bool:
+    try:
+        published(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _substance(value: str) -> str:
+    """Return what of a value isn't its time: another podgpu's differs in that each time."""
+    try:
+        made = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    if not isinstance(made, dict):
+        return value
+    rest = {key: item for key, item in made.items() if key not in {"at", "refresh"}}
+    return orjson.dumps(rest, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,1 @@
+"""Writes the uuids that a pod holds into the pod's annotations."""

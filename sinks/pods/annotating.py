@@ -1,0 +1,102 @@
+"""Reads a pod and changes it, so that no other writer's value is lost."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+
+from pipeline.contracts import KubeApi, SinkContext
+from pipeline.errors import ApiError, TransientError
+from pipeline.kube.shape import table
+from sinks.pods.deciding import NO_POD, Decision, decide
+from sinks.pods.holdings import Place, Wanted
+from sinks.pods.telling import Telling
+
+_ATTEMPTS: Final = 4
+"""How often a pod is read and changed in one go, while others change it in between."""
+
+
+class Annotator:
+    """Sees to one pod at a time.
+
+    Args:
+        ctx: of the sink.
+        stopping: whether no request is to begin any more.
+    """
+
+    def __init__(self, ctx: SinkContext, stopping: Callable[[], bool]) -> None:
+        self._ctx = ctx
+        self._stopping = stopping
+        self._telling = Telling(ctx)
+
+    async def see_to(self, api: KubeApi, place: Place, what: Wanted) -> bool:
+        """Write what a pod holds into its annotations, where nobody else's word stands.
+
+        Args:
+            api: session with the API server.
+            place: of the pod.
+            what: is to stand there.
+
+        Returns:
+            Whether the pod is as it should be, gone, or none of ours; False if it has to be looked
+            at again.
+
+        Raises:
+            ApiError: the server refused, or couldn't be reached.
+            TransientError: it answers what is no pod.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                if (decision := await self._look(api, place, what)).changes is None:
+                    return True
+                if self._stopping():
+                    return False
+                await self._patch(api, place, decision)
+            except ApiError as error:
+                match error.status:
+                    case HTTPStatus.CONFLICT:
+                        continue
+                    case HTTPStatus.NOT_FOUND:
+                        return True
+                    case _:
+                        raise
+            return True
+        return False
+
+    async def _look(self, api: KubeApi, place: Place, what: Wanted) -> Decision:
+        body = await self._counted("get", api.get(place.path, {}))
+        try:
+            decision = decide(table(orjson.loads(body)), what, self._ctx.node)
+        except orjson.JSONDecodeError:
+            decision = Decision(reason=NO_POD)
+        if decision.reason == NO_POD:
+            raise TransientError(
+                f"GET {place.path}: the server sent no Pod; see that its address is an API "
+                "server's and nothing in between answers for it"
+            )
+        self._telling.decided(place, what, decision)
+        return decision
+
+    async def _patch(self, api: KubeApi, place: Place, decision: Decision) -> None:
+        changes = decision.changes or {}
+        try:
+            await self._counted("patch", api.patch(place.path, changes))
+        except ApiError as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            self._telling.invalid(place, ", ".join(decision.keys), error)
+        else:
+            self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
+
+    async def _counted(self, method: str, request: Awaitable[bytes]) -> bytes:
+        result = "error"
+        try:
+            body = await request
+            result = "ok"
+        except ApiError as error:
+            result = str(error.status) if error.status else "error"
+            raise
+        finally:
+            self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
+        return body

@@ -1,0 +1,22 @@
+"""Options of the pods sink."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from config.markers import Doc
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Which API server is asked, and for which resources annotations are written."""
+
+    kubeconfig: Annotated[
+        Path | None,
+        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+    ] = None
+    resources: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(min_length=1),
+        Doc("Extended resources whose uuids are written, as glob patterns."),
+    ] = ("*",)

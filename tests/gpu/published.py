@@ -1,0 +1,141 @@
+"""Holds what podgpu writes on the Node and on pods against the truth, on a machine's own GPUs.
+
+    python3 -m tests.gpu.published --out DIR
+
+Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands out this
+machine's GPUs, and a podgpu with the sinks `node` and `pods`. Prints one JSON report.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from pipeline.allocations.wrote import MARK
+from pipeline.topology.annotation import KEY, Published, published
+from pipeline.topology.views import matrix
+from tests.e2e.documented import rules
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import GPU, gpu_pod
+from tests.e2e.processes import wait_until
+from tests.e2e.witness import RULES, Subject, watching
+from tests.gpu.topology import active_links, cells, said
+from tests.gpu.truth import gpus
+
+SOON = 4.0
+"""Seconds: what a source takes, the settling, the least interval between patches, and some."""
+
+
+class Sight:
+    """What stands on the Node."""
+
+    def __init__(self, kube: Cluster) -> None:
+        self._kube = kube
+
+    def text(self) -> str:
+        metadata = self._kube.api.get("Node", self._kube.node)["metadata"]
+        found: str = metadata.get("annotations", {}).get(KEY, "")
+        return found
+
+    def told(self) -> Published:
+        return published(self.text())
+
+    def free(self) -> list[str]:
+        told = self.told()
+        assert told.free is not None
+        cards = enumerate(told.topology.cards)
+        return sorted(card.uuid for bit, card in cards if told.free >> bit & 1)
+
+    def wait_free(self, expected: Collection[str]) -> float:
+        """Wait until these are free by the Node's word, and no others; return after how long."""
+        began = time.monotonic()
+        wait_until(lambda: bool(self.text()), "there is an annotation", 30)
+        wait_until(lambda: self.free() == sorted(expected), f"{expected} are free", 30)
+        return round(time.monotonic() - began, 2)
+
+
+def like_nvidia_smi(told: Published) -> dict[str, Any]:
+    """Make sure that the Node tells of each pair what nvidia-smi prints, and as many NVLinks."""
+    theirs, ours = cells(said("nvidia-smi", "topo", "-m")), cells(matrix(told.topology))
+    assert theirs == ours, (theirs, ours)
+    links = [card.links for card in told.topology.cards]
+    assert links == list(active_links().values()), links
+    return {"pairs": {f"{a}-{b}": cell for (a, b), cell in ours.items() if a < b}, "links": links}
+
+
+def pods_follow(kube: Cluster, sight: Sight, minors: Collection[str]) -> dict[str, Any]:
+    """Let pods come and go; each has to be seen on the Node, and its GPUs on the pod."""
+    seconds: dict[str, float] = {}
+    for count in range(1, len(minors) + 1):
+        name = f"train-{count}"
+        kube.run(gpu_pod(name, count))
+
+        def wrote(name: str = name) -> str:
+            found = kube.api.pod(name)["metadata"].get("annotations", {})
+            assert (GPU in found) == (MARK in found)
+            written: str = found.get(GPU, "")
+            return written
+
+        began = time.monotonic()
+        held = wait_until(wrote, f"{name} has its annotation", 30).split(",")
+        seconds[f"{name} is written"] = round(time.monotonic() - began, 2)
+        assert len(held) == count
+        assert set(held) <= set(minors)
+        seconds[f"{name} holds {count}"] = sight.wait_free(set(minors) - set(held))
+        kube.remove(name)
+        seconds[f"{name} is gone"] = sight.wait_free(minors)
+    assert max(seconds.values()) < SOON, seconds
+    return seconds
+
+
+def deleted(kube: Cluster, sight: Sight) -> float:
+    """Take the annotation away: it has to be there again after a refresh."""
+    kube.api.patch("Node", kube.node, {"metadata": {"annotations": {KEY: None}}})
+    began = time.monotonic()
+    wait_until(lambda: bool(sight.text()), "it is written again", 30)
+    return round(time.monotonic() - began, 1)
+
+
+def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, Any]:
+    sight = Sight(kube)
+    report: dict[str, Any] = {"gpus": len(minors), "first": sight.wait_free(minors)}
+    report["topology"] = like_nvidia_smi(sight.told())
+    report["bytes"] = len(sight.text())
+    report["memory"] = [gpu.get("memory") for gpu in json.loads(sight.text())["gpus"]]
+    report["seconds"] = pods_follow(kube, sight, minors)
+    report["written again"] = deleted(kube, sight)
+    report["requests"] = {
+        " ".join(labels[key] for key in ("sink", "method", "result")): value
+        for labels, value in podgpu.of("podgpu_sink_requests_total")
+    }
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    out: Path = parser.parse_args().out
+    minors = gpus()
+    kubeconfig = str(out / "podgpu" / "kubeconfig")
+    often = {"min_interval": "1s", "refresh": "10s"}
+    sinks = {
+        "topology": {"kind": "node", "kubeconfig": kubeconfig, **often},
+        "pods": {"kind": "pods", "kubeconfig": kubeconfig},
+    }
+    allowed = (*RULES, *rules("sinks/node.md"), *rules("sinks/pods.md"))
+    with Cluster() as kube:
+        kube.plugin(minors)
+        with watching(kube, out / "podgpu", None, rules=allowed, sinks=sinks) as podgpu:
+            report = steps(kube, podgpu, minors)
+    report["nvidia-smi"] = subprocess.run(
+        ["nvidia-smi", "-L"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    (out / "published.json").write_text(json.dumps(report, indent=1))
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""What goes wrong between the sink and the API server, under the daemon's own supervision."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ApiError, TransientError
+from pipeline.kube.sessions import Sessions
+from pipeline.topology.annotation import KEY
+from tests.sinks.node.support import PATH, Bench
+from tests.support.kube import ApiServer
+
+REFUSED = ApiError("the credentials are not accepted", status=401, reason="Unauthorized")
+FORBIDDEN = ApiError("podgpu may not get, patch nodes", status=403, reason="Forbidden")
+ABSENT = ApiError('nodes "node-1" not found', status=404, reason="NotFound")
+CONFLICT = ApiError("the object has been modified", status=409, reason="Conflict")
+TOO_LONG = ApiError("metadata.annotations: Too long", status=422, reason="Invalid")
+BUSY = ApiError("too many requests", status=429, reason="TooManyRequests", retry_after=30)
+SICK = ApiError("internal error", status=500)
+LOST = ApiError("connection refused")
+
+pytestmark = pytest.mark.looptime
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("error", "label", "told"),
+    [
+        (REFUSED, "401", "the credentials are not accepted; tried again"),
+        (FORBIDDEN, "403", "podgpu may not get, patch nodes; tried again"),
+        (ABSENT, "404", "there is no Node node-1"),
+        (BUSY, "429", "too many requests; tried again"),
+        (SICK, "500", "internal error; tried again"),
+        (LOST, "error", "connection refused; tried again"),
+    ],
+)
+@pytest.mark.parametrize("method", ["get", "patch"])
+async def test_it_is_told_counted_and_tried_again(
+    method: str, error: ApiError, label: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.api.answers.extend([error] if method == "get" else [None, error])
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(1.5)
+        assert bench.up() == 0
+        assert bench.value() is None
+        await asyncio.sleep(45)
+        assert bench.up() == 1
+        assert bench.said().free == 0b1110
+        counted = bench.counted("podgpu_sink_requests_total")
+        assert counted[f"{method} {label}"] == 1
+        assert counted["patch ok"] == 1
+        assert bench.overwritten() == 0
+    assert told in warnings(caplog)[0]
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_node_by_another_name_is_told_how_to_mend(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(node="node-9")
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(600)
+        assert set(bench.api.methods()) == {"GET"}
+        # 1, 2, 4 ... 60 s, and never more often.
+        assert len(bench.api.requests) < 20
+    [told] = warnings(caplog)
+    assert "there is no Node node-9" in told
+    assert "node: has to be the name that kubectl get nodes shows" in told
+
+
+async def test_what_is_too_long_together_with_others_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.api.answers.extend([None, TOO_LONG])
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(10)
+    [told] = warnings(caplog)
+    assert "Too long" in told
+    assert "all annotations of a Node together may have 256 KiB, and this one has 1" in told
+
+
+async def test_a_server_that_says_when_to_come_again_is_heeded() -> None:
+    bench = Bench()
+    bench.api.answers.append(BUSY)
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(30.9)
+        assert bench.api.methods() == ["GET"]
+        await asyncio.sleep(10)
+        assert bench.api.methods() == ["GET", "GET", "PATCH"]
+
+
+async def test_a_refused_patch_is_tried_again_before_the_interval_is_over() -> None:
+    """Nothing was changed by it, and how often it is tried is the supervisor's business."""
+    bench = Bench(min_interval="1m")
+    bench.api.answers.extend([None, FORBIDDEN, None, FORBIDDEN])
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(10)
+        assert bench.api.methods() == ["GET", "PATCH", *["GET", "PATCH"] * 2]
+        assert bench.said().free == 0b1110
+
+
+@pytest.mark.parametrize(
+    ("fails", "error"), [("GET", FORBIDDEN), ("PATCH", FORBIDDEN), ("GET", LOST), ("PATCH", LOST)]
+)
+async def test_what_lasts_for_an_hour_is_told_once(
+    fails: str, error: ApiError, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+
+    def before(method: str, _path: str) -> None:
+        bench.api.answers.append(error if method == fails else None)
+
+    bench.api.before = before
+    async with bench.running():
+        bench.holds(0)
+        ups = []
+        for _ in range(60):
+            await asyncio.sleep(60)
+            ups.append(bench.up())
+        # Up means that it works, and not that it is about to try.
+        assert sum(ups) == 0
+        assert 50 < len(bench.api.requests) < 200
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_new_attempt_without_an_answer_ends_before_a_stop_would_be_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.api.answers.append(LOST)
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(1.5)
+        bench.api.takes = 3600
+        await asyncio.sleep(120)
+        bench.api.takes = 0
+        await asyncio.sleep(90)
+        assert bench.said().free == 0b1110
+    assert len(warnings(caplog)) == 2
+    assert warnings(caplog)[1].startswith(
+        "the annotation podgpu.io/topology of the Node node-1: no answer in time; tried again"
+    )
+
+
+# -- conflicts
+
+
+@pytest.mark.parametrize("conflicts", [1, 2, 3])
+async def test_a_conflict_is_tried_again_at_once(conflicts: int) -> None:
+    bench = Bench()
+    bench.api.answers.extend([None, *[CONFLICT] * conflicts])
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(1.1)
+        assert bench.said().free == 0b1110
+        assert bench.up() == 1
+        assert bench.counted("podgpu_sink_requests_total")["patch 409"] == conflicts
+
+
+async def test_conflicts_without_end_are_left_to_the_supervisor() -> None:
+    bench = Bench()
+    bench.api.answers.extend([None, *[CONFLICT] * 4, None, *[CONFLICT] * 2])
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(1.1)
+        assert bench.api.methods() == ["GET", *["PATCH"] * 4]
+        assert bench.up() == 0
+        await asyncio.sleep(2)
+        assert bench.said().free == 0b1110
+
+
+# -- answers that never came
+
+
+async def test_a_patch_whose_answer_was_lost_counts_as_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(refresh="1m")
+    bench.api.lost = 1
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(5)
+        assert bench.said().free == 0b1110
+        await asyncio.sleep(200)
+        assert 11 <= bench.patched_at()[1] < 16
+        assert min(bench.distances()) >= 10
+        # What it wrote then is nobody else's.
+        assert bench.overwritten() == 0
+    assert [told.split(";")[0] for told in warnings(caplog)] == ["connection lost"]
+
+
+async def test_after_a_lost_answer_nothing_counts_as_written() -> None:
+    async with Bench().running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(20)
+        bench.api.lost = 1
+        bench.holds(1)
+        await asyncio.sleep(1.5)
+        assert bench.said().free == 0b1101
+        bench.holds(0)
+        await asyncio.sleep(12)
+        assert bench.said().free == 0b1110
+
+
+async def test_what_was_lost_before_a_refresh_is_not_taken_for_somebody_else_s() -> None:
+    async with Bench(refresh="30s", min_interval="20s").running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(25)
+        # Made at 26 s, its answer lost; what follows looks before it writes.
+        bench.holds(1)
+        bench.api.lost = 1
+        await asyncio.sleep(60)
+        assert bench.api.methods()[:5] == ["GET", "PATCH", "PATCH", "GET", "PATCH"]
+        assert bench.overwritten() == 0
+
+
+async def test_an_outage_leaves_nothing_behind_but_the_newest_word() -> None:
+    async with Bench().running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(20)
+        bench.api.answers.extend([LOST] * 10)
+        for turn in range(60):
+            bench.holds(turn % 4)
+            await asyncio.sleep(10)
+        bench.api.answers.clear()
+        await asyncio.sleep(90)
+        assert bench.said().free == 0b0111
+        assert min(bench.distances()) >= 10 - 1e-3
+        assert bench.overwritten() == 0
+
+
+@pytest.mark.parametrize("body", [{"kind": "Status"}, {"kind": "Pod", "metadata": {}}, {}])
+async def test_what_is_no_node_is_not_annotated(
+    body: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.api.put(PATH, body)
+    if "metadata" not in body:
+        del bench.api.objects[PATH]["metadata"]
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(5)
+        assert set(bench.api.methods()) == {"GET"}
+    assert "sent no Node; see that its address is an API server's" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    "metadata", [{}, {"annotations": None}, {"annotations": {KEY: 3}}, {"annotations": []}]
+)
+async def test_a_node_without_annotations_gets_one(metadata: dict[str, object]) -> None:
+    bench = Bench()
+    bench.api.put(PATH, {"metadata": metadata})
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(2)
+        assert bench.said().free == 0b1110
+        assert bench.overwritten() == 0
+
+
+# -- credentials
+
+
+async def test_without_credentials_it_waits_for_them(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(kubeconfig=Path("/etc/podgpu/kubeconfig"))
+    bench.ctx.api = None
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(60)
+        assert bench.up() == 0
+        bench.ctx.api = bench.api
+        await asyncio.sleep(65)
+        assert bench.said().free == 0b1110
+    assert set(bench.ctx.asked) == {Path("/etc/podgpu/kubeconfig")}
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.looptime(False)
+async def test_a_kubeconfig_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kubeconfig"
+    bench = Bench(kubeconfig=path)
+    monkeypatch.setattr(bench.ctx, "kube", Sessions().join)
+    for _ in range(2):
+        with pytest.raises(TransientError, match=str(path)):
+            await bench.sink.__aenter__()
+    async with ApiServer({}).serving() as server:
+        server.kubeconfig(path)
+        async with bench.sink:
+            pass

@@ -1,0 +1,71 @@
+"""What the check of a configuration says of this sink's options."""
+
+import subprocess
+import sys
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from config.types import Duration
+from pipeline.registry import RegisteredKinds
+from pipeline.topology.annotation import KEY
+from sinks.node.options import Options
+
+
+def test_the_annotation_is_the_one_that_readers_look_for() -> None:
+    assert Options().annotation == KEY
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "told"),
+    [
+        (Options(node="Node_1"), "node", "kubectl get nodes"),
+        (Options(annotation="a b"), "annotation", "1 to 63"),
+        (Options(annotation="k8s.io/a"), "annotation", "reserved"),
+        (
+            Options(min_interval=Duration(60), refresh=Duration(30)),
+            "refresh",
+            "30s is below min_interval, which is 1m",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(options: Options, place: str, told: str) -> None:
+    [(key, text)] = options.problems()
+    assert key == place
+    assert told in text
+
+
+def test_what_can_be_is_not() -> None:
+    equal = Duration(30)
+    for options in (Options(), Options(node="node-1"), Options(min_interval=equal, refresh=equal)):
+        assert list(options.problems()) == []
+
+
+@pytest.mark.parametrize(("option", "value"), [("min_interval", "999ms"), ("refresh", "9s")])
+def test_an_api_server_is_spared(option: str, value: str) -> None:
+    text = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{n: {{kind: node, {option}: {value}}}}}\n"
+    with pytest.raises(ConfigError, match=option):
+        parse(text, RegisteredKinds(), env={}, origin="f")
+
+
+def test_an_annotation_has_one_writer() -> None:
+    text = (
+        "sources: {g: {kind: nvml}}\n"
+        "sinks:\n"
+        "  a: {kind: node}\n"
+        "  b: {kind: node, kubeconfig: /etc/podgpu/kubeconfig, remove: now}\n"
+        "  c: {kind: node, annotation: example.com/gpus}\n"
+        "  d: {kind: node, node: node-2}\n"
+        "  e: {kind: node, node: node-2, refresh: 1m}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b", "sinks.e"]
+    assert "the annotation podgpu.io/topology of the Node node-2" in str(caught.value)
+
+
+def test_reading_them_loads_no_library() -> None:
+    code = "import sys, sinks.node.options; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    assert {b"orjson", b"aiohttp", b"pipeline.topology"}.isdisjoint(loaded.split())

@@ -1,0 +1,226 @@
+"""A node whose kubelet gives devices to pods, the API server that has the pods, a real sink."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pipeline.allocations.wrote import MARK
+from pipeline.channels import Channel
+from pipeline.errors import ApiError
+from pipeline.model import (
+    NS,
+    Claim,
+    Evidence,
+    Instant,
+    Pod,
+    PodInfo,
+    PodsReplaced,
+    Snapshot,
+    SourceAdded,
+    SourceLost,
+)
+from sinks.pods.holdings import Place
+from sinks.pods.options import Options
+from sinks.pods.sink import PodsSink
+from tests.support.contexts import LoopClock
+from tests.support.kube import Raw
+from tests.support.nodes import START, Node, claims, gpu, kubelet_claim, mig, uuid_of
+from tests.support.objects import FakeObjects
+from tests.support.sinks import FakeSinkContext
+
+GPUS = tuple(gpu(index) for index in range(4))
+SLICE = mig(GPUS[3], 3)
+KEY = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def path_of(name: str, namespace: str = "ml") -> str:
+    return Place(namespace, name).path
+
+
+def uuids(*indices: int) -> str:
+    return ",".join(uuid_of(index) for index in indices)
+
+
+def held(pod: str, *gpus: int, container: str = "main", resource: str = KEY) -> Claim:
+    """What the kubelet says: 3 is the MIG instance, all others are GPUs."""
+    ids = (SLICE.uuid if index == 3 else uuid_of(index) for index in gpus)
+    return kubelet_claim(pod, *ids, container=container, resource=resource)
+
+
+def asking(name: str = "main", **resources: object) -> Raw:
+    """A container; `gpu=2` asks for two of `nvidia.com/gpu`."""
+    names = {"gpu": KEY, "mig": MIG}
+    limits = {names.get(short, short): str(amount) for short, amount in resources.items()}
+    return {"name": name, "resources": {"limits": limits, "requests": limits}}
+
+
+def pod_of(
+    name: str = "a",
+    *containers: Raw,
+    uid: str = "",
+    annotations: dict[str, str] | None = None,
+    metadata: Raw | None = None,
+    node: str = "node-1",
+    phase: str = "Running",
+    init: tuple[Raw, ...] = (),
+) -> Raw:
+    """A pod as the API server has it; without containers one that asks for many GPUs."""
+    return {
+        "metadata": {
+            "namespace": "ml",
+            "name": name,
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": "1",
+            **({"annotations": annotations} if annotations is not None else {}),
+            **(metadata or {}),
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": list(containers) or [asking(gpu=4)],
+            "initContainers": list(init),
+        },
+        "status": {"phase": phase, "startTime": "2026-11-01T08:00:00Z"},
+    }
+
+
+def known(name: str, uid: str = "", static: str = "") -> Pod:
+    """A pod as a source tells of it."""
+    started = Instant(0, START.wall_ns - 60 * NS)
+    info = PodInfo(uid or f"uid-{name}", "ml", name, "Running")
+    return Pod(info, started, static_uid=static, wants_devices=True)
+
+
+def refused(status: int) -> ApiError:
+    return ApiError(f"the API server answers {status}", status=status, reason="Refused")
+
+
+class Server(FakeObjects):
+    """Takes its time to answer.
+
+    Attributes:
+        delay: seconds from a request to its answer.
+        most: how many requests were under way together.
+        losing: so many of the next changes are made, and their answers lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delay = 0.0
+        self.most = 0
+        self.losing = 0
+        self._open = 0
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        return await self._slowly(super().get(path, query))
+
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        body = await self._slowly(super().patch(path, changes))
+        if self.losing:
+            self.losing -= 1
+            raise refused(0)
+        return body
+
+    async def _slowly(self, request: Awaitable[bytes]) -> bytes:
+        self._open += 1
+        self.most = max(self.most, self._open)
+        try:
+            body = await request
+            await asyncio.sleep(self.delay)
+        finally:
+            self._open -= 1
+        return body
+
+
+class Bench:
+    """Three GPUs and a MIG instance, a kubelet, an API server, a sink."""
+
+    def __init__(self, **options: Any) -> None:
+        self.api = Server()
+        self.ctx = FakeSinkContext("pods", clock=LoopClock())
+        self.ctx.log.setLevel(logging.INFO)
+        self.ctx.api = self.api
+        self.options = Options(**options)
+        self.sink = PodsSink(self.options, self.ctx)
+        self.node = Node()
+        self.node.has(*GPUS[:3], SLICE)
+        self.inbox: Channel[Snapshot] = Channel(1)
+        self.running: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator["Bench"]:
+        async with self.sink:
+            self.running = asyncio.create_task(self.sink.run(self.inbox))
+            try:
+                yield self
+            finally:
+                inbox, self.inbox = self.inbox, Channel(1)
+                inbox.close()
+                async with asyncio.timeout(300):
+                    await self.running
+
+    def reload(self, **options: Any) -> None:
+        """Another sink takes this one's place."""
+        self.sink = PodsSink(Options(**options), self.ctx)
+
+    def has(self, *pods: Raw) -> None:
+        for raw in pods:
+            self.api.put(path_of(raw["metadata"]["name"]), raw)
+
+    def holds(self, *said: Claim) -> None:
+        """Let the kubelet say this, and show it."""
+        self.node.say(claims(*said), "kubelet", "podresources")
+        self.show()
+
+    def tells(self, *pods: Pod) -> None:
+        self.node.say(PodsReplaced(pods, 300 * NS), "pods", "pods")
+
+    def waits_for(self, source: str, kind: str) -> None:
+        self.node.say(SourceAdded(9), source, kind)
+
+    def loses(self, source: str, kind: str) -> None:
+        self.node.say(SourceLost("gone"), source, kind)
+
+    def show(self) -> None:
+        self.ctx.snapshot = self.node.snapshot()
+        self.inbox.offer(self.ctx.snapshot)
+
+    async def rests(self, seconds: float = 2) -> None:
+        """Let virtual time go by."""
+        await asyncio.sleep(seconds)
+
+    def annotations(self, name: str = "a") -> dict[str, str]:
+        return self.api.annotations(path_of(name))
+
+    def written(self, name: str = "a") -> dict[str, str]:
+        """What the mark says that podgpu wrote; it is checked against what stands there."""
+        there = self.annotations(name)
+        mark: dict[str, str] = json.loads(there.get(MARK, "{}"))
+        assert {key: there.get(key) for key in mark} == mark
+        return mark
+
+    def asked(self) -> list[str]:
+        """Method and pod of each request."""
+        return [f"{method} {path.rpartition('/')[2]}" for _, method, path, _ in self.api.requests]
+
+    def counted(self, family: str = "podgpu_sink_requests_total") -> dict[str, float]:
+        """A counter of ours by its labels, `method:result` or `operation:reason`."""
+        return {
+            ":".join(value for name, value in point.labels if name != "sink"): point.value
+            for found, points in self.ctx.own.collect({})
+            if found.name == family
+            for point in points
+        }
+
+    @property
+    def failed(self) -> dict[str, float]:
+        return self.counted("podgpu_sink_errors_total")
+
+
+def env_claim(pod: str, *gpus: int, evidence: Evidence = Evidence.RUNTIME_ENV) -> Claim:
+    """A claim that names no resource, as the container runtime makes them."""
+    made = held(pod, *gpus, resource="")
+    return Claim(made.subject, made.devices, None, None, type(made.origin)(evidence), "")

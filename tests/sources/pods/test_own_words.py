@@ -1,0 +1,151 @@
+"""What podgpu wrote into a pod is never read back as a claim; what others make of it is."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.allocations import koordinator
+from pipeline.allocations.wrote import MARK, marked, own
+from pipeline.model import NS, PodsReplaced
+from sources.pods.allocations import allocations
+from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, uuids
+from tests.sources.pods.annotations import HAMI, OURS, A, B, facts
+from tests.sources.pods.raws import distilled_with_left
+from tests.support.nodes import claims, uuid_of
+
+# -- the mark
+
+
+@pytest.mark.parametrize(
+    ("annotations", "ours"),
+    [
+        ({}, {}),
+        ({"a": "1"}, {}),
+        ({"a": "1", MARK: '{"a":"1"}'}, {"a": "1"}),
+        ({"a": "1", "b": "2", MARK: '{"a":"1","b":"2"}'}, {"a": "1", "b": "2"}),
+        ({"a": "1", "b": "changed", MARK: '{"a":"1","b":"2"}'}, {"a": "1"}),
+        ({"a": "", MARK: '{"a":""}'}, {"a": ""}),
+        ({MARK: '{"a":"1"}'}, {}),
+        ({"a": "1", MARK: ""}, {}),
+        ({"a": "1", MARK: '{"a":"1"'}, {}),
+        ({"a": "1", MARK: '["a"]'}, {}),
+        ({"a": "1", MARK: "null"}, {}),
+        ({"a": "1", MARK: '"a"'}, {}),
+        ({"a": "1", MARK: '{"a":1}'}, {}),
+        ({"a": "null", MARK: '{"a":null}'}, {}),
+        ({"a": None, MARK: '{"a":null}'}, {}),
+        ({"a": 1, MARK: '{"a":1}'}, {}),
+        ({"a": "1", MARK: {"a": "1"}}, {}),
+        ({"a": "1", MARK: "[" * 100_000}, {}),
+        ({MARK: json.dumps({MARK: "x"})}, {}),
+    ],
+)
+def test_what_is_podgpu_s_own(annotations: dict[str, Any], ours: dict[str, str]) -> None:
+    assert own(annotations) == ours
+
+
+def test_the_mark_is_in_one_order_and_compact() -> None:
+    assert marked({"b": "1"}, {"a": "2", "c": "3"}) == '{"a":"2","b":"1","c":"3"}'
+    assert marked({"a": "1"}, {"a": "2"}) == '{"a":"2"}'
+
+
+TEXTS = st.text(st.characters(codec="utf-8"))
+KEYS = TEXTS.filter(lambda key: key != MARK)
+
+
+@given(st.dictionaries(KEYS, TEXTS), st.dictionaries(KEYS, TEXTS), st.dictionaries(KEYS, TEXTS))
+def test_what_was_marked_is_own_and_nothing_else(
+    before: dict[str, str], changes: dict[str, str], others: dict[str, str]
+) -> None:
+    ours = before | changes
+    assert own({**others, **ours, MARK: marked(before, changes)}) == ours
+
+
+# -- as the source reads it
+
+
+def mark(annotation: str, value: str) -> dict[str, str]:
+    return {annotation: value, MARK: json.dumps({annotation: value})}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (OURS, json.dumps({KEY: A})),
+        (OURS, A),
+        (OURS, "rubbish"),
+        (HAMI, f"{A},NVIDIA,3000,50:;"),
+        (HAMI, "rubbish"),
+        (koordinator.ANNOTATION, json.dumps({"gpu": [{"minor": 3}]})),
+    ],
+)
+def test_own_annotations_are_no_claims_and_no_cause_for_complaint(
+    annotation: str, value: str
+) -> None:
+    assert allocations(facts(mark(annotation, value)), (OURS,)) == ((), ())
+    # Without the mark, or with another value in it, it is somebody's word, good or bad.
+    for others in ({annotation: value}, mark(annotation, "x") | {annotation: value}):
+        found, complaints = allocations(facts(others), (OURS,))
+        assert len(found) + len(complaints) == 1
+
+
+def test_own_annotations_hide_nobody_else_s() -> None:
+    annotations = mark(OURS, json.dumps({KEY: A})) | {HAMI: f"{B},NVIDIA,3000,50:;"}
+    found, complaints = allocations(facts(annotations), (OURS,))
+    assert [claim.origin.detail for claim in found] == [HAMI]
+    assert complaints == ()
+
+
+# -- the whole loop: what the sink wrote, as the source reads it
+
+
+class Loop(Bench):
+    """A sink, and a source that reads the very annotation that the sink writes."""
+
+    def reads(self) -> list[str]:
+        """Let the source read the pod and the join hear of it; return what it claims."""
+        raw = self.api.objects[path_of("a")]
+        pod, left = distilled_with_left(raw, device_annotations=(KEY,))
+        assert pod is not None
+        assert left == []
+        self.node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
+        self.show()
+        return [device.text for claim in pod.claims for device in claim.devices]
+
+    def shown(self) -> dict[str, str]:
+        """Whose word holds which GPU, by uuid."""
+        attributions = self.node.snapshot().layout.attributions
+        return {u: h.source for u, known in attributions.items() for h in known.holders}
+
+
+@pytest.mark.looptime(start=1000)
+async def test_what_the_sink_wrote_comes_back_only_as_somebody_s_word() -> None:
+    loop = Loop()
+    loop.has(pod_of("a", asking(gpu=2)))
+    async with loop.keeping():
+        assert loop.reads() == []
+        loop.holds(held("a", 0, 1))
+        await loop.rests()
+        assert loop.written() == {KEY: uuids(0, 1)}
+        assert loop.reads() == []
+        assert loop.shown() == {uuid_of(0): "kubelet", uuid_of(1): "kubelet"}
+        # The kubelet gives it others: the old value, which is podgpu's, keeps nothing alive.
+        loop.holds(held("a", 2))
+        assert loop.shown() == {uuid_of(2): "kubelet"}
+        await loop.rests()
+        assert loop.written() == {KEY: uuids(2)}
+        loop.node.say(claims(), "kubelet", "podresources")
+        assert loop.reads() == []
+        assert loop.shown() == {}
+        # Somebody writes another value in its place: that is his word, and is read.
+        theirs = json.dumps({KEY: uuid_of(0)})
+        loop.api.annotate(path_of("a"), **{KEY: theirs})
+        assert loop.reads() == [uuid_of(0)]
+        assert loop.shown() == {uuid_of(0): "pods"}
+        await loop.rests()
+        loop.holds(held("a", 1))
+        await loop.rests()
+    assert loop.annotations()[KEY] == theirs
