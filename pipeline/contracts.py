@@ -1,13 +1,13 @@
 """What a source and a sink are, and what the runtime hands them."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 from config.types import ListenAddress
 from pipeline.clock import Clock
@@ -130,12 +130,17 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request to a mounted path. Header names are lower case."""
+    """A request to a mounted path. Header names are lower case.
+
+    Attributes:
+        body: what was sent behind the headers; empty where the mount takes no body.
+    """
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,9 @@ class HttpResponse:
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
+READ_ONLY: Final = ("GET", "HEAD")
+"""The methods of a path that shows something."""
+
 
 class HttpMounts(Protocol):
     """One component's paths on a listener that it shares with others."""
@@ -166,8 +174,25 @@ class HttpMounts(Protocol):
         """The port that is listened on: the one asked for, or the one found for port 0."""
         ...
 
-    def mount(self, path: str, handler: HttpHandler, *, title: str) -> None:
-        """Serve a path until the context ends. `title` is shown on the page at `/`."""
+    def mount(
+        self,
+        path: str,
+        handler: HttpHandler,
+        *,
+        title: str,
+        methods: Sequence[str] = READ_ONLY,
+        body_bytes: int = 0,
+    ) -> None:
+        """Serve a path until the context ends.
+
+        Args:
+            path: begins with `/`.
+            handler: answers.
+            title: shown on the page at `/`.
+            methods: that the path takes; another one is answered 405.
+            body_bytes: the longest body that is taken, a longer one is answered 413; 0 for a path
+                that looks at none.
+        """
         ...
 
 

@@ -160,6 +160,27 @@ FAMILIES: tuple[Family, ...] = (
         "Pairs of GPUs that the driver puts further apart than its other answers allow; no sample "
         "where no topology is known.",
     ),
+    Family(
+        "podgpu_extender_up",
+        "gauge",
+        "1 while the extender follows the cluster's Nodes, 0 while it answers by what it heard "
+        "before.",
+    ),
+    Family(
+        "podgpu_extender_nodes",
+        "gauge",
+        "Nodes that the extender knows, by what they say of their topology.",
+    ),
+    Family(
+        "podgpu_extender_requests_total",
+        "counter",
+        "Questions of the scheduler, by verb and by result.",
+    ),
+    Family(
+        "podgpu_extender_request_duration_seconds",
+        "summary",
+        "Time that the answer to a question of the scheduler took.",
+    ),
     Family("process_cpu_seconds_total", "counter", "Processor time that podgpu has used."),
     Family("process_resident_memory_bytes", "gauge", "Memory that podgpu occupies."),
     Family("process_start_time_seconds", "gauge", "When podgpu started, in Unix time."),

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from config.errors import ConfigError
-from config.types import Duration, FormatError, ListenAddress
 from pipeline.cli import catalogue, listing, running
 from pipeline.cli.dcgm import command
+from pipeline.cli.extender import arguments as extender
 from pipeline.cli.topology import arguments as topology
+from pipeline.cli.values import address, duration
 from pipeline.version import VERSION
 
 _EXIT_CONFIG = 2
@@ -54,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="run on the recording of a real node, without a GPU")
     demo.add_argument(
-        "--listen", metavar="ADDRESS", type=_address, help="where /metrics is served (:9400)"
+        "--listen", metavar="ADDRESS", type=address, help="where /metrics is served (:9400)"
     )
     demo.set_defaults(command=running.demo)
 
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "--for",
         dest="duration",
         metavar="DURATION",
-        type=_duration,
+        type=duration,
         help="stop after so long, such as 5m; else at Ctrl-C or SIGTERM",
     )
     record.add_argument("-f", "--force", action="store_true", help="replace a file that is there")
@@ -93,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     fields.set_defaults(command=catalogue.fields)
 
     topology.add(commands)
+    extender.add(commands)
     return parser
 
 
@@ -105,17 +107,3 @@ def _config_argument(parser: argparse.ArgumentParser) -> None:
         help="configuration file; without it the first of ./podgpu.yaml, /etc/podgpu/config.yaml, "
         "else this machine's GPUs on :9400",
     )
-
-
-def _address(text: str) -> ListenAddress:
-    try:
-        return ListenAddress.parse(text)
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _duration(text: str) -> Duration:
-    try:
-        return Duration.parse(text)
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

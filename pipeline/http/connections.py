@@ -44,6 +44,8 @@ class Server(web.Server):
             logger=quiet,
             keepalive_timeout=limits.idle_seconds,
             lingering_time=0,
+            # Whoever takes a body bounds it by its length.
+            auto_decompress=False,
             max_line_size=_HEADER_BYTES,
             max_field_size=_HEADER_BYTES,
             max_headers=_HEADERS,

@@ -15,7 +15,10 @@ class Limits:
         handshake_seconds: for the TLS handshake.
         idle_seconds: how long a connection may be without a complete request, which bounds both
             idle and very slow clients. Longer than a usual scrape interval.
-        handler_seconds: for working an answer out, the check of a password included.
+        handler_seconds: for working an answer out, the check of a password and the reading of a
+            body included.
+        body_bytes: of all bodies together that are being read or answered; what comes beyond that
+            gets 503.
         send_seconds: for the client to take the answer.
         close_seconds: for answers under way when the listener closes.
     """
@@ -25,5 +28,6 @@ class Limits:
     handshake_seconds: float = 10
     idle_seconds: float = 75
     handler_seconds: float = 10
+    body_bytes: int = 64 << 20
     send_seconds: float = 30
     close_seconds: float = 1

@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
 from config.text import shown
 from config.types import ListenAddress
-from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
+from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse
 from pipeline.errors import PermanentError
+from pipeline.http.bodies import Bodies, BodyRefusedError
 from pipeline.http.connections import Server
 from pipeline.http.limits import Limits
 from pipeline.http.wire import request_of, send
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pipeline.web import Access
 
 _LOG = logging.getLogger("podgpu.http")
-_READ_ONLY = {"GET", "HEAD"}
 _NONE: Mapping[str, str] = {}
 _LONGEST_TOLD = 60
 
@@ -46,6 +46,8 @@ class Mount:
     handler: HttpHandler
     title: str
     lease: "Lease"
+    methods: tuple[str, ...] = READ_ONLY
+    body_bytes: int = 0
 
 
 class Lease:
@@ -60,7 +62,15 @@ class Lease:
         """The port that is listened on."""
         return self.listener.port
 
-    def mount(self, path: str, handler: HttpHandler, *, title: str) -> None:
+    def mount(
+        self,
+        path: str,
+        handler: HttpHandler,
+        *,
+        title: str,
+        methods: Sequence[str] = READ_ONLY,
+        body_bytes: int = 0,
+    ) -> None:
         """Serve a path until the lease ends.
 
         Raises:
@@ -68,7 +78,7 @@ class Lease:
         """
         if self.ended:
             raise RuntimeError(f"{path} is mounted on a listener that was given back")
-        self.listener.mount(path, Mount(handler, title, self))
+        self.listener.mount(path, Mount(handler, title, self, tuple(methods), body_bytes))
 
 
 class Listener:
@@ -80,6 +90,7 @@ class Listener:
         self.leases: set[Lease] = set()
         self._house = house
         self._mounts: dict[str, Mount] = {}
+        self._bodies = Bodies(house.limits.body_bytes)
         self._server: Server | None = None
         self._sockets: asyncio.Server | None = None
         # A kubelet's probe knows no password.
@@ -171,7 +182,9 @@ class Listener:
                     refused = await access.refusal(asked.headers, request.remote or "")
                     if refused is not None:
                         return refused
-                return await self._routed(asked)
+                return await self._routed(asked, request)
+        except BodyRefusedError as error:
+            return error.answer
         except Exception:  # noqa: BLE001 - whatever a handler does, others are served
             if deadline.expired():
                 _LOG.warning("%s%s: no answer in time", self.address, _on_one_line(path))
@@ -179,14 +192,18 @@ class Listener:
             _LOG.exception("%s%s: the answer failed", self.address, _on_one_line(path))
             return plain(500, f"{path} failed; podgpu's log says why")
 
-    async def _routed(self, request: HttpRequest) -> HttpResponse:
-        mount = self._mounts.get(request.path)
-        handler = mount.handler if mount is not None else self._own.get(request.path)
+    async def _routed(self, asked: HttpRequest, request: web.BaseRequest) -> HttpResponse:
+        mount = self._mounts.get(asked.path)
+        handler = mount.handler if mount is not None else self._own.get(asked.path)
         if handler is None:
             return plain(404, "nothing is here; / lists what there is")
-        if request.method not in _READ_ONLY:
-            return plain(405, "only GET and HEAD are served", {"Allow": "GET, HEAD"})
-        return await handler(request)
+        methods = mount.methods if mount is not None else READ_ONLY
+        if asked.method not in methods:
+            are = "is" if len(methods) == 1 else "are"
+            told = f"only {' and '.join(methods)} {are} served"
+            return plain(405, told, {"Allow": ", ".join(methods)})
+        async with self._bodies.read(request, mount.body_bytes if mount is not None else 0) as body:
+            return await handler(replace(asked, body=body) if body else asked)
 
     async def _index(self, _: HttpRequest) -> HttpResponse:
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]

@@ -43,7 +43,7 @@ async def test_a_host_that_is_no_name_is_no_matter(host: str, connect: Connect) 
 async def test_no_path_makes_a_line_of_the_log(
     connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(_: HttpRequest) -> HttpResponse:
+    async def fails(*_: object) -> HttpResponse:
         raise ValueError
 
     shared = listeners()

@@ -1,0 +1,1 @@
+"""`podgpu extender`: a scheduler extender for the whole cluster."""

@@ -1,0 +1,56 @@
+"""The command: runs the extender until a signal."""
+
+import argparse
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from pipeline.errors import PermanentError
+from pipeline.extender.running import RESOURCE, Extender, Settings
+from pipeline.footprint import trim
+from pipeline.logs import set_up
+from pipeline.threads import DaemonExecutor
+
+_EXIT_CONFIG: Final = 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`podgpu extender`; returns 0 after a signal, 2 if what was asked for can't be had."""
+    trim()
+    log = set_up("info", "text")
+    settings = Settings(
+        arguments.listen,
+        arguments.kubeconfig,
+        arguments.annotation,
+        tuple(dict.fromkeys(arguments.resources or (RESOURCE,))),
+        arguments.web_config,
+        float(arguments.timeout),
+    )
+    try:
+        asyncio.run(_main(settings, log))
+    except PermanentError as error:
+        log.error("%s", error)
+        return _EXIT_CONFIG
+    return 0
+
+
+async def _main(settings: Settings, log: logging.Logger) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, _stopper(signum, stop, log))
+    log.info(
+        "starting: follows %s, GPUs are %s", settings.annotation, ", ".join(settings.resources)
+    )
+    await Extender(settings).run(stop)
+
+
+def _stopper(signum: int, stop: asyncio.Event, log: logging.Logger) -> Callable[[], None]:
+    def handle() -> None:
+        log.info("%s: stopping", signal.Signals(signum).name)
+        stop.set()
+
+    return handle

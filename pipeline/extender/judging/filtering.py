@@ -1,0 +1,93 @@
+"""Which nodes a pod fits on.
+
+Unknown is not full: where nothing is required, a node that can't be judged passes, and the
+scheduler's own count decides. Where something is required it doesn't.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.extender.judging.demand import Demand
+from pipeline.extender.judging.known import AtHand, Known
+from pipeline.extender.judging.requirement import Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a node passes.
+
+    Attributes:
+        reason: why it doesn't, for people; empty if it does.
+        for_good: it would not even if all of its GPUs were free.
+    """
+
+    reason: str = ""
+    for_good: bool = False
+
+
+PASSED: Final = Verdict()
+
+
+def judged(demand: Demand, known: Known, now: float) -> Verdict:
+    """Return whether a pod fits on a node.
+
+    Args:
+        demand: what the pod asks for.
+        known: what the node says.
+        now: Unix time.
+    """
+    if not demand.count:
+        return PASSED
+    if demand.wrong:
+        return _failed(demand.wrong, for_good=True)
+    found = known.at_hand(now)
+    if isinstance(found, str):
+        if demand.requirement is None:
+            return PASSED
+        return _failed(f"{found}, and the pod requires {demand.requirement.value}")
+    if demand.requirement is None:
+        return _counted(demand.count, found)
+    return _grouped(demand.count, demand.requirement, found)
+
+
+def unjudged(demand: Demand, why: str) -> Verdict:
+    """Return the verdict on a node that there was no time to look at.
+
+    Args:
+        demand: what the pod asks for.
+        why: for people.
+    """
+    return _failed(why) if demand.count and demand.required else PASSED
+
+
+def _counted(count: int, found: AtHand) -> Verdict:
+    """Judge by how many GPUs there are; one that is held in part may have room."""
+    free, part = found.free.bit_count(), (found.part & ~found.free).bit_count()
+    if free + part >= count:
+        return PASSED
+    all_of_them = len(found.published.topology.cards)
+    told = f"{free} of {all_of_them} GPUs {'is' if free == 1 else 'are'} free"
+    if part:
+        told += f" and {part} in part"
+    are = "is" if count == 1 else "are"
+    return _failed(f"{told}, {count} {are} asked for", for_good=all_of_them < count)
+
+
+def _grouped(count: int, requirement: Requirement, found: AtHand) -> Verdict:
+    groups = requirement.groups(found.published.topology)
+    most = max(((group & found.free).bit_count() for group in groups), default=0)
+    if most >= count:
+        return PASSED
+    title = requirement.title
+    if not groups:
+        return _failed(f"the node has no {title}", for_good=True)
+    gpus = "GPU" if count == 1 else "GPUs"
+    largest = max(group.bit_count() for group in groups)
+    if largest < count:
+        told = f"no {title} of the node has {count} {gpus}, the largest has {largest}"
+        return _failed(told, for_good=True)
+    return _failed(f"no {title} of the node has {count} free {gpus}, the most is {most}")
+
+
+def _failed(reason: str, *, for_good: bool = False) -> Verdict:
+    return Verdict(f"podgpu: {reason}", for_good)

@@ -1,0 +1,237 @@
+"""Answers the scheduler: reads a question, judges the nodes, and is never late."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
+
+from pipeline.clock import Clock
+from pipeline.contracts import HttpRequest, HttpResponse
+from pipeline.extender.fits import Fits
+from pipeline.extender.judging.demand import Demand, demand
+from pipeline.extender.judging.filtering import judged, unjudged
+from pipeline.extender.judging.fitting import Fit
+from pipeline.extender.judging.known import AtHand
+from pipeline.extender.judging.scoring import scored
+from pipeline.extender.nodes import Nodes
+from pipeline.extender.question import (
+    MalformedError,
+    Question,
+    asked,
+    filtered,
+    prioritized,
+    refused,
+)
+from pipeline.model import NS
+from pipeline.pages import plain
+from pipeline.telemetry import Telemetry
+from pipeline.texts import line
+from pipeline.threads import DaemonExecutor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WAITING: Final = 16
+"""Questions at a time; a scheduler has one, a second one after a change of leaders."""
+
+_THREADS: Final = 2
+"""So that a filter doesn't wait for somebody else's choices."""
+
+_JSON: Final = "application/json"
+_LATE: Final = "there was no time to look at the node"
+
+Verb: TypeAlias = Literal["filter", "prioritize"]
+VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize")
+RESULTS: Final = ("ok", "malformed", "timeout", "busy", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that was understood.
+
+    Attributes:
+        question: as it was sent.
+        demand: what its pod asks for.
+        now: when it was asked, in Unix seconds.
+        given_up: set once nobody waits for the answer any more.
+    """
+
+    question: Question
+    demand: Demand
+    now: float
+    given_up: threading.Event
+
+
+class _GivenUpError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Service:
+    """Handlers for the scheduler's two verbs.
+
+    Questions are read and judged in threads: of many nodes, or of large ones, that takes so long
+    that nothing else on the event loop should wait for it.
+
+    Args:
+        nodes: what is known of the nodes.
+        resources: names of the resources that are GPUs.
+        timeout: seconds after which an answer that takes nothing for granted has to do.
+        clock: for ages and durations.
+        telemetry: where requests are counted.
+        log: for questions that make no sense.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        resources: Sequence[str],
+        timeout: float,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        log: logging.Logger,
+    ) -> None:
+        self._nodes = nodes
+        self._resources = tuple(resources)
+        self._timeout = timeout
+        self._clock = clock
+        self._telemetry = telemetry
+        self._log = log
+        self._fits = Fits()
+        self._threads = DaemonExecutor("podgpu-extender", _THREADS)
+        self._waiting = 0
+        self._told: set[str] = set()
+        for verb in VERBS:
+            for result in RESULTS:
+                self._count(verb, result, 0)
+
+    async def filter(self, request: HttpRequest) -> HttpResponse:
+        """Answer `/filter`: ExtenderArgs with an ExtenderFilterResult."""
+        return await self._answered(
+            "filter",
+            request.body,
+            self._filter,
+            late=self._unfiltered,
+            malformed=lambda told: HttpResponse(refused(f"podgpu: {told}"), _JSON),
+        )
+
+    async def prioritize(self, request: HttpRequest) -> HttpResponse:
+        """Answer `/prioritize`: ExtenderArgs with a HostPriorityList."""
+        return await self._answered(
+            "prioritize",
+            request.body,
+            self._prioritize,
+            late=lambda one: prioritized(one.question, [0] * len(one.question.names)),
+            malformed=lambda told: plain(400, told),
+        )
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown()
+
+    async def _answered(
+        self,
+        verb: Verb,
+        body: bytes,
+        work: Callable[[Asked], bytes],
+        *,
+        late: Callable[[Asked], bytes],
+        malformed: Callable[[str], HttpResponse],
+    ) -> HttpResponse:
+        """Answer, and count it.
+
+        Args:
+            verb: of the scheduler's.
+            body: the question.
+            work: answers it, in a thread.
+            late: answers it when time is up.
+            malformed: answers what is no question, with why it is none.
+        """
+        if self._waiting >= WAITING:
+            self._count(verb, "busy")
+            return plain(503, "too many questions are being answered: ask again")
+        self._waiting += 1
+        begun, result = self._clock.now(), "failed"
+        try:
+            answer, result = await self._worked_out(body, work, late)
+            return HttpResponse(answer, _JSON)
+        except MalformedError as error:
+            result = "malformed"
+            self._complain(verb, error)
+            return malformed(str(error))
+        finally:
+            self._waiting -= 1
+            took = begun.seconds_until(self._clock.now())
+            self._telemetry.observe(
+                "podgpu_extender_request_duration_seconds", took, (("verb", verb),)
+            )
+            self._count(verb, result)
+
+    async def _worked_out(
+        self, body: bytes, work: Callable[[Asked], bytes], late: Callable[[Asked], bytes]
+    ) -> tuple[bytes, str]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        given_up = threading.Event()
+        now = self._clock.now().wall_ns / NS
+        try:
+            # What nodes there are has to be known for any answer.
+            one = await self._in_thread(self._understood, body, now, given_up)
+            limit = asyncio.timeout_at(deadline)
+            try:
+                async with limit:
+                    return await self._in_thread(work, one), "ok"
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                # Here and now: whoever holds up the threads would hold up this too.
+                return late(one), "timeout"
+        finally:
+            given_up.set()
+
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = self._threads.submit(work, *args, **kwargs)
+        return await asyncio.wrap_future(future)
+
+    def _understood(self, body: bytes, now: float, given_up: threading.Event) -> Asked:
+        question = asked(body)
+        try:
+            return Asked(question, demand(question.pod, self._resources), now, given_up)
+        except ValueError as error:
+            raise MalformedError("a quantity can't be read", str(error)) from None
+
+    def _filter(self, one: Asked) -> bytes:
+        return filtered(
+            one.question,
+            [judged(one.demand, self._nodes.of(name), one.now) for name in one.question.names],
+        )
+
+    def _unfiltered(self, one: Asked) -> bytes:
+        return filtered(one.question, [unjudged(one.demand, _LATE)] * len(one.question.names))
+
+    def _prioritize(self, one: Asked) -> bytes:
+        fits = [self._fit(one, name) for name in one.question.names]
+        return prioritized(one.question, scored(fits))
+
+    def _fit(self, one: Asked, name: str) -> Fit | None:
+        if one.given_up.is_set():
+            raise _GivenUpError
+        if not one.demand.count or one.demand.wrong:
+            return None
+        found = self._nodes.of(name).at_hand(one.now)
+        if not isinstance(found, AtHand):
+            return None
+        topology = found.published.topology
+        return self._fits.of(topology, found.free, one.demand.count, one.demand.requirement)
+
+    def _complain(self, verb: Verb, error: MalformedError) -> None:
+        """Say what was wrong, once for each kind: it comes again with each pod."""
+        if error.kind not in self._told:
+            self._told.add(error.kind)
+            self._log.warning("/%s was asked what makes no sense: %s", verb, line(str(error)))
+
+    def _count(self, verb: Verb, result: str, amount: float = 1) -> None:
+        labels = (("verb", verb), ("result", result))
+        self._telemetry.add("podgpu_extender_requests_total", amount, labels)

@@ -1,0 +1,99 @@
+"""The scheduler extender: a thousand nodes in question; against plain ways to the same ends."""
+
+import json
+import logging
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from pipeline.extender.fits import Fits
+from pipeline.extender.judging.demand import Demand
+from pipeline.extender.judging.filtering import PASSED, judged
+from pipeline.extender.judging.known import AtHand
+from pipeline.extender.judging.scoring import scored
+from pipeline.extender.nodes import Distiller, Nodes
+from pipeline.extender.question import asked, filtered
+from pipeline.topology import best
+from pipeline.topology.annotation import KEY
+from tests.bench.test_topology import spent
+from tests.pipeline.extender.cluster import GPU, NOW, node, pod, question, told
+from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
+
+COUNT = 1000
+NAMES = [f"node-{number:04}" for number in range(COUNT)]
+
+
+def annotations() -> list[str]:
+    """Four kinds of machines, each with uuids of its own, and whatever is free of them."""
+    random, layouts = Random(1), [layout() for layout in (hgx, pcie, dgx1, islands)]
+    return [
+        told(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
+        for n in range(COUNT)
+    ]
+
+
+async def cluster() -> Nodes:
+    nodes, distil = Nodes(logging.getLogger("podgpu.bench")), Distiller(KEY, [GPU])
+    raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
+    await nodes.replaced([found for raw in raws if (found := distil(raw)) is not None])
+    return nodes
+
+
+@pytest.mark.parametrize("count", [2, 4])
+async def test_scores(count: int) -> None:
+    """Against a choice for each node, and the scores of those that have none."""
+    nodes = await cluster()
+    at_hand = [found for name in NAMES if isinstance(found := nodes.of(name).at_hand(NOW), AtHand)]
+    assert len(at_hand) == COUNT
+
+    def ours(fits: Fits) -> list[int]:
+        return scored(
+            [fits.of(found.published.topology, found.free, count, None) for found in at_hand]
+        )
+
+    def plain() -> list[Any]:
+        return [best(found.published.topology, found.free, count) for found in at_hand]
+
+    kept = Fits()
+    anew = spent(plain, 1)
+    cold = spent(lambda: ours(Fits()), 3)
+    warm = spent(lambda: ours(kept), 5)
+    print(f"\n{COUNT} nodes, {count} GPUs    ms   each anew, ms   ratio")
+    for name, took in (("cold", cold), ("warm", warm)):
+        print(f"{name:23} {took:6.1f} {anew:12.1f} {took / anew:9.3f}")
+    assert warm / anew < 0.2
+    assert cold / anew < 1.2
+
+
+async def test_filter() -> None:
+    """Against the scores, cold: what is judged by counting needs no choice."""
+    nodes = await cluster()
+    demand = Demand(4)
+    took = spent(lambda: [judged(demand, nodes.of(name), NOW) for name in NAMES])
+    topologies = [nodes.of(name).at_hand(NOW) for name in NAMES]
+    anew = spent(
+        lambda: [
+            best(found.published.topology, found.free, 4)
+            for found in topologies
+            if isinstance(found, AtHand)
+        ],
+        1,
+    )
+    print(f"\n{COUNT} nodes filtered: {took:.1f} ms, chosen for: {anew:.1f} ms")
+    assert took / anew < 0.2
+
+
+def test_whole_nodes() -> None:
+    """A question with the nodes in it, and its answer: against reading and writing all of it."""
+    filler = {f"label-{n}": "x" * 40 for n in range(150)}
+    raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
+    body = question(pod(gpus="4"), nodes=[{**raw, "more": filler} for raw in raws])
+    ours = spent(lambda: filtered(asked(body), [PASSED] * COUNT), 3)
+    plain = spent(lambda: orjson.dumps(orjson.loads(body)), 3)
+    slow = spent(lambda: json.dumps(json.loads(body)), 1)
+    print(f"\n{len(body) / 1e6:.1f} MB      ms   ratio")
+    for name, took in (("ours", ours), ("orjson", plain), ("json", slow)):
+        print(f"{name:8} {took:8.1f} {took / plain:7.2f}")
+    assert ours / plain < 3
