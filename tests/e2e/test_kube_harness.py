@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.e2e.kube import access, cdi, kubeletview
+from tests.e2e.kube import access, cdi, kubeletview, nodes
 from tests.e2e.kube.api import ApiError
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin, by_cdi
@@ -203,3 +203,16 @@ def test_a_claim_that_the_driver_refuses(kube: Cluster) -> None:
     driver.refusal = ""
     kube.api.wait_phase("waits", "Running")
     assert kubeletview.pod_resources()[0].containers[0].dynamic_resources[0].claim_resources
+
+
+def test_a_node_that_is_an_object_alone_gets_pods_too(kube: Cluster, plugin: DevicePlugin) -> None:
+    nodes.add(kube.api, "node2", {"cpu": "4", "memory": "8Gi", GPU: "8"})
+    kube.ensure_scheduler()
+    kube.create(gpu_pod("large", 8, scheduled=True))
+    wait_until(lambda: kube.api.pod("large")["spec"].get("nodeName") == "node2", "it is bound")
+    kube.run(gpu_pod("small", 4, scheduled=True))
+    assert kubeletview.held().keys() == {"small"}
+    assert kube.api.pod("large")["status"]["phase"] == "Pending"
+    kube.tidy()
+    assert [node["metadata"]["name"] for node in kube.api.list("Node")] == [kube.node]
+    assert kube.api.list("Pod") == []

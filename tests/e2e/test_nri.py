@@ -17,9 +17,10 @@ from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.cri import Cri
 from tests.e2e.kube.plugin import by_cdi
 from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.podgpu import series
 from tests.e2e.processes import get, wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import OFTEN, Owner, Subject, holders, series, watching
+from tests.e2e.witness import OFTEN, Owner, Subject, holders, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]

@@ -2,21 +2,18 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from prometheus_client.parser import text_string_to_metric_families
-
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.node import PODGPU
-from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
-from tests.fakes.nvml import FakeNvml, Scenario
+from tests.e2e.podgpu import Podgpu, Series, series
+from tests.e2e.processes import get, wait_until
+from tests.fakes.nvml import Scenario
 
 ALL = ("podresources", "pods", "checkpoint")
 ACCOUNT = "podgpu"
@@ -49,9 +46,6 @@ class Seen(NamedTuple):
     owner: Owner
     source: str
     evidence: str
-
-
-Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @dataclass(slots=True)
@@ -100,20 +94,6 @@ def fits(shown: Owner, real: Owner) -> bool:
     return all(part in {"", whole} for part, whole in zip(shown, real, strict=True))
 
 
-def page(port: int) -> Series:
-    answer = get(port, "/metrics")
-    assert answer.status == 200
-    return series(answer)
-
-
-def series(answer: Answer) -> Series:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.body.decode())
-        for sample in family.samples
-    }
-
-
 def holders(found: Series) -> frozenset[Seen]:
     """Return who holds what; a MIG instance goes by its parent's uuid and its GI."""
     shown = set()
@@ -129,7 +109,7 @@ def holders(found: Series) -> frozenset[Seen]:
     return frozenset(shown)
 
 
-class Subject:
+class Subject(Podgpu):
     """A podgpu process that follows a cluster's node.
 
     Its token is that of an account that may do what the documentation asks for and no more.
@@ -143,14 +123,12 @@ class Subject:
         kinds: Collection[str] = ALL,
         rules: Sequence[dict[str, Any]] = RULES,
         *,
-        options: Mapping[str, Mapping[str, str]] = OFTEN,
-        sinks: Mapping[str, Mapping[str, str]] | None = None,
+        options: Mapping[str, Mapping[str, Any]] = OFTEN,
+        sinks: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Without a scenario its GPUs are the machine's own."""
+        super().__init__(folder, scenario)
         self.kube = kube
-        self.folder = folder
-        self.env = FakeNvml(scenario, folder).env() if scenario else {}
-        (self.port,) = free_ports(1)
         self.token = folder / "token"
         self.kubeconfig = folder / "kubeconfig"
         if "pods" in kinds:
@@ -164,24 +142,14 @@ class Subject:
             "nri": {"socket": str(kube.nri_socket)},
         }
         sources = {"gpus": "nvml", **{kind: kind for kind in kinds}}
-        self.config = folder / "podgpu.yaml"
-        self.config.write_text(
-            yaml.safe_dump(
-                {
-                    "node": kube.node,
-                    "sources": {
-                        name: {"kind": kind, **ways.get(kind, {}), **options.get(kind, {})}
-                        for name, kind in sources.items()
-                    },
-                    "sinks": {
-                        "metrics": {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"},
-                        **(sinks or {}),
-                    },
-                },
-                sort_keys=False,
-            )
+        self.configure(
+            kube.node,
+            {
+                name: {"kind": kind, **ways.get(kind, {}), **options.get(kind, {})}
+                for name, kind in sources.items()
+            },
+            sinks or {},
         )
-        self.process: Process | None = None
         self.witness = Witness(self.port)
 
     def renew_token(self) -> None:
@@ -195,23 +163,6 @@ class Subject:
         access.remove_service_account(self.kube.api, ACCOUNT)
         access.service_account(self.kube.api, ACCOUNT, RULES)
         self.renew_token()
-
-    def start(self) -> None:
-        self.process = Process(
-            [PODGPU, "run", "-c", self.config], self.folder / "podgpu.log", self.env
-        )
-        self.process.wait_for_answer(self.port, "/healthz")
-        wait_until(lambda: get(self.port, "/readyz").status == 200, "podgpu is ready")
-
-    def stop(self) -> int:
-        assert self.process is not None
-        return self.process.stop()
-
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
-
-    def page(self) -> Series:
-        return page(self.port)
 
     def holders(self) -> frozenset[Seen]:
         return holders(self.page())
@@ -235,28 +186,6 @@ class Subject:
             ) from None
         return time.monotonic() - began
 
-    def stays(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Make sure that something goes on being so."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            assert condition()
-            time.sleep(0.1)
-
-    def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
-        """Return the samples of a metric that carry these labels."""
-        wanted = labels.items()
-        return [
-            (dict(pairs), value)
-            for (found, pairs), value in self.page().items()
-            if found == name and wanted <= dict(pairs).items()
-        ]
-
-    def value(self, name: str, **labels: str) -> float | None:
-        """Return the value of the only such sample; None while there is none."""
-        found = self.of(name, **labels)
-        assert len(found) < 2, found
-        return found[0][1] if found else None
-
     def readings(self, device: str) -> dict[str, str]:
         """Return the labels of a reading of a GPU."""
         ((labels, _),) = self.of("DCGM_FI_DEV_GPU_TEMP", UUID=device)
@@ -271,23 +200,18 @@ def watching(
     kinds: Collection[str] = ALL,
     rules: Sequence[dict[str, Any]] = RULES,
     *,
-    options: Mapping[str, Mapping[str, str]] = OFTEN,
-    sinks: Mapping[str, Mapping[str, str]] | None = None,
+    options: Mapping[str, Mapping[str, Any]] = OFTEN,
+    sinks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Subject]:
     """Run a podgpu and its witness, and end both."""
     folder.mkdir(parents=True, exist_ok=True)
     subject = Subject(kube, folder, scenario, kinds, rules, options=options, sinks=sinks)
     thread = threading.Thread(target=subject.witness.watch, daemon=True)
     try:
-        subject.start()
-        thread.start()
-        yield subject
-        assert subject.stop() == 0
+        with subject.running():
+            thread.start()
+            yield subject
     finally:
         subject.witness.end()
         if thread.is_alive():
             thread.join(10)
-        if subject.process is not None:
-            subject.process.stop()
-        # pytest shows it if the test has failed.
-        print(subject.said()[-5000:])

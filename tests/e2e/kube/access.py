@@ -82,19 +82,39 @@ def remove_all(api: Api) -> None:
             api.delete(kind, found["metadata"]["name"], found["metadata"].get("namespace"))
 
 
-def token(api: Api, name: str, namespace: str = "default", seconds: int = 3600) -> str:
-    """Return a new token of an account, which ends after so many seconds."""
+def token(
+    api: Api,
+    name: str,
+    namespace: str = "default",
+    seconds: int = 3600,
+    *,
+    pod: Object | None = None,
+) -> str:
+    """Return a new token of an account, which ends after so many seconds.
+
+    That of a pod ends with the pod, and tells the server on which node the pod is.
+    """
+    spec: Object = {"expirationSeconds": seconds}
+    if pod is not None:
+        names = {key: pod["metadata"][key] for key in ("name", "uid")}
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **names}
     made = api.request(
         "POST",
         path("ServiceAccount", namespace, name, "token"),
         {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
+            "spec": spec,
         },
     )
     text: str = made["status"]["token"]
     return text
+
+
+def account(folder: Path, api: Api, name: str, rules: Iterable[Object]) -> Path:
+    """Make an account that may do this much, and write a kubeconfig with a token of it."""
+    service_account(api, name, rules)
+    return kubeconfig(folder / f"{name}.yaml", api, token=token(api, name, seconds=SHORTEST))
 
 
 def add_namespace(api: Api, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,10 +25,14 @@ _VERSIONS = {
     "ResourceSlice": "resource.k8s.io/v1",
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 }
 """Of the kinds that are not in the core group."""
 
 _MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+"""A patch that knows of lists whose entries have names."""
 
 
 class ApiError(Exception):
@@ -46,7 +51,7 @@ def version(kind: str) -> str:
 def path(kind: str, namespace: str | None = None, name: str = "", sub: str = "") -> str:
     """Return where objects of a kind are, or one of them, or a part of it."""
     group = version(kind)
-    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+    plural = re.sub("ys$", "ies", kind.lower() + ("es" if kind.endswith("s") else "s"))
     parts = ["/apis" if "/" in group else "/api", group]
     parts += ["namespaces", namespace] if namespace else []
     return "/".join([*parts, plural, *filter(None, (name, sub))])

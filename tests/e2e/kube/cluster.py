@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.e2e import debian, peers
-from tests.e2e.kube import access, cgroups, folders, leftovers, sysctls
+from tests.e2e.kube import access, cgroups, folders, leftovers, nodes, sysctls
 from tests.e2e.kube.api import Api, Object
 from tests.e2e.kube.apiserver import NODE, ApiServer
 from tests.e2e.kube.background import Background
@@ -125,12 +125,23 @@ class Cluster:
         if not self.scheduler.running:
             self.scheduler.start()
 
+    def schedule_with(self, *extenders: Object) -> None:
+        """Start the scheduler anew with these extenders; it ends with `tidy`."""
+        self.scheduler.stop()
+        self.scheduler.extenders = extenders
+        self.scheduler.start()
+
     def tidy(self) -> None:
-        """Take away pods, claims, plugins and accounts of a test, and start what it stopped."""
+        """Take away pods, claims, nodes, plugins and accounts of a test; start what it stopped."""
         for daemon in self._started():
             daemon.thaw()
             if not daemon.running:
                 daemon.start()
+        if self.scheduler.extenders:
+            self.scheduler.stop()
+            self.scheduler.extenders = ()
+        if not self.standalone:
+            nodes.remove_all(self.api)
         self.remove_pods()
         for plugin in reversed(self._plugins):
             plugin.stop()

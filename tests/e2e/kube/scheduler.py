@@ -1,9 +1,13 @@
-"""The scheduler, for what can't just name its node: a pod with claims."""
+"""The scheduler, for what can't just name its node: a pod with claims, or one that has a choice."""
 
 import http.client
+import json
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.e2e.kube import folders
+from tests.e2e.kube.api import Object
 from tests.e2e.kube.apiserver import ApiServer
 from tests.e2e.kube.daemon import Daemon
 from tests.e2e.peers import Peers
@@ -18,18 +22,30 @@ class Scheduler(Daemon):
         self._program = peers.scheduler
         self._server = server
         (self._port,) = free_ports(1)
+        self.extenders: Sequence[Object] = ()
+        """Whom it asks, from the next start on: entries of `extenders` of its configuration."""
 
     def command(self) -> list[str | Path]:
-        config = self._server.kubeconfig("scheduler")
+        kubeconfig = self._server.kubeconfig("scheduler")
+        config = folders.CERTS / "scheduler-configuration.json"
+        config.write_text(json.dumps(self._config(kubeconfig)))
         return [
             self._program,
-            f"--kubeconfig={config}",
-            f"--authentication-kubeconfig={config}",
-            f"--authorization-kubeconfig={config}",
-            "--leader-elect=false",
+            f"--config={config}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._port}",
         ]
+
+    def _config(self, kubeconfig: Path) -> Object:
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig)},
+            "leaderElection": {"leaderElect": False},
+            "extenders": list(self.extenders),
+        }
 
     def ready(self) -> bool:
         # Its certificate is its own and of this start alone.

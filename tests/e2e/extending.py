@@ -1,0 +1,79 @@
+"""A scheduler extender of ours, and what the scheduler made of a pod."""
+
+from pathlib import Path
+
+from tests.e2e.documented import extender
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.node import PODGPU
+from tests.e2e.podgpu import Program
+from tests.e2e.processes import wait_until
+
+PAGE = "extender.md"
+
+
+class Extender(Program):
+    """`podgpu extender`.
+
+    Args:
+        folder: is made.
+        kubeconfig: of the account that follows the Nodes.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        folder.mkdir()
+        super().__init__(folder)
+        self._kubeconfig = kubeconfig
+
+    def command(self) -> list[str | Path]:
+        listen = f"127.0.0.1:{self.port}"
+        return [PODGPU, "extender", "--listen", listen, "--kubeconfig", self._kubeconfig]
+
+    def entry(self, **changes: object) -> Object:
+        """Return what the documentation has in the scheduler's configuration, with our port."""
+        return {**extender(PAGE), "urlPrefix": f"http://127.0.0.1:{self.port}", **changes}
+
+    def wait_nodes(self, **wanted: int) -> None:
+        """Wait until it knows so many nodes in each of these states."""
+
+        def known() -> bool:
+            found = self.of("podgpu_extender_nodes")
+            counts = {labels["state"]: value for labels, value in found}
+            return all(counts[state] == count for state, count in wanted.items())
+
+        wait_until(known, f"the extender knows of {wanted}")
+
+    def asked(self, verb: str) -> float:
+        """Return how many questions it has answered as they should be."""
+        return self.value("podgpu_extender_requests_total", verb=verb, result="ok") or 0
+
+
+def wait_bound(kube: Cluster, name: str, seconds: float = 30) -> str:
+    """Wait until the scheduler has found a node for a pod, and return it."""
+    try:
+        return wait_until(lambda: bound(kube, name), f"{name} has a node", seconds)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {turned_away(kube, name)}") from None
+
+
+def bound(kube: Cluster, name: str) -> str:
+    node: str = kube.api.pod(name)["spec"].get("nodeName", "")
+    return node
+
+
+def turned_away(kube: Cluster, name: str) -> str:
+    """Return why the scheduler has found no node for a pod; empty while it hasn't said so."""
+    for condition in kube.api.pod(name)["status"].get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            message: str = condition["message"]
+            return message
+    return ""
+
+
+def wait_turned_away(kube: Cluster, name: str, *words: str) -> None:
+    """Wait until the scheduler says why it has found no node, in these words among others."""
+    try:
+        wait_until(lambda: all(word in turned_away(kube, name) for word in words), f"{name} waits")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {turned_away(kube, name)!r}") from None
+    assert not bound(kube, name)

@@ -1,0 +1,146 @@
+"""A podgpu process with a configuration of its own, and what it says of itself."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.node import PODGPU
+from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
+from tests.fakes.nvml import FakeNvml, Scenario
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+"""Values by name and labels."""
+
+
+def page(port: int) -> Series:
+    answer = get(port, "/metrics")
+    assert answer.status == 200
+    return series(answer)
+
+
+def series(answer: Answer) -> Series:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+class Program:
+    """A program of podgpu's that listens on a port of loopback.
+
+    Args:
+        folder: where its files lie; there already.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.port,) = free_ports(1)
+        self.env: Mapping[str, str] = {}
+        self.process: Process | None = None
+
+    # What each program defines.
+
+    def command(self) -> list[str | Path]:
+        raise NotImplementedError
+
+    # Its run.
+
+    def launch(self) -> None:
+        """Start it and wait until it listens."""
+        self.process = Process(self.command(), self.folder / "podgpu.log", self.env)
+        self.process.wait_for_answer(self.port, "/healthz")
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        self.launch()
+        wait_until(lambda: get(self.port, "/readyz").status == 200, "podgpu is ready")
+
+    def stop(self) -> int:
+        assert self.process is not None
+        return self.process.stop()
+
+    def said(self) -> str:
+        return self.process.said() if self.process is not None else ""
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start it, and end it: with status 0 where nothing else has failed."""
+        try:
+            self.start()
+            yield self
+            assert self.stop() == 0
+        finally:
+            if self.process is not None:
+                self.process.stop()
+            # pytest shows it if the test has failed.
+            print(self.said()[-5000:])
+
+    # Its page.
+
+    def page(self) -> Series:
+        return page(self.port)
+
+    def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+        """Return the samples of a metric that carry these labels."""
+        wanted = labels.items()
+        return [
+            (dict(pairs), value)
+            for (found, pairs), value in self.page().items()
+            if found == name and wanted <= dict(pairs).items()
+        ]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the value of the only such sample; None while there is none."""
+        found = self.of(name, **labels)
+        assert len(found) < 2, found
+        return found[0][1] if found else None
+
+    def stays(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Make sure that something goes on being so."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert condition()
+            time.sleep(0.1)
+
+
+class Podgpu(Program):
+    """The daemon, whose GPUs are a scenario's.
+
+    Args:
+        folder: where its files lie; there already.
+        scenario: without one, the GPUs are the machine's own.
+    """
+
+    def __init__(self, folder: Path, scenario: Scenario | None) -> None:
+        super().__init__(folder)
+        self.env = FakeNvml(scenario, folder).env() if scenario else {}
+        self.config = folder / "podgpu.yaml"
+
+    def configure(
+        self, node: str, sources: Mapping[str, object], sinks: Mapping[str, object]
+    ) -> None:
+        """Write its configuration: these sources and sinks, and a page."""
+        metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"}
+        self.config.write_text(
+            yaml.safe_dump(
+                {"node": node, "sources": {**sources}, "sinks": {"metrics": metrics, **sinks}},
+                sort_keys=False,
+            )
+        )
+
+    def command(self) -> list[str | Path]:
+        return [PODGPU, "run", "-c", self.config]
+
+    def topology(self) -> dict[str, Any]:
+        """Return what `/topology` says."""
+        answer = get(self.port, "/topology")
+        assert answer.status == 200, answer
+        document: dict[str, Any] = json.loads(answer.body)
+        return document

@@ -1,0 +1,168 @@
+"""The topology at the Node: API server and kubelet are real, the GPUs are simulated."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.topology.document import restored
+from tests.e2e.documented import rules
+from tests.e2e.kube import access
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.plugin import DevicePlugin
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.neighbour import Neighbour
+from tests.e2e.processes import wait_until
+from tests.e2e.publisher import (
+    ACCOUNT,
+    IDS,
+    MIN_INTERVAL,
+    REFRESH,
+    SETTLING,
+    Publisher,
+    annotate,
+)
+
+RULES = rules("sinks/node.md")
+SLACK = 5.0
+"""Seconds that a busy machine may take besides."""
+
+WITHIN = SETTLING + MIN_INTERVAL + SLACK
+AGAIN = REFRESH + SLACK
+
+Make = Callable[..., Publisher]
+
+
+@pytest.fixture
+def make(kube: Cluster, tmp_path: Path) -> Iterator[Make]:
+    """Start a podgpu that ends with the test and may do what the documentation says."""
+    kubeconfig = access.account(tmp_path, kube.api, ACCOUNT, RULES)
+    with ExitStack() as stack:
+
+        def start(**how: Any) -> Publisher:
+            publisher = Publisher(kube, tmp_path / "podgpu", kubeconfig, **how)
+            return stack.enter_context(publisher.running())
+
+        yield start
+    annotate(kube.api, kube.node, None)
+
+
+@pytest.fixture
+def plugin(kube: Cluster) -> DevicePlugin:
+    return kube.plugin(IDS)
+
+
+def without(*held: str) -> list[str]:
+    return [device for device in IDS if device not in held]
+
+
+def test_it_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) -> None:
+    podgpu = make(kubelet=True)
+    podgpu.wait_free(IDS)
+    kube.run(gpu_pod("train-0", 2, namespace="ml"))
+    left = without(*plugin.asked[0])
+    podgpu.wait_known(left)
+    podgpu.wait_free(left, WITHIN)
+    wait_until(podgpu.agrees, "the Node says what /topology does")
+    told = podgpu.told()
+    assert told is not None
+    topology, free = restored(podgpu.topology())
+    assert (told.topology.read, told.free, told.part) == (topology.read, free, 0)
+    assert told.refresh == REFRESH
+    assert abs(time.time() - told.at) < WITHIN
+    assert not told.stale(time.time())
+    kube.remove("train-0", "ml")
+    podgpu.wait_known(IDS)
+    podgpu.wait_free(IDS, WITHIN)
+    assert podgpu.up() == 1
+    assert "no topology" not in podgpu.said()
+
+
+def test_what_others_do_to_it_is_put_right(kube: Cluster, make: Make) -> None:
+    podgpu = make()
+    podgpu.wait_free(IDS)
+    before = podgpu.told()
+    annotate(kube.api, kube.node, None)
+    podgpu.wait_free(IDS, AGAIN)
+    after = podgpu.told()
+    assert before is not None
+    assert after is not None
+    assert REFRESH - SLACK < after.at - before.at < AGAIN
+    assert podgpu.overwritten() == 0
+    annotate(kube.api, kube.node, "mine")
+    podgpu.wait_free(IDS, AGAIN)
+    wait_until(lambda: podgpu.overwritten() == 1, "it is counted")
+    assert podgpu.up() == 1
+
+
+def test_a_neighbour_who_writes_the_node_all_the_time(kube: Cluster, make: Make) -> None:
+    podgpu = make()
+    podgpu.wait_free(IDS)
+    with Neighbour(kube.api, kube.node) as neighbour:
+        for held in (IDS[:1], IDS[:2], IDS[:3], IDS[:4]):
+            podgpu.hold({"train-0": held})
+            podgpu.wait_known(without(*held))
+            podgpu.wait_free(without(*held), WITHIN)
+    assert neighbour.lost() == {}
+    assert podgpu.free() == IDS[4:]
+    assert min(neighbour.writes[kind] for kind in ("annotation", "label", "status", "put")) > 3
+    assert podgpu.up() == 1
+    assert podgpu.overwritten() == 0
+    neighbour.remove()
+
+
+def test_a_right_that_is_taken_away_is_named_and_missed_no_longer_than_needed(
+    kube: Cluster, make: Make
+) -> None:
+    podgpu = make()
+    podgpu.wait_free(IDS)
+    access.set_rules(kube.api, ACCOUNT, [])
+    podgpu.hold({"train-0": IDS[:2]})
+    podgpu.wait_up(0)
+    wait_until(
+        lambda: 'resources ["nodes"], verbs [get, patch]' in podgpu.said(), "what is lacking"
+    )
+    assert podgpu.free() == IDS
+    access.set_rules(kube.api, ACCOUNT, RULES)
+    podgpu.wait_free(without(*IDS[:2]))
+    podgpu.wait_up(1)
+
+
+def test_the_api_server_is_restarted(kube: Cluster, make: Make) -> None:
+    podgpu = make()
+    podgpu.wait_free(IDS)
+    kube.apiserver.stop()
+    podgpu.hold({"train-0": IDS[:2]})
+    podgpu.wait_up(0)
+    kube.apiserver.start()
+    podgpu.wait_free(without(*IDS[:2]), 60)
+    podgpu.wait_up(1)
+    kube.kubelet.restart()  # it may take a minute by itself to come back to the API server
+
+
+def test_it_is_taken_away_at_the_end(kube: Cluster, make: Make) -> None:
+    podgpu = make(options={"remove": "at_stop"})
+    podgpu.wait_free(IDS)
+    assert podgpu.stop() == 0
+    assert podgpu.annotation() is None
+
+
+def test_it_stays_and_the_next_podgpu_takes_it_away(kube: Cluster, make: Make) -> None:
+    podgpu = make(options={"remove": "never"})
+    podgpu.wait_free(IDS)
+    assert podgpu.stop() == 0
+    assert podgpu.free() == IDS
+    podgpu.change(remove="now")
+    podgpu.start()
+    wait_until(lambda: podgpu.annotation() is None, "it is gone")
+
+
+def test_a_node_that_the_cluster_does_not_know(kube: Cluster, make: Make) -> None:
+    podgpu = make(options={"node": "elsewhere"})
+    podgpu.wait_up(0)
+    wait_until(lambda: "kubectl get nodes" in podgpu.said(), "the mend")
+    assert "elsewhere" in podgpu.said()
+    assert podgpu.annotation() is None
