@@ -1,6 +1,7 @@
 """From nodes to typed values, reporting every problem on the way."""
 
 import re
+import socket
 from collections.abc import Iterable
 from typing import Final, Literal, cast
 
@@ -8,7 +9,7 @@ import msgspec
 
 from config.environment import Environment, ExpansionError
 from config.errors import MAX_PROBLEMS, Problem
-from config.kinds import Exclusive, Kinds
+from config.kinds import Exclusive, ExclusiveOnNode, Kinds
 from config.limits import Limits
 from config.nodes import Entry, ListNode, MapNode, Node, ScalarNode
 from config.scalars import Refused, Value, read_scalar, wanted
@@ -50,6 +51,8 @@ class Converter:
         self._kinds = kinds
         self._words: dict[str, frozenset[str]] = {}
         self._environment = environment
+        # Texts at the top level, as far as they stand before what is converted now.
+        self._top: dict[str, str] = {}
 
     def convert(self, shape: Shape, node: Node, path: _Path = ()) -> object:
         """Return the typed value; after a problem, something of no use."""
@@ -142,14 +145,18 @@ class Converter:
         """Report what two components want and only one can have: see ``Exclusive``."""
         owner: dict[str, str] = {}
         for name, component in components.items():
-            options = component.options if isinstance(component, Component) else None
-            if not isinstance(options, Exclusive):
-                continue
-            for thing in options.exclusive():
+            for thing in self._exclusive(component):
                 if owner.setdefault(thing, name) != name:
                     message = f"{owner[thing]} has {thing} already"
                     hint = "two can't share it: give one of them another"
                     self._problem((*path, name), node.entries[name], message, hint)
+
+    def _exclusive(self, component: object) -> Iterable[str]:
+        options = component.options if isinstance(component, Component) else None
+        if isinstance(options, Exclusive):
+            yield from options.exclusive()
+        if isinstance(options, ExclusiveOnNode):
+            yield from options.exclusive_on(self._top.get("node") or socket.gethostname())
 
     def _component(self, role: str, name: str, entry: Entry, path: _Path) -> object:
         node = entry.value
@@ -188,9 +195,10 @@ class Converter:
         values: dict[str, object] = {}
         for key, field in fields.items():
             if key in node.entries:
-                values[field.name] = self.convert(
-                    field.shape, node.entries[key].value, (*path, key)
-                )
+                value = self.convert(field.shape, node.entries[key].value, (*path, key))
+                values[field.name] = value
+                if not path and isinstance(value, str):
+                    self._top[field.name] = value
             elif field.required:
                 self._missing(field, node, path)
         if len(self.problems) > before or any(v is _FAILED for v in values.values()):

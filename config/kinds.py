@@ -31,3 +31,16 @@ class Exclusive(Protocol):
     def exclusive(self) -> "Iterable[str]":
         """Return what that is, in words for people; equal words mean the same thing."""
         ...
+
+
+@runtime_checkable
+class ExclusiveOnNode(Protocol):
+    """The same, where it takes the node's name to tell what is the same."""
+
+    def exclusive_on(self, node: str) -> "Iterable[str]":
+        """Return what that is.
+
+        Args:
+            node: the name of the node, as the file has it at the top, else the host's.
+        """
+        ...

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from config.types import ListenAddress
@@ -104,6 +104,7 @@ class RunningSink:
     collect: Callable[[], list[FamilyPoints]]
     listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
     connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    kept: dict[str, object] = field(default_factory=dict)
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot."""

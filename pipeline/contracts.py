@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Literal, Protocol, Self, TypeAlias
 
 from config.types import ListenAddress
 from pipeline.clock import Clock
@@ -134,6 +134,7 @@ class HttpRequest:
 
     Attributes:
         body: what was sent behind the headers; empty where the mount takes no body.
+        repeated: names of parameters that were given more than once, of which `query` has one.
     """
 
     method: str
@@ -141,6 +142,7 @@ class HttpRequest:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes = b""
+    repeated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,10 @@ class HttpResponse:
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
+Refusal: TypeAlias = Literal["too_long", "encoded", "busy", "unfinished"]
+"""Why a body isn't taken: it is longer than it may be, or encoded; there is no room for it; it
+didn't come to its end."""
+
 READ_ONLY: Final = ("GET", "HEAD")
 """The methods of a path that shows something."""
 
@@ -182,6 +188,7 @@ class HttpMounts(Protocol):
         title: str,
         methods: Sequence[str] = READ_ONLY,
         body_bytes: int = 0,
+        refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         """Serve a path until the context ends.
 
@@ -192,6 +199,7 @@ class HttpMounts(Protocol):
             methods: that the path takes; another one is answered 405.
             body_bytes: the longest body that is taken, a longer one is answered 413; 0 for a path
                 that looks at none.
+            refused: told of each request that the handler isn't asked, for its body.
         """
         ...
 
@@ -206,6 +214,8 @@ class SinkContext(Protocol):
         plan: the fields somebody asked for.
         log: named after the sink.
         meter: for our own telemetry; adds the label `sink`.
+        kept: what the sink leaves here is there again after a reload that changed its options; it
+            goes when the sink leaves the configuration.
     """
 
     name: str
@@ -214,6 +224,7 @@ class SinkContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
+    kept: dict[str, object]
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first: a reloaded sink answers at once."""

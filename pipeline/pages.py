@@ -33,11 +33,12 @@ def index(node: str, version: str, mounts: Iterable[tuple[str, str]]) -> HttpRes
     Args:
         node: the node's name.
         version: podgpu's version.
-        mounts: paths and titles.
+        mounts: paths and titles; what has no title isn't listed, since it answers no bare link.
     """
     items = "".join(
         f'<li><a href="{html.escape(path)}">{html.escape(path)}</a> {html.escape(title)}</li>'
         for path, title in (*mounts, *_OWN)
+        if title
     )
     node = html.escape(node)
     page = (

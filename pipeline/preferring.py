@@ -6,6 +6,8 @@ from pipeline.topology import Availability, Topology, best, mask_of
 
 Answer: TypeAlias = dict[str, Any]
 
+NOBODY_TELLS: Final = "no source tells who holds what, so held GPUs may be among them"
+
 _MOST_NAMED: Final = 256
 """GPUs in one list; a node has 64 at most."""
 _LONGEST: Final = 64
@@ -51,13 +53,25 @@ def mask_named(topology: Topology, text: str) -> int:
     return mask_of({bits[name.lower()] for name in names if name})
 
 
+def candidates_named(topology: Topology, text: str) -> int:
+    """Return the mask of the candidates that are named.
+
+    Raises:
+        AskedError: one of them is not there, or there are none.
+    """
+    mask = mask_named(topology, text)
+    if not mask:
+        raise AskedError("candidates names no GPU; leave it out to choose among the free ones")
+    return mask
+
+
 def prefer(
     topology: Topology,
     availability: Availability | None,
     n: int,
     *,
     must: str = "",
-    candidates: str = "",
+    candidates: str | None = None,
 ) -> Answer:
     """Choose the best `n` GPUs.
 
@@ -66,8 +80,9 @@ def prefer(
         availability: what is free; None where that isn't known.
         n: how many.
         must: those that have to be among them, by index or uuid, with commas between.
-        candidates: those to choose from, likewise; empty for all that are free, or for all that
-            there are where it isn't known which are free.
+        candidates: those to choose from, likewise; None for all that are free, or for all that
+            there are where nobody tells which are free. Where somebody is there to tell, and it
+            isn't known, the caller doesn't ask: see `pipeline.holders.why_unknown`.
 
     Returns:
         `n`; `among`, which is `candidates`, `free` or `all`; the GPUs chosen as `gpus`, each with
@@ -83,12 +98,14 @@ def prefer(
     needed = mask_named(topology, must)
     if needed.bit_count() > n:
         raise AskedError(f"n={n}: must names {needed.bit_count()} GPUs")
-    if candidates:
-        among, pool = "candidates", mask_named(topology, candidates)
+    warning = ""
+    if candidates is not None:
+        among, pool = "candidates", candidates_named(topology, candidates)
     elif availability is not None:
         among, pool = "free", availability.free
     else:
         among, pool = "all", topology.mask
+        warning = f"{NOBODY_TELLS}; "
     choice = best(topology, pool, n, must=needed)
     answer: Answer = {"n": n, "among": among}
     if choice is None:
@@ -97,13 +114,13 @@ def prefer(
             "gpus": [],
             "mask": "0",
             "score": None,
-            "why": f"{n} are asked for, and there are {count} to choose from",
+            "why": f"{warning}{n} are asked for, and there are {count} to choose from",
             "exact": True,
         }
     return answer | {
         "gpus": [{"index": card.index, "uuid": card.uuid} for card in choice.cards],
         "mask": f"{choice.mask:x}",
         "score": choice.score,
-        "why": choice.why,
+        "why": f"{warning}{choice.why}",
         "exact": choice.exact,
     }

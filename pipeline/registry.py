@@ -15,6 +15,9 @@ from pipeline.fields import words
 
 Role = Literal["source", "sink"]
 
+Holders = Literal["none", "some", "all"]
+"""Of what is held a source tells nothing, some of it, or all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -28,6 +31,8 @@ class Entry:
             options and its context.
         delivery: how snapshots reach a sink.
         planned: it looks at the plan of its context, so that another plan makes it another one.
+        holders: what a source tells of who holds what. It takes the word of one that tells all to
+            know what is free.
     """
 
     summary: str
@@ -35,6 +40,7 @@ class Entry:
     factory: str
     delivery: Delivery = Delivery.LATEST
     planned: bool = False
+    holders: Holders = "none"
 
 
 ENTRIES: dict[tuple[Role, str], Entry] = {
@@ -48,26 +54,31 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "reads who holds which GPU from koordinator's podlist.json",
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
+        holders="all",
     ),
     ("source", "podresources"): Entry(
         "asks the kubelet who holds which GPU, on its pod-resources socket",
         "sources.podresources.options:Options",
         "sources.podresources.source:PodResourcesSource",
+        holders="all",
     ),
     ("source", "checkpoint"): Entry(
         "reads who holds which GPU from the kubelet's checkpoint of device plugins",
         "sources.checkpoint.options:Options",
         "sources.checkpoint.source:CheckpointSource",
+        holders="all",
     ),
     ("source", "pods"): Entry(
         "follows this node's pods through the API server, and what schedulers gave them",
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
+        holders="some",
     ),
     ("source", "nri"): Entry(
         "hears from the container runtime of each container, as a plugin of its NRI",
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
+        holders="all",
     ),
     ("source", "dcgm"): Entry(
         "reads the page of a dcgm-exporter on this node, of any version",

@@ -51,6 +51,7 @@ class SinkSet:
         self._collect = collect
         self._listen = listen
         self._running: dict[str, _Running] = {}
+        self._kept: dict[tuple[str, str], dict[str, object]] = {}
 
     async def enter(self, config: Config, node: str) -> None:
         """Acquire what all sinks need, before any of them runs.
@@ -121,6 +122,10 @@ class SinkSet:
         for name in names:
             if name not in config.sinks:
                 self._shared.telemetry.forget(("sink", name))
+            sink = config.sinks.get(name)
+            for key in [key for key in self._kept if key[0] == name]:
+                if sink is None or sink.kind != key[1]:
+                    del self._kept[key]
 
     def _made(self, component: Component, node: str) -> _Running:
         shared, name = self._shared, component.name
@@ -135,6 +140,7 @@ class SinkSet:
             collect=self._collect,
             listen=self._listen,
             connect=shared.kube,
+            kept=self._kept.setdefault((name, component.kind), {}),
         )
         sink = build_sink(component.kind, component.options, context)
         return _Running(component, SinkRunner(sink, context, self._outlet(component)))

@@ -9,20 +9,22 @@ from typing import Final
 import orjson
 
 from pipeline.contracts import HttpRequest, HttpResponse
-from pipeline.model import Layout, Snapshot
+from pipeline.holders import why_down, why_unknown
+from pipeline.model import Snapshot
 from pipeline.pages import Pages, plain
 from pipeline.preferring import AskedError, count_of, prefer
 from pipeline.threads import DaemonExecutor
 from pipeline.topology import Availability, Topology
 from pipeline.topology.document import document
 from pipeline.topology.views import dot, matrix, tree
-from pipeline.topology_memory import memory_of
 
 PATH: Final = "/topology"
 BEST: Final = "/topology/best"
 
 WAITING: Final = 16
 """How many choices may wait for the one that is being worked out."""
+
+UNSURE: Final = "it isn't known which GPUs are free"
 
 _JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
@@ -44,15 +46,18 @@ class TopologyPages:
         self._latest = latest
         self._executor: DaemonExecutor | None = None
         self._waiting = 0
-        self._shown: tuple[Layout, Topology, Availability | None, bytes] | None = None
+        self._shown: tuple[Topology, Availability | None, str, bytes] | None = None
 
     @property
     def pages(self) -> Pages:
         """Handlers and titles, by path."""
         return MappingProxyType(
             {
-                PATH: (self.show, "how the GPUs are joined, and what of them is free"),
-                BEST: (self.choose, "the best GPUs to take: ?n=4"),
+                PATH: (
+                    self.show,
+                    f"how the GPUs are joined, and what of them is free; {BEST}?n=1 chooses some",
+                ),
+                BEST: (self.choose, ""),
             }
         )
 
@@ -69,18 +74,24 @@ class TopologyPages:
             return _nothing(snapshot)
         topology, available = snapshot.topology, snapshot.availability
         if form == "text":
-            return HttpResponse(overview(topology, available).encode("utf-8", "replace"))
+            text = overview(topology, available, why_unknown(snapshot))
+            return HttpResponse(text.encode("utf-8", "replace"))
         if form == "dot":
             body = dot(topology, available).encode("utf-8", "replace")
             return HttpResponse(body, "text/vnd.graphviz; charset=utf-8")
         return HttpResponse(self._document(snapshot, topology), _JSON)
 
     def _document(self, snapshot: Snapshot, topology: Topology) -> bytes:
-        known = self._shown
-        now = (snapshot.layout, topology, snapshot.availability)
-        if known is None or any(a is not b for a, b in zip(known, now, strict=False)):
-            made = document(topology, snapshot.availability, memory_of(snapshot))
-            known = self._shown = (*now, orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE))
+        known, available, down = self._shown, snapshot.availability, why_down(snapshot)
+        if (
+            known is None
+            or known[0] is not topology
+            or known[1] is not available
+            or known[2] != down
+        ):
+            made = document(topology, available, down=down)
+            body = orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
+            known = self._shown = (topology, available, down, body)
         return known[-1]
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
@@ -94,6 +105,9 @@ class TopologyPages:
             n = count_of(query.get("n", ""))
             if snapshot is None or snapshot.topology is None:
                 return _nothing(snapshot)
+            candidates = query.get("candidates")
+            if candidates is None and (unsure := why_unknown(snapshot)):
+                return plain(503, f"{UNSURE}: {unsure}")
             if self._waiting >= WAITING:
                 return plain(503, "too many choices are being worked out: ask again")
             work = partial(
@@ -102,7 +116,7 @@ class TopologyPages:
                 snapshot.availability,
                 n,
                 must=query.get("must", ""),
-                candidates=query.get("candidates", ""),
+                candidates=candidates,
             )
             self._executor = self._executor or DaemonExecutor("podgpu-topology")
             self._waiting += 1
@@ -121,9 +135,10 @@ class TopologyPages:
             executor.shutdown()
 
 
-def overview(topology: Topology, available: Availability | None) -> str:
-    """Return matrix and tree as one text."""
-    return f"{matrix(topology)}\n{tree(topology, available)}"
+def overview(topology: Topology, available: Availability | None, unsure: str = "") -> str:
+    """Return matrix and tree as one text; before them, why it isn't known what is free."""
+    head = f"{UNSURE}: {unsure}\n\n" if unsure else ""
+    return f"{head}{matrix(topology)}\n{tree(topology, available)}"
 
 
 def _nothing(snapshot: Snapshot | None) -> HttpResponse:
@@ -134,7 +149,9 @@ def _nothing(snapshot: Snapshot | None) -> HttpResponse:
 
 def _unknown(request: HttpRequest, known: tuple[str, ...]) -> HttpResponse | None:
     """Refuse what nobody would look at: a misspelt word would change the answer unseen."""
-    other = next((name for name in request.query if name not in known), None)
-    if other is None:
-        return None
-    return plain(400, f"{other[:_LONGEST]!r} means nothing here: take {', '.join(known)}")
+    for name in request.query:
+        if name not in known:
+            return plain(400, f"{name[:_LONGEST]!r} means nothing here: take {', '.join(known)}")
+        if name in request.repeated:
+            return plain(400, f"{name} is given twice: give it once, with commas between GPUs")
+    return None

@@ -85,7 +85,8 @@ def _share(resources: dict[str, Any], place: str) -> float | None:
     """Return the part of the GPU; its memory alone, in bytes, tells none."""
     for resource in _SHARES:
         if (amount := resources.get(resource)) is not None:
-            quantity = _QUANTITY.fullmatch(str(amount))
+            told = str(amount) if isinstance(amount, str | int | float) else ""
+            quantity = _QUANTITY.fullmatch(told)
             if quantity is None:
                 wrong(f"{place}.{resource}: ", "a quantity", amount)
             share = float(Fraction(quantity[1]) * _UNITS[quantity[2]] / 100)

@@ -43,7 +43,11 @@ def wrong(place: str, expected: str, found: object) -> NoReturn:
     Raises:
         MalformedError: always.
     """
-    shown = found if isinstance(found, str) else orjson.dumps(found, default=str).decode()
+    try:
+        shown = found if isinstance(found, str) else orjson.dumps(found, default=str).decode()
+    except (TypeError, RecursionError):
+        # It nests deeper than orjson writes, and orjson reads what nests deeper still.
+        shown = "what nests too deep"
     raise MalformedError(f'{place}expected {expected}, found "{line(shown, 40)}"')
 
 

@@ -45,8 +45,7 @@ def add_access(parser: argparse.ArgumentParser, default: Any = None) -> None:
         default=default or False,
         help="take any certificate, and send a password over plain HTTP",
     )
-    # Else it would be taken as short for --password-file, and the password for a path to complain
-    # of.
+    # Else nothing would be said of what to do instead.
     group.add_argument(
         "--password", type=_refused, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )

@@ -18,6 +18,7 @@ from pipeline.cli import faults
 from pipeline.cli.access import LOCAL, OPEN, PASSWORD, Access
 from pipeline.cli.identity import authorization, context
 from pipeline.errors import PermanentError, TransientError
+from pipeline.texts import line
 from pipeline.version import VERSION
 
 _SECONDS: Final = 15.0
@@ -30,6 +31,8 @@ class NobodyThereError(Exception):
 
 def get(url: str, path: str, query: Mapping[str, str], access: Access = OPEN) -> str:
     """Return the body of a page, as text. Redirects are not followed, no proxy is asked.
+
+    The text is the daemon's: see `printing` before it goes to a terminal.
 
     Args:
         url: of the listener, `http://HOST:PORT` or `https://HOST:PORT`.
@@ -44,7 +47,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = OPEN) ->
         TransientError: there is no good answer.
     """
     address = _address(url)
-    _fits(url, address, access)
+    _fits(address, access)
     headers = {"User-Agent": f"podgpu/{VERSION}"}
     if secret := authorization(access):
         headers["Authorization"] = secret
@@ -59,29 +62,39 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = OPEN) ->
     try:
         answer, body = _exchanged(connection, target, headers)
     except (ConnectionRefusedError, socket.gaierror) as error:
-        raise NobodyThereError(f"nothing answers at {url}: {error.strerror}") from error
+        raise NobodyThereError(f"nothing answers at {address}: {error.strerror}") from error
     except TimeoutError as error:
         raise TransientError(
-            f"{url}: no answer within {_SECONDS:g} s; see that the address is right and reachable"
+            f"{address}: no answer within {_SECONDS:g} s; see that the address is right and "
+            "reachable"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = faults.broken(error, address.host, access, secure=address.secure)
-        raise TransientError(f"{url}: {said}") from error
+        raise TransientError(f"{address}: {said}") from error
     finally:
         connection.close()
     if len(body) > _MOST:
-        raise TransientError(f"{url}: the answer is larger than {_MOST} bytes; is it podgpu?")
+        raise TransientError(f"{address}: the answer is larger than {_MOST} bytes; is it podgpu?")
     text = body.decode("utf-8", "replace")
     if answer.status == HTTPStatus.BAD_REQUEST:
         raise PermanentError(faults.words(text))
     if answer.status != HTTPStatus.OK:
-        page = url.rstrip("/") + path
-        said = faults.words(text) or answer.reason
+        page = str(address).rstrip("/") + path
+        said = faults.words(text) or faults.words(answer.reason)
         raise TransientError(
             f"{page} answers {answer.status}"
             + faults.refused(answer.status, said, page, answer.getheader("Location"), access)
         )
     return text
+
+
+def place(url: str) -> str:
+    """Return an address for people: where `get` asks.
+
+    Raises:
+        PermanentError: the url is none.
+    """
+    return str(_address(url))
 
 
 def _exchanged(
@@ -129,6 +142,10 @@ class _Address:
     port: int
     path: str
     secure: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def loopback(self) -> bool:
@@ -151,22 +168,36 @@ def _address(url: str) -> _Address:
     except ValueError:
         where, port = urlsplit(""), None
     kinds = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
-    if where.scheme not in kinds or not where.hostname or where.query or where.fragment:
-        raise PermanentError(f"{url}: give an address such as {LOCAL}")
+    # What is wrong is not repeated: it may be a password or a token.
+    if where.query or where.fragment:
+        raise PermanentError(
+            "no query and no fragment in the address, others could read it: "
+            f"give an address such as {LOCAL}"
+        )
+    if where.scheme not in kinds or not where.hostname:
+        raise PermanentError(f"the address is none: give an address such as {LOCAL}")
     # Without a port the library would take the end of an IPv6 address for one.
     port = kinds[where.scheme] if port is None else port
-    return _Address(where.hostname, port, where.path.rstrip("/"), where.scheme == "https")
+    return _Address(
+        where.hostname,
+        port,
+        where.path.rstrip("/"),
+        where.scheme == "https",
+        line(f"{where.scheme}://{where.netloc}{where.path}"),
+    )
 
 
-def _fits(url: str, address: _Address, access: Access) -> None:
+def _fits(address: _Address, access: Access) -> None:
     if address.secure:
         return
     for given in (access.ca_file, access.cert_file):
         # A variable is there for all addresses.
         if given is not None and given.option:
-            raise PermanentError(f"{given.by} is for TLS: give --url https://HOST:PORT, not {url}")
+            raise PermanentError(
+                f"{given.by} is for TLS: give --url https://HOST:PORT, not {address}"
+            )
     if access.user is not None and not address.loopback and not access.insecure:
         raise PermanentError(
-            f"{url}: over plain HTTP everybody on the way could read the password; give an "
+            f"{address}: over plain HTTP everybody on the way could read the password; give an "
             "https:// address, or --insecure to send it all the same"
         )

@@ -63,7 +63,8 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str, access: Access) -
     code = error.verify_code
     if code in _OTHER_NAME:
         return (
-            f"its certificate is not for {host}; ask by a name or address that the certificate has"
+            f"its certificate is not for {host}; ask by a name or address that the certificate has "
+            "(subjectAltName, not the common name)"
         )
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"

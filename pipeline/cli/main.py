@@ -9,6 +9,7 @@ from config.errors import ConfigError
 from pipeline.cli import catalogue, listing, running
 from pipeline.cli.dcgm import command
 from pipeline.cli.extender import arguments as extender
+from pipeline.cli.parsing import Parser
 from pipeline.cli.topology import arguments as topology
 from pipeline.cli.values import address, duration
 from pipeline.version import VERSION
@@ -42,7 +43,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="podgpu",
         description="Who uses which GPU of this node, how well: NVML readings joined with pods.",
     )

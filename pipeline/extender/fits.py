@@ -1,7 +1,10 @@
 """Fits of pods on nodes, worked out once for all nodes that are alike."""
 
+import itertools
 import threading
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from pipeline.extender.judging.fitting import Fit, fit
@@ -9,13 +12,20 @@ from pipeline.extender.judging.requirement import Requirement
 from pipeline.topology import Topology
 
 MOST: Final = 4096
-"""Fits that are kept: a node of 8 GPUs has no more than 255 sets of free ones."""
+"""Fits that are kept, of some 300 bytes: a node of 8 GPUs has no more than 255 sets of free
+ones."""
 
-_Key: TypeAlias = tuple[Topology, int, int, Requirement | None]
+_Key: TypeAlias = tuple[int, int, int, Requirement | None, int]
+
+
+class StoppedError(Exception):
+    """Nobody waits for a fit any more."""
 
 
 class Fits:
     """The fits that were asked for last. Safe to use from any thread.
+
+    They don't keep a topology: with the last who has it its fits go too.
 
     Args:
         most: how many are kept.
@@ -25,17 +35,35 @@ class Fits:
         self._most = most
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, Fit | None] = OrderedDict()
+        self._numbers: weakref.WeakKeyDictionary[Topology, int] = weakref.WeakKeyDictionary()
+        self._next = itertools.count()
+        # A topology goes in whatever thread drops it, perhaps in the middle of a change here.
+        self._gone: deque[int] = deque()
 
     def of(
-        self, topology: Topology, free: int, count: int, required: Requirement | None
+        self,
+        topology: Topology,
+        free: int,
+        count: int,
+        required: Requirement | None,
+        *,
+        unsure: int = 0,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Fit | None:
-        """Return how well a pod fits; see `pipeline.extender.judging.fitting.fit`."""
-        key = (topology, free, count, required)
+        """Return how well a pod fits; see `pipeline.extender.judging.fitting.fit`.
+
+        Raises:
+            StoppedError: `stop` said so.
+        """
         with self._lock:
+            key = (self._number(topology), free, count, required, unsure)
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key]
-        made = fit(topology, free, count, required)
+        made = fit(topology, free, count, required, unsure=unsure, stop=stop)
+        if stop():
+            # It may not be the best then.
+            raise StoppedError
         with self._lock:
             self._known[key] = made
             while len(self._known) > self._most:
@@ -43,4 +71,22 @@ class Fits:
         return made
 
     def __len__(self) -> int:
-        return len(self._known)
+        with self._lock:
+            self._forget()
+            return len(self._known)
+
+    def _number(self, topology: Topology) -> int:
+        self._forget()
+        number = self._numbers.get(topology)
+        if number is None:
+            number = self._numbers[topology] = next(self._next)
+            weakref.finalize(topology, self._gone.append, number).atexit = False
+        return number
+
+    def _forget(self) -> None:
+        gone = set()
+        while self._gone:
+            gone.add(self._gone.popleft())
+        if gone:
+            for key in [key for key in self._known if key[0] in gone]:
+                del self._known[key]

@@ -9,18 +9,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pipeline.errors import ApiError
-from pipeline.extender.judging.known import NOTHING, STATES, Known, State
+from pipeline.extender.judging.known import NOT_YET, NOTHING, STATES, Known, State
 from pipeline.extender.judging.quantity import whole
 from pipeline.extender.shapes import Shapes
 from pipeline.kube.shape import table, text
 from pipeline.texts import line
-from pipeline.topology.annotation import published
+from pipeline.threads import DaemonExecutor
+from pipeline.topology.annotation import Published, published
 
 PATH: Final = "/api/v1/nodes"
 
-_LONGEST: Final = 128 << 10
-"""Characters of an annotation that are read: that of 128 GPUs has some 90,000, and all annotations
+LONGEST: Final = 64 << 10
+"""Characters of an annotation that are read: that of 64 GPUs has some 24,000, and all annotations
 of an object have no more than 262,144 bytes."""
+
+_LINKS: Final = 64
+"""NVLinks between two GPUs at most, three times what today's have. With any number it likes a node
+would be the best of all."""
+
+_TOO_LONG: Final = " " * (LONGEST + 1)
+"""What is kept of a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +65,16 @@ class Distiller:
         if not name:
             return None
         said = table(metadata.get("annotations")).get(self._key)
-        return Found(name, said if isinstance(said, str) else None, self._devices(raw))
+        if not isinstance(said, str):
+            said = None
+        elif len(said) > LONGEST:
+            said = _TOO_LONG
+        return Found(name, said, self._devices(raw))
 
     def _devices(self, raw: Mapping[str, Any]) -> int | None:
-        capacity = table(table(raw.get("status")).get("capacity"))
-        listed = [capacity[resource] for resource in self._resources if resource in capacity]
+        # Of the capacity are also those that are not healthy, which nobody is given.
+        given = table(table(raw.get("status")).get("allocatable"))
+        listed = [given[resource] for resource in self._resources if resource in given]
         try:
             return sum(whole(quantity) for quantity in listed) if listed else None
         except (TypeError, ValueError):
@@ -87,10 +100,12 @@ class Nodes:
         self._digests: dict[str, bytes | None] = {}
         self._lost_by: tuple[int, str] | None = None
         self._complained = False
+        # To read one of 64 GPUs takes some ten milliseconds.
+        self._thread = DaemonExecutor("podgpu-extender-nodes")
 
     def of(self, name: str) -> Known:
         """Return what is known of a node. Safe to call from any thread."""
-        return self._known.get(name, NOTHING)
+        return self._known.get(name, NOTHING if self.complete else NOT_YET)
 
     def count(self, now: float) -> Mapping[State, int]:
         """Count the nodes by how good what is known of them is, at a Unix time."""
@@ -101,9 +116,8 @@ class Nodes:
         """Take all Nodes."""
         gone = self._known.keys() - {found.name for found in objects}
         for found in objects:
-            # To read an annotation takes some tenths of a millisecond, of 64 GPUs twelve.
             await asyncio.sleep(0)
-            self._take(found)
+            await self._take(found)
         for name in gone:
             self._forget(name)
         self.complete = True
@@ -111,7 +125,7 @@ class Nodes:
 
     async def upserted(self, found: Found) -> None:
         """Take a Node."""
-        self._take(found)
+        await self._take(found)
 
     async def deleted(self, found: Found) -> None:
         """Forget a Node."""
@@ -133,7 +147,11 @@ class Nodes:
         stands = "what was heard before stands" if self.complete else "no node has been heard of"
         self._log.warning("%s; %s", error, stands)
 
-    def _take(self, found: Found) -> None:
+    def close(self) -> None:
+        """Let the thread end."""
+        self._thread.shutdown()
+
+    async def _take(self, found: Found) -> None:
         digest = None
         if found.said is not None:
             said = found.said.encode("utf-8", "replace")
@@ -143,26 +161,32 @@ class Nodes:
             if before.devices != found.devices:
                 self._known[found.name] = replace(before, devices=found.devices)
             return
+        known = Known(devices=found.devices)
+        if found.said is not None:
+            known = await self._read(found.name, found.said, known)
         self._digests[found.name] = digest
-        self._known[found.name] = self._read(found)
+        self._known[found.name] = known
 
     def _forget(self, name: str) -> None:
         self._known.pop(name, None)
         self._digests.pop(name, None)
 
-    def _read(self, found: Found) -> Known:
-        if found.said is None:
-            return Known(devices=found.devices)
+    async def _read(self, name: str, said: str, known: Known) -> Known:
         try:
-            if len(found.said) > _LONGEST:
-                raise ValueError(f"longer than {_LONGEST} characters")  # noqa: TRY301 - one way out
-            said = published(found.said)
+            if len(said) > LONGEST:
+                raise ValueError(f"longer than {LONGEST} characters")  # noqa: TRY301 - one way out
+            read = await asyncio.wrap_future(self._thread.submit(_published, said))
         except ValueError as error:
             if not self._complained:
                 self._complained = True
                 told = "node %s: its topology can't be read: %s; further ones are counted alone"
-                self._log.warning(told, line(found.name), line(str(error)))
-            return Known(readable=False, devices=found.devices)
-        return Known(
-            replace(said, topology=self._shapes.shared(said.topology)), True, found.devices
-        )
+                self._log.warning(told, line(name), line(str(error)))
+            return replace(known, readable=False)
+        return replace(known, published=replace(read, topology=self._shapes.shared(read.topology)))
+
+
+def _published(said: str) -> Published:
+    made = published(said)
+    if not all(0 <= (link.nvlinks or 0) <= _LINKS for link in made.topology.links.values()):
+        raise ValueError(f"two GPUs have less than no NVLinks between them, or more than {_LINKS}")
+    return made

@@ -5,6 +5,7 @@ that the keys are `Pod`, `Nodes` and `NodeNames`. Older schedulers wrote them in
 are read in either.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -18,6 +19,24 @@ from pipeline.texts import line
 T = TypeVar("T")
 
 _NULL: Final = b"null"
+_NOTHING: Final = msgspec.Raw(_NULL)
+
+NODES: Final = 20_000
+"""In a question; the largest clusters that Kubernetes is tested with have 5,000."""
+
+CONTAINERS: Final = 1_000
+"""Of a pod, and as many init containers."""
+
+POD_BYTES: Final = 2 << 20
+"""Of a pod; etcd takes no object of more than 1.5 MiB."""
+
+_MEMBERS: Final = 100_000
+"""Objects, and members of objects, that a pod may have: each may cost ten times its length."""
+
+_LONGEST: Final = 253
+"""Characters of a node's name, which is a DNS subdomain."""
+
+_PIECE: Final = 1 << 16
 
 
 class MalformedError(Exception):
@@ -32,12 +51,47 @@ class MalformedError(Exception):
         self.kind = kind
 
 
-class _Named(msgspec.Struct):
+class _Args(msgspec.Struct):
+    """The members of an ExtenderArgs, in either writing; others are passed over."""
+
+    Pod: msgspec.Raw = _NOTHING
+    pod: msgspec.Raw = _NOTHING
+    NodeNames: msgspec.Raw = _NOTHING
+    nodenames: msgspec.Raw = _NOTHING
+    Nodes: msgspec.Raw = _NOTHING
+    nodes: msgspec.Raw = _NOTHING
+
+
+class _NodeList(msgspec.Struct):
+    """A list of nodes as Kubernetes writes it."""
+
+    kind: msgspec.Raw = _NOTHING
+    apiVersion: msgspec.Raw = _NOTHING  # noqa: N815 - so it is called
+    metadata: msgspec.Raw = _NOTHING
+    items: msgspec.Raw = _NOTHING
+
+
+class _Left(threading.local):
+    """How many nodes more a thread may read."""
+
+    nodes = 0
+
+
+_left: Final = _Left()
+
+
+class _Named(msgspec.Struct, gc=False):
     name: str
 
 
-class _Node(msgspec.Struct):
+class _Node(msgspec.Struct, gc=False):
     metadata: _Named
+
+    def __post_init__(self) -> None:
+        # While they are read: all that a body may hold would be many times its size.
+        _left.nodes -= 1
+        if _left.nodes < 0:
+            raise _too_many(NODES, "nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +101,8 @@ class Question:
     Attributes:
         pod: as far as it is looked at.
         names: of the nodes, in the order in which they were sent.
-        nodes: the nodes themselves, as they were sent, if they came whole; beside them the rest of
-            their list.
+        nodes: the nodes themselves, as they were sent, if they came whole; beside them what else
+            their list has.
     """
 
     pod: Pod
@@ -57,24 +111,77 @@ class Question:
 
 
 def asked(body: bytes) -> Question:
-    """Read an ExtenderArgs.
+    """Read an ExtenderArgs. What it is looked at for is counted before objects are made of it.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: it is none, or has more in it than any cluster.
     """
-    sent = {key.lower(): raw for key, raw in _read("body", body, dict[str, msgspec.Raw]).items()}
-    given = {key: raw for key, raw in sent.items() if bytes(raw) != _NULL}
-    if "pod" not in given:
+    sent = _read("body", body, _Args)
+    given = _first(sent.Pod, sent.pod)
+    if given is None:
         raise MalformedError("no Pod", "the scheduler sends the one that it wants to place")
-    pod = _read("Pod", given["pod"], Pod)
-    if "nodenames" in given:
-        return Question(pod, _read("NodeNames", given["nodenames"], list[str]))
-    if "nodes" not in given:
+    pod = _pod(given)
+    names = _first(sent.NodeNames, sent.nodenames)
+    if names is not None:
+        return Question(pod, _names(names))
+    nodes = _first(sent.Nodes, sent.nodes)
+    if nodes is None:
         raise MalformedError("neither NodeNames nor Nodes", "the scheduler sends one of them")
-    rest = _read("Nodes", given["nodes"], dict[str, msgspec.Raw])
-    listed = rest.pop("items", msgspec.Raw(_NULL))
-    items = [] if bytes(listed) == _NULL else _read("Nodes", listed, list[msgspec.Raw])
-    return Question(pod, [_read("Nodes", raw, _Node).metadata.name for raw in items], (items, rest))
+    listed = _read("Nodes", nodes, _NodeList)
+    rest = {
+        key: raw
+        for key in ("kind", "apiVersion", "metadata")
+        if (raw := _first(getattr(listed, key))) is not None
+    }
+    if _first(listed.items) is None:
+        return Question(pod, [], ([], rest))
+    _left.nodes = NODES
+    found = [node.metadata.name for node in _read("Nodes", listed.items, list[_Node])]
+    _check_lengths(found)
+    return Question(pod, found, (_read("Nodes", listed.items, list[msgspec.Raw]), rest))
+
+
+def _pod(raw: msgspec.Raw) -> Pod:
+    if len(memoryview(raw)) > POD_BYTES:
+        raise MalformedError("the Pod is too long", f"it has more than {POD_BYTES} bytes")
+    if _count(raw, b"{") > _MEMBERS or _count(raw, b":") > _MEMBERS:
+        raise _too_many(_MEMBERS, "members of the Pod")
+    pod = _read("Pod", raw, Pod)
+    if max(len(pod.spec.containers or ()), len(pod.spec.init or ())) > CONTAINERS:
+        raise _too_many(CONTAINERS, "containers")
+    return pod
+
+
+def _names(raw: msgspec.Raw) -> list[str]:
+    # No name has a comma in it.
+    if _count(raw, b",") >= NODES:
+        raise _too_many(NODES, "nodes")
+    names = _read("NodeNames", raw, list[str])
+    _check_lengths(names)
+    return names
+
+
+def _check_lengths(names: Sequence[str]) -> None:
+    if any(len(name) > _LONGEST for name in names):
+        told = f"one has more than {_LONGEST} characters"
+        raise MalformedError("what is sent are no names of nodes", told)
+
+
+def _first(*given: msgspec.Raw) -> msgspec.Raw | None:
+    """Return the first that is there; null is nothing, as Go sends it."""
+    return next((raw for raw in given if memoryview(raw)[:5].tobytes() != _NULL), None)
+
+
+def _count(raw: msgspec.Raw, mark: bytes) -> int:
+    """Count a byte, without a copy of all that is looked through."""
+    view = memoryview(raw)
+    return sum(
+        view[start : start + _PIECE].tobytes().count(mark) for start in range(0, len(view), _PIECE)
+    )
+
+
+def _too_many(most: int, what: str) -> MalformedError:
+    return MalformedError(f"too many {what}", f"there are more than {most}")
 
 
 def filtered(question: Question, verdicts: Sequence[Verdict]) -> bytes:

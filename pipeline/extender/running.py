@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -15,12 +16,12 @@ from config.schema import Http
 from config.types import ListenAddress
 from pipeline.backoff import Backoff
 from pipeline.clock import Clock, SystemClock
-from pipeline.contracts import HttpRequest, HttpResponse, KubeApi
+from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse, KubeApi
 from pipeline.errors import TransientError
 from pipeline.exposition.tail import tail
 from pipeline.exposition.text import Format
 from pipeline.extender.nodes import PATH, Distiller, Nodes
-from pipeline.extender.service import Service
+from pipeline.extender.service import Service, Verb
 from pipeline.footprint import settle
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
@@ -35,7 +36,12 @@ RESOURCE: Final = "nvidia.com/gpu"
 """What NVIDIA's device plugin calls its GPUs."""
 
 BODY_BYTES: Final = 32 << 20
-"""Of a question: some two thousand whole nodes, or the names of any number."""
+"""Of a question: some two thousand whole nodes, or the names of all that may be in one."""
+
+_OPTIONS: Final = (
+    ("http.web_config:", "--web-config:"),
+    ("or set kubeconfig", "or give --kubeconfig"),
+)
 
 _ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
 
@@ -127,14 +133,23 @@ class Extender:
         finally:
             await self._serving.leave()
             self._service.close()
+            self._nodes.close()
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         mounts = await stack.enter_async_context(self._serving.listen(self._settings.listen))
-        for path, handler, title in (
-            ("/filter", self._service.filter, "which nodes a pod fits on"),
-            ("/prioritize", self._service.prioritize, "how well it fits on each"),
-        ):
-            mounts.mount(path, handler, title=title, methods=("POST",), body_bytes=BODY_BYTES)
+        asked: tuple[tuple[Verb, HttpHandler, str], ...] = (
+            ("filter", self._service.filter, "which nodes a pod fits on"),
+            ("prioritize", self._service.prioritize, "how well it fits on each"),
+        )
+        for verb, handler, title in asked:
+            mounts.mount(
+                f"/{verb}",
+                handler,
+                title=title,
+                methods=("POST",),
+                body_bytes=BODY_BYTES,
+                refused=partial(self._service.refused, verb),
+            )
         self.port = mounts.port
 
     async def _follow(self) -> None:
@@ -155,7 +170,7 @@ class Extender:
             except TransientError as error:
                 if str(error) != told:
                     told = str(error)
-                    self._log.warning("%s", told)
+                    self._log.warning("%s", in_options(told))
                 await self._clock.sleep(backoff.delay(0))
 
     def _ready(self) -> tuple[bool, str]:
@@ -180,6 +195,13 @@ class Extender:
                 **process_points(self._started.wall_ns),
             }
         )
+
+
+def in_options(told: str) -> str:
+    """Return a message with the command's options where it names keys of the main file."""
+    for key, option in _OPTIONS:
+        told = told.replace(key, option)
+    return told
 
 
 async def _about(_: HttpRequest) -> HttpResponse:

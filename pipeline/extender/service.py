@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from pipeline.clock import Clock
-from pipeline.contracts import HttpRequest, HttpResponse
+from pipeline.contracts import HttpRequest, HttpResponse, Refusal
 from pipeline.extender.fits import Fits
 from pipeline.extender.judging.demand import Demand, demand
-from pipeline.extender.judging.filtering import judged, unjudged
+from pipeline.extender.judging.filtering import Verdict, judged, unjudged
 from pipeline.extender.judging.fitting import Fit
 from pipeline.extender.judging.known import AtHand
 from pipeline.extender.judging.scoring import scored
@@ -41,10 +41,14 @@ _THREADS: Final = 2
 
 _JSON: Final = "application/json"
 _LATE: Final = "there was no time to look at the node"
+_UNREAD: Final = "there was no time to read the question"
 
 Verb: TypeAlias = Literal["filter", "prioritize"]
 VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize")
-RESULTS: Final = ("ok", "malformed", "timeout", "busy", "failed")
+RESULTS: Final = (
+    "ok", "malformed", "timeout", "busy", "failed", "too_long", "encoded", "unfinished",
+)  # fmt: skip
+"""The last three are of questions that nobody read; `busy` is too, where there was no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ class Asked:
 
 class _GivenUpError(Exception):
     """Nobody waits for the answer any more."""
+
+
+class _UnreadError(Exception):
+    """Time was up before the question was understood."""
 
 
 class Service:
@@ -101,6 +109,8 @@ class Service:
         self._log = log
         self._fits = Fits()
         self._threads = DaemonExecutor("podgpu-extender", _THREADS)
+        # Whoever holds up those would hold up what has to do instead.
+        self._instead = DaemonExecutor("podgpu-extender-late")
         self._waiting = 0
         self._told: set[str] = set()
         for verb in VERBS:
@@ -114,7 +124,7 @@ class Service:
             request.body,
             self._filter,
             late=self._unfiltered,
-            malformed=lambda told: HttpResponse(refused(f"podgpu: {told}"), _JSON),
+            wrong=lambda _, told: HttpResponse(refused(f"podgpu: {told}"), _JSON),
         )
 
     async def prioritize(self, request: HttpRequest) -> HttpResponse:
@@ -124,12 +134,17 @@ class Service:
             request.body,
             self._prioritize,
             late=lambda one: prioritized(one.question, [0] * len(one.question.names)),
-            malformed=lambda told: plain(400, told),
+            wrong=plain,
         )
+
+    def refused(self, verb: Verb, why: Refusal) -> None:
+        """Count a question that was never asked, for its body."""
+        self._count(verb, why)
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown()
+        self._instead.shutdown()
 
     async def _answered(
         self,
@@ -138,7 +153,7 @@ class Service:
         work: Callable[[Asked], bytes],
         *,
         late: Callable[[Asked], bytes],
-        malformed: Callable[[str], HttpResponse],
+        wrong: Callable[[int, str], HttpResponse],
     ) -> HttpResponse:
         """Answer, and count it.
 
@@ -147,7 +162,7 @@ class Service:
             body: the question.
             work: answers it, in a thread.
             late: answers it when time is up.
-            malformed: answers what is no question, with why it is none.
+            wrong: answers what can't be understood, with an HTTP status and why.
         """
         if self._waiting >= WAITING:
             self._count(verb, "busy")
@@ -160,7 +175,10 @@ class Service:
         except MalformedError as error:
             result = "malformed"
             self._complain(verb, error)
-            return malformed(str(error))
+            return wrong(400, str(error))
+        except _UnreadError:
+            result = "timeout"
+            return wrong(503, _UNREAD)
         finally:
             self._waiting -= 1
             took = begun.seconds_until(self._clock.now())
@@ -172,28 +190,34 @@ class Service:
     async def _worked_out(
         self, body: bytes, work: Callable[[Asked], bytes], late: Callable[[Asked], bytes]
     ) -> tuple[bytes, str]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout
+        deadline = asyncio.get_running_loop().time() + self._timeout
         given_up = threading.Event()
         now = self._clock.now().wall_ns / NS
         try:
             # What nodes there are has to be known for any answer.
-            one = await self._in_thread(self._understood, body, now, given_up)
-            limit = asyncio.timeout_at(deadline)
-            try:
-                async with limit:
-                    return await self._in_thread(work, one), "ok"
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                # Here and now: whoever holds up the threads would hold up this too.
-                return late(one), "timeout"
+            one = await self._by(deadline, self._understood, body, now, given_up)
+            if one is None:
+                raise _UnreadError
+            answer = await self._by(deadline, work, one)
+            if answer is not None:
+                return answer, "ok"
+            given_up.set()
+            return await _made(self._instead, late, one), "timeout"
         finally:
             given_up.set()
 
-    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        future = self._threads.submit(work, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+    async def _by(
+        self, deadline: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """Return what a thread makes; None if time was up before."""
+        limit = asyncio.timeout_at(deadline)
+        try:
+            async with limit:
+                return await _made(self._threads, work, *args, **kwargs)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
 
     def _understood(self, body: bytes, now: float, given_up: threading.Event) -> Asked:
         question = asked(body)
@@ -203,10 +227,12 @@ class Service:
             raise MalformedError("a quantity can't be read", str(error)) from None
 
     def _filter(self, one: Asked) -> bytes:
-        return filtered(
-            one.question,
-            [judged(one.demand, self._nodes.of(name), one.now) for name in one.question.names],
-        )
+        return filtered(one.question, [self._judged(one, name) for name in one.question.names])
+
+    def _judged(self, one: Asked, name: str) -> Verdict:
+        if one.given_up.is_set():
+            raise _GivenUpError
+        return judged(one.demand, self._nodes.of(name), one.now)
 
     def _unfiltered(self, one: Asked) -> bytes:
         return filtered(one.question, [unjudged(one.demand, _LATE)] * len(one.question.names))
@@ -223,8 +249,14 @@ class Service:
         found = self._nodes.of(name).at_hand(one.now)
         if not isinstance(found, AtHand):
             return None
-        topology = found.published.topology
-        return self._fits.of(topology, found.free, one.demand.count, one.demand.requirement)
+        return self._fits.of(
+            found.published.topology,
+            found.free,
+            one.demand.count,
+            one.demand.requirement,
+            unsure=found.unsure,
+            stop=one.given_up.is_set,
+        )
 
     def _complain(self, verb: Verb, error: MalformedError) -> None:
         """Say what was wrong, once for each kind: it comes again with each pod."""
@@ -235,3 +267,14 @@ class Service:
     def _count(self, verb: Verb, result: str, amount: float = 1) -> None:
         labels = (("verb", verb), ("result", result))
         self._telemetry.add("podgpu_extender_requests_total", amount, labels)
+
+
+async def _made(
+    threads: DaemonExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    made = asyncio.wrap_future(threads.submit(work, *args, **kwargs))
+    try:
+        return await made
+    finally:
+        # An error has this frame in its traceback, and would keep itself and the question.
+        del made

@@ -43,7 +43,7 @@ class Server(web.Server):
             access_log=None,
             logger=quiet,
             keepalive_timeout=limits.idle_seconds,
-            lingering_time=0,
+            lingering_time=limits.linger_seconds,
             # Whoever takes a body bounds it by its length.
             auto_decompress=False,
             max_line_size=_HEADER_BYTES,
@@ -54,7 +54,8 @@ class Server(web.Server):
         self.limits = limits
         self._access = access
         self._transports: dict[Guest, asyncio.Transport] = {}
-        self._waiting: dict[Guest, None] = {}
+        # Whether for the rest of a body, with the longest wait first.
+        self._waiting: dict[Guest, bool] = {}
         self._contexts: dict[Guest, ssl.SSLContext] = {}
         self._closing = False
         self._last_call: asyncio.TimerHandle | None = None
@@ -70,7 +71,7 @@ class Server(web.Server):
         if self._closing or not self._has_room():
             return False
         self._transports[guest] = transport
-        self._waiting[guest] = None
+        self._waiting[guest] = False
         return True
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -141,12 +142,18 @@ class Server(web.Server):
     def idle(self, handler: web.RequestHandler) -> None:
         """Note that a connection waits for a request."""
         if handler in self._transports:
-            self._waiting[handler] = None
+            self._waiting[handler] = False
+
+    def receiving(self, handler: web.RequestHandler) -> None:
+        """Note that a connection waits for the rest of a body; `busy` ends it."""
+        if handler in self._transports:
+            self._waiting[handler] = True
 
     def close(self, seconds: float) -> None:
         """End all connections: idle ones now, the others with their answer or when time is up."""
-        for guest in list(self._waiting):
-            guest.force_close()
+        for guest, for_body in list(self._waiting.items()):
+            if not for_body:
+                guest.force_close()
         self.pre_shutdown()
         self._closing = True
         if self._transports:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from config.text import shown
 from config.types import ListenAddress
-from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse
+from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
 from pipeline.errors import PermanentError
 from pipeline.http.bodies import Bodies, BodyRefusedError
 from pipeline.http.connections import Server
@@ -48,6 +49,7 @@ class Mount:
     lease: "Lease"
     methods: tuple[str, ...] = READ_ONLY
     body_bytes: int = 0
+    refused: Callable[[Refusal], None] = lambda _: None
 
 
 class Lease:
@@ -70,6 +72,7 @@ class Lease:
         title: str,
         methods: Sequence[str] = READ_ONLY,
         body_bytes: int = 0,
+        refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         """Serve a path until the lease ends.
 
@@ -78,7 +81,8 @@ class Lease:
         """
         if self.ended:
             raise RuntimeError(f"{path} is mounted on a listener that was given back")
-        self.listener.mount(path, Mount(handler, title, self, tuple(methods), body_bytes))
+        made = Mount(handler, title, self, tuple(methods), body_bytes, refused)
+        self.listener.mount(path, made)
 
 
 class Listener:
@@ -90,7 +94,7 @@ class Listener:
         self.leases: set[Lease] = set()
         self._house = house
         self._mounts: dict[str, Mount] = {}
-        self._bodies = Bodies(house.limits.body_bytes)
+        self._bodies = Bodies(house.limits)
         self._server: Server | None = None
         self._sockets: asyncio.Server | None = None
         # A kubelet's probe knows no password.
@@ -161,13 +165,14 @@ class Listener:
             rules = access.rules if access is not None else None
             # A connection that was made on other terms ends with this answer.
             last = server.context(request.protocol) is not (rules.context if rules else None)
-            return await send(
-                request,
-                answer,
-                headers=rules.headers if rules else _NONE,
-                last=last,
-                seconds=self._house.limits.send_seconds,
-            )
+            with self._counted(request, answer):
+                return await send(
+                    request,
+                    answer,
+                    headers=rules.headers if rules else _NONE,
+                    last=last,
+                    seconds=self._house.limits.send_seconds,
+                )
         finally:
             server.idle(request.protocol)
 
@@ -202,8 +207,36 @@ class Listener:
             are = "is" if len(methods) == 1 else "are"
             told = f"only {' and '.join(methods)} {are} served"
             return plain(405, told, {"Allow": ", ".join(methods)})
-        async with self._bodies.read(request, mount.body_bytes if mount is not None else 0) as body:
-            return await handler(replace(asked, body=body) if body else asked)
+        if mount is not None and (body := await self._body(mount, request)):
+            asked = replace(asked, body=body)
+            del body
+        return await handler(asked)
+
+    async def _body(self, mount: Mount, request: web.BaseRequest) -> bytes:
+        if not mount.body_bytes:
+            return b""
+        assert self._server is not None  # noqa: S101 - see `serve`
+        self._server.receiving(request.protocol)
+        kind: Refusal = "unfinished"
+        try:
+            body = await self._bodies.read(request, mount.body_bytes)
+        except BaseException as error:
+            if isinstance(error, BodyRefusedError):
+                kind = error.kind
+            mount.refused(kind)
+            raise
+        finally:
+            self._server.busy(request.protocol)
+        return body
+
+    def _counted(
+        self, request: web.BaseRequest, answer: HttpResponse
+    ) -> AbstractContextManager[None]:
+        """Count what was made for one client alone; a page that many get is counted by nobody."""
+        mount = self._mounts.get(request.path)
+        if mount is None or not mount.body_bytes or request.transport is None:
+            return nullcontext()
+        return self._bodies.sending(len(answer.body) + len(answer.tail), request.transport.abort)
 
     async def _index(self, _: HttpRequest) -> HttpResponse:
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]

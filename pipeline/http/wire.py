@@ -16,7 +16,11 @@ def request_of(request: web.BaseRequest) -> HttpRequest:
     for name, value in request.headers.items():
         name = name.lower()  # noqa: PLW2901
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return HttpRequest(request.method, request.path, dict(request.query), headers)
+    query = dict(request.query)
+    repeated = frozenset[str]()
+    if len(query) < len(request.query):
+        repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
+    return HttpRequest(request.method, request.path, query, headers, repeated=repeated)
 
 
 async def send(

@@ -82,6 +82,7 @@ class Attributor:
         self._early: set[str] = set()
         self._due = False
         self._due_to: set[str] = set()
+        self._informed = False
 
     def claim(self, source: str, said: ClaimsReplaced) -> None:
         """Take in all claims of a source."""
@@ -170,8 +171,14 @@ class Attributor:
 
     @property
     def informed(self) -> bool:
-        """Whether some source tells who holds what: else nobody known to hold it says nothing."""
-        return bool(self._claims) or self.pods.known or self.containers.known
+        """Whether it is known who holds what: else nobody known to hold it says nothing.
+
+        It takes the word of a source that lists all that is held, the kubelet's or the runtime's,
+        and no container of which it isn't known which devices it was given. Pods alone don't tell:
+        what the kubelet gave them isn't written on them.
+        """
+        told = bool(self._claims) or self.containers.known
+        return told and not self._resolution.blind
 
     def settle(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""
@@ -196,6 +203,9 @@ class Attributor:
         # Before the first enumeration every id would look wrong.
         unresolved = resolution.unresolved if self.inventory.declared else {}
         changed = self._sources.unresolved(unresolved) or resolution.allocated != before.allocated
+        if self.informed != self._informed:
+            self._informed = self.informed
+            changed = True
         moved: set[str] = set()
         for uuid, known in self.attributions.items():
             verdict = resolution.verdicts.get(uuid, _NOBODY)

@@ -36,6 +36,11 @@ _INDEX: Final = re.compile(rf"(?:gpu)?({_N})|(?:mig)?({_N}:{_N})")
 _GPU_KIND: Final = re.compile(r"(?:.+\.)?nvidia\.com/gpu")
 _CLAIMED: Final = re.compile(rf"{_HEX}-(.+)")
 _BY_MINOR: Final = re.compile(rf"gpu-({_N})")
+_NAMES_ONE: Final = re.compile(
+    rf"(?:(?:gpu-|mig-)?{_HEX}|mig-gpu-{_HEX}/{_N}/{_N})(?:(?:::|/vgpu){_N})?"
+    r"|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+)
+"""A uuid, or a PCI address: whatever device that is, it is none that has another."""
 _CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
 _NVIDIA_DRIVER: Final = "gpu.nvidia.com/"
 _FOR_ALL: Final = "management."
@@ -120,6 +125,23 @@ class DeviceIndex:
             self._known.clear()
         found = self._known[key] = self._look_up(raw.scheme, raw.text.lower())
         return found
+
+    def vague(self, raw: RawDeviceId) -> bool:
+        """Whether an id that names no device of this node may be meant for one all the same.
+
+        One with a uuid or a PCI address in it isn't, nor one that is told to be such a device's,
+        nor the name of something else than a GPU.
+        """
+        text = raw.text.lower()
+        if (raw.scheme, text) in self._told:
+            return False
+        if raw.scheme == "cdi" or (raw.scheme == "visible" and "=" in text):
+            kind, _, text = text.partition("=")
+            if kind.startswith(_FOR_ALL):
+                return False
+            if kind != _CLAIM_KIND and _GPU_KIND.fullmatch(kind) is None:
+                return False
+        return _NAMES_ONE.fullmatch(text) is None
 
     def _look_up(self, scheme: str, text: str) -> Found | None:
         if scheme == "plugin":

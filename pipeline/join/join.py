@@ -220,6 +220,7 @@ class Join:
             },
             sources=self._sources.states(),
             topology=self._topology.topology,
+            topology_source=self._topology.source,
             availability=self._topology.availability,
         )
         fresh.clear()
@@ -241,7 +242,7 @@ class Join:
         layout = self._layout
         # Cheap where nothing has changed: of each GPU the same attributions are found again.
         informed = attributions if self._attributor.informed else None
-        self._topology.settle(self._sources.ranking(), informed)
+        self._topology.settle(self._sources.ranking(), informed, self._sources.is_up)
         if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
             return
         series: dict[Key, Series] = {}

@@ -48,11 +48,6 @@ class PodTable:
         self._named: set[Name] = set()
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
 
-    @property
-    def known(self) -> bool:
-        """Whether some source tells of all pods, and has not been silent for too long since."""
-        return any(told.listed for told in self._told.values())
-
     def replace(self, source: str, event: PodsReplaced, at: Instant) -> Change:
         """Take in all pods of a source."""
         told = self._told.setdefault(source, Told())

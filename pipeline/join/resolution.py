@@ -10,7 +10,10 @@
    asked for as another resource. What is said of a pod as a whole is weighed against what is said
    of its containers.
 3. Placeholders yield to real ids of the same container or pod. Alone, they hold a device only where
-   the node has just one GPU, so that there is no mistaking which.
+   the node has just one GPU, so that there is no mistaking which. Where the ids of a container are
+   placeholders or fit no device, and nothing else tells what it holds, it may hold any of the
+   GPUs, and so it isn't known of any that it is free; but not by an id that names a device of its
+   own, by uuid or PCI address, nor by the environment.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
    says how much, a replica. Otherwise one that has nothing to show but its environment, which
    anybody can set, yields to those that were given devices; then those with the strongest evidence
@@ -47,6 +50,7 @@ class Resolution:
         verdicts: by device uuid, who holds it.
         unresolved: by source, ids that fit no device; sources without any are missing.
         allocated: by extended resource, what the kubelet gave out.
+        blind: some container was given devices, and nobody knows which: it may hold any.
     """
 
     lone: bool = False
@@ -55,6 +59,7 @@ class Resolution:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unresolved: dict[str, RawIds] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
+    blind: bool = False
 
 
 def resolve(
@@ -79,8 +84,7 @@ def resolve(
     heard = hear(claims, devices, identify, pods=pods, complete=complete)
     said: dict[PodKey, list[Word]] = {}
     for word in heard.words:
-        subject = word.subject
-        said.setdefault((subject.namespace, subject.pod, subject.uid), []).append(word)
+        said.setdefault(_pod(word), []).append(word)
     resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
     known = before if before is not None and before.lone == devices.lone else Resolution()
     stakes = resolution.stakes
@@ -91,12 +95,37 @@ def resolve(
         resolution.pods[key] = standing
         for word in standing.unexplained:
             _give_up(word, heard.unresolved)
+            resolution.blind = True
         for uuid, stake in standing.stakes:
             stakes.setdefault(uuid, []).append(stake)
     for uuid, on_it in stakes.items():
         same = known.stakes.get(uuid) == on_it
         resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it)
+    if not all(_explained(word, resolution.pods) for word in heard.vague):
+        resolution.blind = True
     return resolution
+
+
+def _pod(word: Word) -> PodKey:
+    return (word.subject.namespace, word.subject.pod, word.subject.uid)
+
+
+def _explained(word: Word, pods: Mapping[PodKey, Standing]) -> bool:
+    """Whether it is known otherwise what the container holds of which a vague word is."""
+    mine = word.subject.container
+    for pod, standing in pods.items():
+        if _same(pod, _pod(word)):
+            held = {stake.subject.container for _, stake in standing.stakes}
+            if held and (not mine or not held.isdisjoint({mine, ""})):
+                return True
+    return False
+
+
+def _same(one: PodKey, other: PodKey) -> bool:
+    """Whether two pods are one, as far as is known of each."""
+    if one[2] and other[2]:
+        return one[2] == other[2]
+    return one[1] != "" and one[:2] == other[:2]
 
 
 def _give_up(word: Word, unresolved: dict[str, RawIds]) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.identity import DeviceIndex, Found
@@ -28,7 +28,7 @@ class Word(NamedTuple):
     Attributes:
         source: who said it.
         claim: what was said.
-        found: what its ids name, real devices before placeholders.
+        found: what its ids name, real devices before placeholders; not empty, but in a vague word.
         subject: the container, completed; without its id.
         pod: its pod, where a source told of it.
         evidence: what it rests on.
@@ -59,11 +59,14 @@ class Heard:
         unresolved: by source, ids that fit no device; sources without any are missing.
         allocated: by extended resource, what the kubelet gave out: uuids, and ids that fit no
             device.
+        vague: those that have ids which may mean any device, and none that names one; what anybody
+            can say is not among them.
     """
 
     words: list[Word]
     unresolved: dict[str, RawIds]
     allocated: dict[str, set[str]]
+    vague: list[Word] = field(default_factory=list)
 
 
 def hear(
@@ -84,7 +87,7 @@ def hear(
         complete: all pods that hold something are named by some source.
     """
     heard = Heard([], {}, {})
-    words = heard.words
+    words, vague = heard.words, heard.vague
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
@@ -104,15 +107,26 @@ def hear(
                     out.add(text)
             if found:
                 words.append(Word(source, claim, found, known.subject, known.pod, evidence))
+            elif evidence != Evidence.RUNTIME_ENV and any(
+                devices.vague(raw) for raw in unknown.values()
+            ):
+                vague.append(Word(source, claim, found, known.subject, known.pod, evidence))
         if strange:
             heard.unresolved[source] = strange
+    pods = list(pods) if vague else pods
     heard.words = _named(words, pods)
+    if vague:
+        heard.vague = _named([*words, *vague], pods)[len(words) :]
     if complete:
         # The checkpoint keeps pods that are gone, until it is written anew.
-        heard.words = [
-            w for w in heard.words if w.subject.pod or w.evidence <= Evidence.RUNTIME_ENV
-        ]
+        heard.words = [word for word in heard.words if _sure(word)]
+        heard.vague = [word for word in heard.vague if _sure(word)]
     return heard
+
+
+def _sure(word: Word) -> bool:
+    """Whether a word is about a pod that is there, where all pods that hold something are named."""
+    return bool(word.subject.pod) or word.evidence <= Evidence.RUNTIME_ENV
 
 
 def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:

@@ -11,6 +11,11 @@ from pipeline.kube.request import Request
 from pipeline.kube.shape import number, table, text
 from pipeline.texts import line
 
+_LONGEST_WAIT: Final = 300.0
+"""Seconds; a server that asks for more is asked again all the same."""
+
+_DENIED: Final = "is denied at admission"
+
 _ONE_BY_ONE: Final = "configmaps"
 """Of these podgpu reads the one that it was told of; other objects by name it also changes."""
 
@@ -41,13 +46,22 @@ def refusal(
     error = failure(answer, status)
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
-        retry_after = float(seconds)
+        retry_after = min(float(seconds), _LONGEST_WAIT)
+    asked = f"{request.method} {request.path}"
+    if _denial(text(answer.get("message"))):
+        return ApiError(
+            f"{server}: {asked} {_DENIED} ({error}): the right is there, and a webhook or policy "
+            "refuses this change",
+            status=status,
+            reason=error.reason,
+            retry_after=retry_after,
+        )
     told: dict[int, str] = {
         HTTPStatus.UNAUTHORIZED: _unauthorized(credentials, error),
         HTTPStatus.FORBIDDEN: _forbidden(request, error),
     }
     return ApiError(
-        f"{server}: " + told.get(status, f"{request.method} {request.path} is answered {error}"),
+        f"{server}: " + told.get(status, f"{asked} is answered {error}"),
         status=status,
         reason=error.reason,
         retry_after=retry_after,
@@ -71,8 +85,23 @@ def failure(status: Mapping[str, object], code: int = 0) -> ApiError:
         f"{said}: {message}" if message else said,
         status=code,
         reason=reason,
-        retry_after=float(seconds) if seconds is not None and seconds > 0 else None,
+        retry_after=float(min(seconds, _LONGEST_WAIT)) if seconds and seconds > 0 else None,
     )
+
+
+def denied(error: ApiError) -> bool:
+    """Whether a webhook or an admission policy refused a change: it means this one object.
+
+    Who lacks the right to make it is refused before admission.
+    """
+    told = str(error)
+    return _DENIED in told or _denial(told)
+
+
+def _denial(message: str) -> bool:
+    # Webhooks choose the status that goes with it, policies a reason; the text is the server's.
+    webhook = "admission webhook" in message and "denied the request" in message
+    return webhook or "denied request" in message
 
 
 def _phrase(code: int) -> str:

@@ -172,6 +172,11 @@ class Client:
                 if again:
                     return None
             raise self._error(request, error) from error
+        if request.changes is not None and response.history:
+            # After 301 to 303 it was no PATCH any more, and an API server redirects none.
+            response.close()
+            told = "was redirected; give the address of the API server itself"
+            raise self._error(request, told)
         if 200 <= response.status < 300:
             return response
         try:

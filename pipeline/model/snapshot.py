@@ -126,7 +126,10 @@ class Snapshot:
         topology: how the node's GPUs are joined; None where no source tells. The same object while
             nothing of that changes.
         availability: what is free of them by the holders in `layout`; None where no topology is
-            known, or no source tells who holds what. The same object while nothing of that changes.
+            known, the source that told it is down, or it isn't known who holds what: no source that
+            lists all holders stands by its word, or one of them has a device that nobody can name.
+            The same object while nothing of that changes.
+        topology_source: the name of the source that told the topology; empty where none tells.
     """
 
     at: Instant
@@ -138,3 +141,10 @@ class Snapshot:
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     topology: "Topology | None" = None
     availability: "Availability | None" = None
+    topology_source: str = ""
+
+    @property
+    def topology_stands(self) -> bool:
+        """Whether a topology is known, and the source that told it does its work."""
+        state = self.sources.get(self.topology_source)
+        return self.topology is not None and state is not None and state.up

@@ -39,6 +39,7 @@ class TopologyCard:
         links: how many of its NVLinks are active; None when unknown.
         cluster: uuid of the NVLink fabric's cluster that it is registered with; empty if with none.
         clique: number of the clique within that cluster; None if it has none.
+        memory_bytes: all of its memory; None when unknown.
     """
 
     uuid: str
@@ -49,6 +50,7 @@ class TopologyCard:
     links: int | None
     cluster: str = ""
     clique: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

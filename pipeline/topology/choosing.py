@@ -1,6 +1,7 @@
 """Which GPUs to give to a pod."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 from typing import Final
@@ -30,7 +31,8 @@ class Choice:
         score: the sum of the scores of their pairs; 0 for a single one.
         why: for people: what makes it the best.
         exact: no other choice is better. False only among more than `ALWAYS_EXACT` candidates,
-            where the search gave up after `STEPS` branches: then it is the best that was seen.
+            where the search gave up after `STEPS` branches, or where it was stopped: then it is the
+            best that was seen.
     """
 
     mask: int
@@ -41,7 +43,13 @@ class Choice:
 
 
 def best(
-    topology: Topology, candidates: int, n: int, *, must: int = 0, scores: Scores = DEFAULT
+    topology: Topology,
+    candidates: int,
+    n: int,
+    *,
+    must: int = 0,
+    scores: Scores = DEFAULT,
+    stop: Callable[[], bool] | None = None,
 ) -> Choice | None:
     """Choose the best `n` GPUs; `pipeline.topology.worth` says what is better than what.
 
@@ -51,6 +59,7 @@ def best(
         n: how many, at least 1.
         must: mask of GPUs that have to be among them, candidates or not.
         scores: what a pair is worth.
+        stop: asked again and again; once it returns True, the choice is the best seen so far.
 
     Returns:
         None if there are not so many candidates, or more than `n` that have to be among them.
@@ -73,6 +82,7 @@ def best(
         must=kept,
         lower=swaps(topology, weighed, kept),
         limit=None if len(weighed.cards) <= ALWAYS_EXACT else STEPS,
+        stop=stop,
     ).run()
     mask = mask_of(weighed.cards[place] for place in bits(found.mask))
     score = link_score(topology, mask, scores)
@@ -126,7 +136,7 @@ def _symbol(link: Link) -> str:
 
 def _least_left(topology: Topology, mask: int, among: int) -> str:
     """Say in which group the card is that has least left."""
-    groups = [("NVLink domain", domain.mask) for domain in topology.domains]
+    groups = [("NVLink group", domain.mask) for domain in topology.domains]
     groups += [
         (f"{SYMBOLS[level]} group", node.mask)
         for level in LEVELS

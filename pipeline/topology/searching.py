@@ -9,7 +9,7 @@ the one with the lowest cards. A branch is cut when
   place in it has been gone through before, or was cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -38,7 +38,14 @@ class Search:
     """One search for the best `n` places."""
 
     def __init__(
-        self, worth: Worth, n: int, *, must: int, lower: Sequence[Sequence[int]], limit: int | None
+        self,
+        worth: Worth,
+        n: int,
+        *,
+        must: int,
+        lower: Sequence[Sequence[int]],
+        limit: int | None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         """Get ready.
 
@@ -48,11 +55,13 @@ class Search:
             must: mask of places that are in every choice.
             lower: for each place the supports of the swaps that move it to a lower one.
             limit: how many branches to look at at most; None for all that it takes.
+            stop: asked at each branch; True ends the search as the limit does.
         """
         self._pair = worth.pair
         self._worth = worth
         self._lower = lower
         self._limit = limit
+        self._stop = stop
         self._must = must
         self._order = [i for i in range(len(worth.cards)) if not must >> i & 1]
         self._open = n - must.bit_count()
@@ -108,7 +117,9 @@ class Search:
             if any(support & chosen == 0 for support in lower[place]):
                 continue
             self._steps += 1
-            if self._limit is not None and self._steps > self._limit:
+            if (self._limit is not None and self._steps > self._limit) or (
+                self._stop is not None and self._stop()
+            ):
                 self._stopped = True
                 return
             if left == 1:

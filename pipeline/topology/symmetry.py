@@ -23,7 +23,7 @@ class Swap:
 def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
     """Return for each place the supports of the swaps that move it to a lower place.
 
-    Found are swaps of cards, of neighbouring nodes of the tree and of NVLink domains, each cut down
+    Found are swaps of cards, of neighbouring nodes of the tree and of NVLink groups, each cut down
     to the candidates; there may be others. A swap that would move a card of `must`, a mask of
     places, is none.
     """

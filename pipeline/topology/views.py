@@ -55,7 +55,7 @@ def symbol(topology: Topology, i: int, j: int) -> str:
 
 
 def tree(topology: Topology, availability: Availability | None = None) -> str:
-    """Return the tree with who holds what, and the NVLink domains below it.
+    """Return the tree with who holds what, and the NVLink groups below it.
 
     A chain of nodes with the same GPUs is one line, that of the closest.
     """

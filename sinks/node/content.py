@@ -1,52 +1,65 @@
 """What the annotation has to say."""
 
-from collections.abc import Mapping
+from typing import TypeAlias
 
-from pipeline.model import NS, Snapshot
+from pipeline.model import NS, Instant
 from pipeline.topology import Availability, Topology
 from pipeline.topology.annotation import annotation
-from pipeline.topology_memory import memory_of
+
+Substance: TypeAlias = tuple[str, bool]
+"""What is said but for the time, and whether that goes on."""
 
 
 class Content:
-    """Topology, availability and memory as the newest snapshot has them.
+    """Topology and availability as the newest snapshot has them.
 
     Args:
         topology: the node's.
-        snapshot: which has it.
+        availability: what is free; None where that isn't known.
+        at: when it was so.
         refresh: seconds after which the annotation is written again.
         before: what was said before, which may be the same.
+        lasting: somebody still tells of the topology. What isn't lasting is written once, and is
+            as old as it was then, whatever else goes on.
 
     Attributes:
-        substance: all that is said but for the time: equal for two that say the same.
+        topology: the node's.
+        lasting: see above.
+        substance: equal for two that say the same.
     """
 
     def __init__(
-        self, topology: Topology, snapshot: Snapshot, refresh: float, before: "Content | None"
+        self,
+        topology: Topology,
+        availability: Availability | None,
+        at: Instant,
+        refresh: float,
+        before: "Content | None" = None,
+        *,
+        lasting: bool = True,
     ) -> None:
-        self._topology = topology
-        self._availability: Availability | None = snapshot.availability
-        self._memory: Mapping[str, int] = memory_of(snapshot)
-        self._at = snapshot.at.wall_ns / NS
+        self.topology = topology
+        self.lasting = lasting
+        self._availability = availability
         self._refresh = refresh
-        self.substance: str
+        self._at = at
+        self._body: str
         if before is not None and self._same(before):
-            self.substance = before.substance
+            self._body = before._body  # noqa: SLF001 -- of the same class
+            if not (lasting or before.lasting):
+                self._at = before._at  # noqa: SLF001
         else:
-            self.substance = self._made(at=0)
+            self._body = self._made(at=0)
+        self.substance: Substance = (self._body, lasting)
 
     def _same(self, other: "Content") -> bool:
         return (
-            self._topology is other._topology  # noqa: SLF001 -- of the same class
-            and self._availability is other._availability  # noqa: SLF001
-            and self._memory == other._memory  # noqa: SLF001
+            self.topology is other.topology and self._availability is other._availability  # noqa: SLF001
         )
 
     def text(self) -> str:
         """Return the annotation's value."""
-        return self._made(at=self._at)
+        return self._made(at=self._at.wall_ns / NS)
 
     def _made(self, *, at: float) -> str:
-        return annotation(
-            self._topology, self._availability, self._memory, at=at, refresh=self._refresh
-        )
+        return annotation(self.topology, self._availability, at=at, refresh=self._refresh)

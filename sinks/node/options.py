@@ -8,7 +8,7 @@ import msgspec
 
 from config.markers import AtLeast, Doc
 from config.types import Duration
-from sinks.node.names import subdomain, wrong_with_key
+from pipeline.kube.names import subdomain, wrong_with_key
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +54,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if wrong := wrong_with_key(self.annotation):
             yield "annotation", wrong
         if self.refresh < self.min_interval:
-            yield "refresh", f"{self.refresh} is below min_interval, which is {self.min_interval}"
+            told = f"{self.refresh} is below min_interval, which is {self.min_interval}"
+            yield "refresh", f"{told}: set refresh to {self.min_interval} or more"
 
-    def exclusive(self) -> Iterable[str]:
+    def exclusive_on(self, node: str) -> Iterable[str]:
         """Two that write one annotation would take turns for ever."""
-        node = f"the Node {self.node}" if self.node else "the Node that podgpu runs on"
-        return (f"the annotation {self.annotation} of {node}",)
+        return (f"the annotation {self.annotation} of the Node {self.node or node}",)

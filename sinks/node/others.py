@@ -2,13 +2,13 @@
 
 import logging
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from pipeline.telemetry import Meter
 from pipeline.texts import line
-from pipeline.topology.annotation import published
+from pipeline.topology.annotation import LONGEST
 
 _ERRORS: Final = "podgpu_sink_errors_total"
 _TOLD: Final = 16
@@ -54,10 +54,15 @@ class Others:
         self._written = None
         self._lost.clear()
 
+    def stands(self, value: str | None) -> bool:
+        """Whether a value is the one that was written last, as far as that is known."""
+        return self._written is not None and value == self._written
+
     def found(self, value: str | None) -> None:
         """Judge what stands there, before it is written over.
 
-        Before this sink has written, whatever is such an annotation counts as an earlier podgpu's.
+        Before this sink has written, whatever looks like such an annotation, of any version, counts
+        as an earlier podgpu's.
         """
         self._foreign = False
         if value is None:
@@ -84,20 +89,24 @@ class Others:
 
 
 def _ours(value: str) -> bool:
+    return "version" in _object(value)
+
+
+def _object(value: str) -> dict[str, Any]:
+    """Return the JSON object that a value is; an empty one if it is none, or is too long."""
+    if len(value) > LONGEST:
+        return {}
     try:
-        published(value)
-    except ValueError:
-        return False
-    return True
+        made = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return {}
+    return made if isinstance(made, dict) else {}
 
 
 def _substance(value: str) -> str:
     """Return what of a value isn't its time: another podgpu's differs in that each time."""
-    try:
-        made = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value
-    if not isinstance(made, dict):
+    made = _object(value)
+    if not made:
         return value
     rest = {key: item for key, item in made.items() if key not in {"at", "refresh"}}
     return orjson.dumps(rest, option=orjson.OPT_SORT_KEYS).decode()

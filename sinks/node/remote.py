@@ -53,6 +53,9 @@ class NodeAnnotation:
             self._count("get", None)
             raise
         self._meter.add("podgpu_sink_requests_total", method="get", result="ok")
+        return self._value(body)
+
+    def _value(self, body: bytes) -> str | None:
         try:
             node = table(orjson.loads(body))
         except orjson.JSONDecodeError:
@@ -71,12 +74,13 @@ class NodeAnnotation:
         Raises:
             ApiError: the server refused, or couldn't be reached. Unless it says that the request
                 was wrong (4xx), the change may be made all the same.
+            TransientError: what it sent back is no Node, or one without the change.
         """
         # Without a resourceVersion no other writer of the Node can make this fail.
         changes = {"metadata": {"annotations": {self._key: value}}}
         for last in (*[False] * (_TRIES - 1), True):
             try:
-                await api.patch(self._path, changes)
+                body = await api.patch(self._path, changes)
             except ApiError as error:
                 self._count("patch", error)
                 if error.status == HTTPStatus.CONFLICT and not last:
@@ -86,6 +90,11 @@ class NodeAnnotation:
                 self._count("patch", None)
                 raise
             self._meter.add("podgpu_sink_requests_total", method="patch", result="ok")
+            if self._value(body) != value:
+                raise TransientError(
+                    f"{self}: the server took the change, and the Node that it sent back doesn't "
+                    "have it; see which admission webhook or policy changes annotations of Nodes"
+                )
             return
 
     def _count(self, method: str, error: ApiError | None) -> None:
@@ -98,7 +107,8 @@ class NodeAnnotation:
         if error.status == HTTPStatus.NOT_FOUND:
             text = (
                 f"there is no Node {self._node} ({error}); "
-                "node: has to be the name that kubectl get nodes shows"
+                "node: has to be the name that kubectl get nodes shows: in a pod write "
+                "node: ${NODE_NAME:-} and set NODE_NAME from spec.nodeName"
             )
         elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY and value is not None:
             size = -(-len(value.encode()) // _KIB)

@@ -1,6 +1,7 @@
 """The sink `node`."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from http import HTTPStatus
@@ -10,8 +11,9 @@ from typing import Final, Self
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
 from pipeline.errors import ApiError, TransientError
-from pipeline.model import Snapshot
-from sinks.node.content import Content
+from pipeline.holders import LISTING, lists_holders
+from pipeline.model import Instant, Snapshot
+from sinks.node.content import Content, Substance
 from sinks.node.options import Options
 from sinks.node.others import Others
 from sinks.node.pacing import Pacing
@@ -22,6 +24,9 @@ _LAST: Final = 3.0
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
+
+_PATCHED: Final = "patched"
+"""What is kept over a reload: which Node was changed last, and when."""
 
 
 class NodeSink:
@@ -38,16 +43,18 @@ class NodeSink:
         self._options = options
         self._ctx = ctx
         self._removing = options.remove == "now"
-        self._place = NodeAnnotation(options.node or ctx.node, options.annotation, ctx.meter)
+        self._node = options.node or ctx.node
+        self._place = NodeAnnotation(self._node, options.annotation, ctx.meter)
         self._others = Others(str(self._place), ctx.log, ctx.meter)
-        self._pacing = Pacing(options.min_interval, options.refresh)
+        self._pacing = Pacing(options.min_interval, options.refresh, self._patched_before())
         self._complete = Completeness(ctx.clock)
         self._session = AsyncExitStack()
         self._api: KubeApi | None = None
         self._content: Content | None = None
-        self._written = ""
+        self._written: Substance | None = None
+        self._awaiting = True
         self._failed = ""
-        self._told = False
+        self._told: set[str] = set()
 
     async def __aenter__(self) -> Self:
         """Join the session with the API server; after a failure, see first that it is over."""
@@ -103,24 +110,43 @@ class NodeSink:
             if self._pacing.left(now) is None:
                 self._pacing.change(now)
             return
-        if snapshot is None or not self._complete.reached(snapshot):
+        self._awaiting = snapshot is None or not self._complete.reached(snapshot)
+        if snapshot is None or self._awaiting:
             return
-        if snapshot.topology is None:
-            # Of the nvml source's first words it is the last.
-            if not self._told and self._complete.left() <= 0:
-                self._ctx.log.info(
-                    "no topology is known, so none is written; the source nvml tells it"
-                )
-                self._told = True
-            self._content = None
+        content = self._content = self._said_by(snapshot)
+        if content is None:
             return
-        refresh = float(self._options.refresh)
-        content = Content(snapshot.topology, snapshot, refresh, self._content)
-        self._content = content
         if content.substance == self._written:
             self._pacing.settle()
         else:
             self._pacing.change(now)
+
+    def _said_by(self, snapshot: Snapshot) -> Content | None:
+        """Return what a snapshot comes to; None where no topology was ever known."""
+        before, refresh = self._content, float(self._options.refresh)
+        if not lists_holders(snapshot):
+            self._tell(
+                logging.WARNING,
+                "no source tells who holds what, so nothing is written of what is free; add one "
+                f"of {', '.join(sorted(LISTING))}",
+            )
+        topology = snapshot.topology
+        if topology is not None and snapshot.topology_stands:
+            return Content(topology, snapshot.availability, snapshot.at, refresh, before)
+        if topology is None and before is not None:
+            topology = before.topology
+        if topology is None:
+            self._tell(
+                logging.INFO, "no topology is known, so none is written; the source nvml tells it"
+            )
+            return None
+        return Content(topology, None, snapshot.at, refresh, before, lasting=False)
+
+    def _tell(self, level: int, text: str) -> None:
+        """Say once what no API server can mend, once every source has had the time to speak."""
+        if text not in self._told and self._complete.over_time:
+            self._told.add(text)
+            self._ctx.log.log(level, text)
 
     async def _again(self) -> None:
         """Try what failed; as long as it fails the sink isn't up, and that is told once."""
@@ -130,27 +156,34 @@ class NodeSink:
             raise TransientError(self._failed, retry_after=held)
         try:
             async with asyncio.timeout(_AGAIN):
-                await self._sync(look=True, write=self._due())
+                await self._sync(look=True, write=self._due() and self._writes())
         except TimeoutError:
             raise TransientError(self._failed) from None
 
     def _due(self) -> bool:
+        """Whether it is time to look or to write."""
+        return self._active() and self._pacing.left(self._ctx.clock.now()) == 0
+
+    def _active(self) -> bool:
+        """Whether it is known what should stand there."""
+        return self._removing or (self._content is not None and not self._awaiting)
+
+    def _writes(self) -> bool:
         """Whether it is time to write."""
-        left = self._pacing.left(self._ctx.clock.now())
-        return left == 0 and (self._removing or self._content is not None)
+        return self._pacing.write(self._ctx.clock.now())
 
     def _rest(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot, seconds."""
-        if self._removing or self._content is not None:
+        if self._active():
             return self._pacing.left(self._ctx.clock.now())
-        if latest is None or self._complete.reached(latest):
+        if latest is None or not self._awaiting:
             return None
         return max(self._complete.left(), 0)
 
     async def _unless_late(self, closed: asyncio.Future[None]) -> None:
         """Look and write; once the sink has to stop, only for so long as it has time."""
         look = self._pacing.look(self._ctx.clock.now())
-        work = asyncio.ensure_future(self._sync(look=look))
+        work = asyncio.ensure_future(self._sync(look=look, write=self._writes()))
         try:
             await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({work}, timeout=_LAST)
@@ -165,7 +198,7 @@ class NodeSink:
                 raise
             self._ctx.log.warning("%s was not written: %s", self._place, _reason(error))
 
-    async def _sync(self, *, look: bool, write: bool = True) -> None:
+    async def _sync(self, *, look: bool, write: bool) -> None:
         """Look at what stands there, write what should."""
         try:
             await self._looked_and_wrote(look=look, write=write)
@@ -182,9 +215,15 @@ class NodeSink:
             self._pacing.looked(self._ctx.clock.now())
             if not self._removing:
                 self._others.found(found)
+                if not write and not self._others.stands(found):
+                    # Such as a patch that was made long after it was given up.
+                    self._written = None
+                    self._pacing.change(self._ctx.clock.now())
             elif found is None:
                 self._pacing.wrote(self._ctx.clock.now())
                 return
+            else:
+                self._pacing.change(self._ctx.clock.now())
         if write:
             await self._patch(api, None if self._removing else content)
 
@@ -192,16 +231,12 @@ class NodeSink:
         text = content.text() if content is not None else None
         try:
             await self._place.write(api, text)
-        except ApiError as error:
-            if not 400 <= error.status < 500:
+        except (TransientError, asyncio.CancelledError) as error:
+            if not (isinstance(error, ApiError) and 400 <= error.status < 500):
                 self._lost(text)
             raise
-        except asyncio.CancelledError:
-            self._lost(text)
-            raise
-        now = self._ctx.clock.now()
-        self._pacing.patched(now)
-        self._pacing.wrote(now)
+        now = self._patched()
+        self._pacing.wrote(now, lasting=content is None or content.lasting)
         if text is None or content is None:
             self._ctx.log.info("%s is taken away", self._place)
         else:
@@ -210,10 +245,25 @@ class NodeSink:
 
     def _lost(self, text: str | None) -> None:
         """Without an answer nobody knows what stands there now."""
-        self._pacing.patched(self._ctx.clock.now())
-        self._written = ""
+        self._pacing.lost(self._patched())
+        self._written = None
         if text is not None:
             self._others.lost(text)
+
+    def _patched(self) -> Instant:
+        """Note that the Node was changed, or may have been."""
+        now = self._ctx.clock.now()
+        self._pacing.patched(now)
+        self._ctx.kept[_PATCHED] = (self._node, now)
+        return now
+
+    def _patched_before(self) -> Instant | None:
+        """Return when the sink that a reload put this one in the place of changed the Node."""
+        match self._ctx.kept.get(_PATCHED):
+            case (self._node, Instant() as at):
+                return at
+            case _:
+                return None
 
     async def _end(self) -> None:
         """Take the annotation away, or write the change that has waited, if it may be written."""
@@ -221,11 +271,11 @@ class NodeSink:
             await self._withdraw()
             return
         waits = self._pacing.pending and self._pacing.held(self._ctx.clock.now()) == 0
-        if self._content is None or self._failed or not waits:
+        if not self._active() or self._failed or not waits:
             return
         try:
             async with asyncio.timeout(_LAST):
-                await self._sync(look=self._pacing.look(self._ctx.clock.now()))
+                await self._sync(look=self._pacing.look(self._ctx.clock.now()), write=True)
         except (TransientError, TimeoutError) as error:
             self._ctx.log.warning(
                 "%s doesn't tell of the last change: %s", self._place, _reason(error)
@@ -237,9 +287,16 @@ class NodeSink:
         try:
             async with asyncio.timeout(_LAST):
                 await self._place.write(api, None)
-        except ApiError as error:
+            if self._pacing.doubtful:
+                self._ctx.log.warning(
+                    "%s was taken away, but a patch before that got no answer and may be made "
+                    "yet; if it comes back, take it away: %s",
+                    self._place,
+                    self._place.removal,
+                )
+        except TransientError as error:
             # With its Node the annotation has gone too.
-            if error.status != HTTPStatus.NOT_FOUND:
+            if not (isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND):
                 self._stays(error)
         except (TimeoutError, asyncio.CancelledError) as error:
             self._stays(error)
@@ -248,9 +305,9 @@ class NodeSink:
         finally:
             # A sink whose successor can't be had runs again, and then nothing stands there.
             self._pacing.forget()
-            self._pacing.patched(self._ctx.clock.now())
+            self._patched()
             self._others.forget()
-            self._written = ""
+            self._written = None
 
     def _stays(self, error: BaseException) -> None:
         self._ctx.log.warning(

@@ -1,13 +1,14 @@
 """Reads a pod and changes it, so that no other writer's value is lost."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from pipeline.contracts import KubeApi, SinkContext
 from pipeline.errors import ApiError, TransientError
+from pipeline.kube.answers import denied
 from pipeline.kube.shape import table
 from sinks.pods.deciding import NO_POD, Decision, decide
 from sinks.pods.holdings import Place, Wanted
@@ -30,6 +31,10 @@ class Annotator:
         self._stopping = stopping
         self._telling = Telling(ctx)
 
+    def keep(self, places: Collection[Place]) -> None:
+        """Note which pods there are: of others nothing needs to be remembered."""
+        self._telling.keep(places)
+
     async def see_to(self, api: KubeApi, place: Place, what: Wanted) -> bool:
         """Write what a pod holds into its annotations, where nobody else's word stands.
 
@@ -39,8 +44,8 @@ class Annotator:
             what: is to stand there.
 
         Returns:
-            Whether the pod is as it should be, gone, or none of ours; False if it has to be looked
-            at again.
+            Whether the pod is as it should be, or none of ours; False if it isn't there, or can't
+            be changed for a reason of its own, and has to be looked at again.
 
         Raises:
             ApiError: the server refused, or couldn't be reached.
@@ -52,24 +57,20 @@ class Annotator:
                     return True
                 if self._stopping():
                     return False
-                await self._patch(api, place, decision)
+                return await self._patch(api, place, decision)
             except ApiError as error:
                 match error.status:
                     case HTTPStatus.CONFLICT:
                         continue
                     case HTTPStatus.NOT_FOUND:
-                        return True
+                        return False
                     case _:
                         raise
-            return True
         return False
 
     async def _look(self, api: KubeApi, place: Place, what: Wanted) -> Decision:
         body = await self._counted("get", api.get(place.path, {}))
-        try:
-            decision = decide(table(orjson.loads(body)), what, self._ctx.node)
-        except orjson.JSONDecodeError:
-            decision = Decision(reason=NO_POD)
+        decision = decide(_object(body), what, self._ctx.node)
         if decision.reason == NO_POD:
             raise TransientError(
                 f"GET {place.path}: the server sent no Pod; see that its address is an API "
@@ -78,16 +79,26 @@ class Annotator:
         self._telling.decided(place, what, decision)
         return decision
 
-    async def _patch(self, api: KubeApi, place: Place, decision: Decision) -> None:
+    async def _patch(self, api: KubeApi, place: Place, decision: Decision) -> bool:
+        """Make the change; return whether it stands there then."""
         changes = decision.changes or {}
         try:
-            await self._counted("patch", api.patch(place.path, changes))
+            body = await self._counted("patch", api.patch(place.path, changes))
         except ApiError as error:
-            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+            # A webhook may deny with any status, and means this pod by it.
+            if denied(error):
+                self._telling.refused("denied", place, decision.keys, error)
+            elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                self._telling.refused("invalid", place, decision.keys, error)
+            else:
                 raise
-            self._telling.invalid(place, ", ".join(decision.keys), error)
-        else:
-            self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
+            return False
+        there, written = _annotations(_object(body)), _annotations(changes)
+        if any(there.get(key) != value for key, value in written.items()):
+            self._telling.refused("dropped", place, decision.keys)
+            return False
+        self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
+        return True
 
     async def _counted(self, method: str, request: Awaitable[bytes]) -> bytes:
         result = "error"
@@ -100,3 +111,14 @@ class Annotator:
         finally:
             self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
         return body
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        return table(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return {}
+
+
+def _annotations(pod: Any) -> dict[str, Any]:
+    return table(table(table(pod).get("metadata")).get("annotations"))

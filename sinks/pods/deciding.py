@@ -1,22 +1,15 @@
 """Whether a pod, as the API server has it, is to be changed, and how."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pipeline.allocations.wrote import MARK, marked, own
-from pipeline.kube.shape import items, table, text
+from pipeline.allocations.wrote import MARK, marked, own, writable
+from pipeline.kube.shape import items, number, table, text
 from sinks.pods.holdings import Wanted
 
-_STATIC: Final = ("kubernetes.io/config.mirror", "kubernetes.io/config.hash")
-"""Annotations of a static pod's mirror that have the uid by which kubelet and runtime know it."""
-
-_DOMAIN: Final = re.compile(
-    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
-)
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_RESERVED: Final = ("kubernetes.io", "k8s.io", "podgpu.io")
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's mirror: the uid by which kubelet and runtime know the pod."""
 
 NO_POD: Final = "has no identity"
 """The reason for what can't be a pod: no API server sends one without uid and version."""
@@ -100,16 +93,16 @@ def decide(pod: Mapping[str, Any], what: Wanted, node: str) -> Decision:
 def _strange(pod: Mapping[str, Any], what: Wanted, node: str) -> str:
     metadata = table(pod.get("metadata"))
     annotations = table(metadata.get("annotations"))
-    names = [metadata.get("uid"), *(annotations.get(key) for key in _STATIC)]
-    if not text(names[0]) or not text(metadata.get("resourceVersion")):
+    uid = text(metadata.get("uid"))
+    if not uid or not text(metadata.get("resourceVersion")):
         return NO_POD
-    if what.uid and what.uid not in names:
+    if what.uid and what.uid not in (uid, text(annotations.get(_MIRROR))):
         return "is another pod of that name"
-    if table(pod.get("spec")).get("nodeName") != node:
+    if text(table(pod.get("spec")).get("nodeName")) != node:
         return "is not on this node"
     if metadata.get("deletionTimestamp") is not None:
         return "is being deleted"
-    if table(pod.get("status")).get("phase") in {"Succeeded", "Failed"}:
+    if text(table(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}:
         return "has ended"
     return ""
 
@@ -152,7 +145,7 @@ def _resource(
     [(name, most)] = asked.items()
     if most is not None and devices > most:
         return Unclear("more", told, container)
-    return name if _writable(name) else Unclear("key", told, container)
+    return name if writable(name) else Unclear("key", told, container)
 
 
 def _asked(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int | None]]:
@@ -162,18 +155,14 @@ def _asked(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int |
         *items(spec.get("containers")),
     ]
     for one in every:
-        if not container or one.get("name") == container:
+        if not container or text(one.get("name")) == container:
             resources = table(one.get("resources"))
             amounts = table(resources.get("requests")) | table(resources.get("limits"))
             for name, amount in amounts.items():
-                number = str(amount)
-                # Kubernetes takes whole numbers alone, but `1k` is one too.
-                yield name, int(number) if number.isdecimal() and len(number) < 10 else None
+                yield name, _whole(amount)
 
 
-def _writable(key: str) -> bool:
-    """Whether a resource's name can be an annotation's key, and is nobody's by convention."""
-    domain, _, name = key.partition("/")
-    reserved = any(domain == one or domain.endswith(f".{one}") for one in _RESERVED)
-    well_formed = _DOMAIN.fullmatch(domain) and _NAME.fullmatch(name) and len(domain) <= 253
-    return bool(well_formed) and not reserved
+def _whole(amount: object) -> int | None:
+    """Return how many; None where that can't be told: `1k` is a whole number too."""
+    written = text(amount)
+    return int(written) if written.isdecimal() and len(written) < 10 else number(amount)

@@ -9,21 +9,30 @@ from typing import Final, Self
 from pipeline.claiming import matcher
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.errors import ApiError, TransientError
 from pipeline.model import NS, Layout, Snapshot
 from sinks.pods.agenda import Agenda
 from sinks.pods.annotating import Annotator
-from sinks.pods.holdings import wanted
+from sinks.pods.holdings import Place, Wanted, wanted
 from sinks.pods.options import Options
 
 _PACE: Final = 0.1
 """Seconds from the beginning of one pod to that of the next."""
 
-_LATER: Final = 10.0
-"""Seconds until a pod is read again that others changed each time before we could."""
+_LAST: Final = 3.0
+"""Seconds that a sink which has to stop gives the request under way."""
+
+_AGAIN: Final = 8.0
+"""Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
+
+_SILENT: Final = 15.0
+"""Seconds after which a kubelet that names no resource of GPUs is a matter for people."""
 
 
 class PodsSink:
     """Keeps what pods hold in their annotations.
+
+    Which pods are done is kept in the object: it is left and entered again after an error.
 
     Args:
         options: see `docs/sinks/pods.md`.
@@ -38,20 +47,30 @@ class PodsSink:
         self._agenda = Agenda()
         self._resources: frozenset[str] = frozenset()
         self._layout: Layout | None = None
+        self._waiting = True
+        self._silent_ns: int | None = None
         self._next_ns = 0
         self._stopping = False
         self._annotator = Annotator(ctx, lambda: self._stopping)
         self._leases = AsyncExitStack()
         self._api: KubeApi | None = None
+        self._failed: TransientError | None = None
 
     async def __aenter__(self) -> Self:
-        """Join the session with the API server.
+        """Join the session with the API server; after a failure, see first that it is over.
 
         Raises:
-            TransientError: there are no credentials.
+            TransientError: there are no credentials, or it isn't over.
         """
         self._complete.begin()
+        self._stopping = False
         self._api = await self._leases.enter_async_context(self._ctx.kube(self._options.kubeconfig))
+        try:
+            if self._failed is not None:
+                await self._again(self._failed)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(
@@ -69,10 +88,9 @@ class PodsSink:
         """Keep the annotations until the inbox ends.
 
         Raises:
-            ApiError: the API server refused, or couldn't be reached.
+            TransientError: the API server refused, couldn't be reached, or is none.
         """
-        self._stopping = False
-        closing = asyncio.ensure_future(self._close(inbox))
+        closed = asyncio.ensure_future(self._close(inbox))
         snapshots = aiter(inbox)
         coming = asyncio.ensure_future(_next(snapshots))
         latest = self._ctx.latest()
@@ -80,10 +98,9 @@ class PodsSink:
         await asyncio.sleep(0)
         try:
             while True:
-                if latest is not None:
-                    self._take(latest)
-                await self._work()
-                waited = {coming} if self._stopping else {coming, closing}
+                self._take(latest)
+                await self._work(closed)
+                waited = {coming} if self._stopping else {coming, closed}
                 await asyncio.wait(
                     waited, timeout=self._rest(latest), return_when=asyncio.FIRST_COMPLETED
                 )
@@ -93,47 +110,124 @@ class PodsSink:
                         return
                     coming = asyncio.ensure_future(_next(snapshots))
         finally:
-            closing.cancel()
+            closed.cancel()
             coming.cancel()
 
     async def _close(self, inbox: SinkInbox) -> None:
         await inbox.wait_closed()
         self._stopping = True
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _take(self, snapshot: Snapshot | None) -> None:
         """Work out what pods hold, once those who could name a holder have spoken."""
-        if not self._complete.reached(snapshot) or snapshot.layout is self._layout:
+        if snapshot is None:
             return
-        self._layout = layout = snapshot.layout
-        # What was of GPUs once is so for good: the kubelet may not be heard now.
-        self._resources |= {name for name in layout.resources if self._wants(name)}
-        if self._resources:
-            self._agenda.take(wanted(layout.attributions.values(), self._resources))
+        self._waiting = not self._complete.reached(snapshot)
+        if self._waiting:
+            return
+        if self._silent_ns is None:
+            self._silent_ns = self._ctx.clock.now().mono_ns + round(_SILENT * NS)
+        if snapshot.layout is not self._layout:
+            self._layout = layout = snapshot.layout
+            # What was of GPUs once is so for good: the kubelet may not be heard now.
+            self._resources |= {name for name in layout.resources if self._wants(name)}
+            if self._resources:
+                pods = wanted(layout.attributions.values(), self._resources)
+                self._agenda.take(pods)
+                self._annotator.keep(pods)
+        self._warn()
 
-    async def _work(self) -> None:
-        """See to one pod, if it is time for that."""
-        now = self._ctx.clock.now()
-        if self._stopping or self._api is None or now.mono_ns < self._next_ns:
+    def _warn(self) -> None:
+        """Say that nothing can be written, once it has been so for a while."""
+        if self._silence() == 0:
+            self._silent_ns = -1
+            self._ctx.log.warning(
+                "nothing is written: no resource like %s is known to be GPUs; it takes the source "
+                "podresources or checkpoint, a device plugin that the kubelet knows, and that "
+                "`resources` lets its resources through",
+                ", ".join(self._options.resources),
+            )
+
+    def _silence(self) -> float | None:
+        """Return the seconds until it is said that no resource is known; None for never."""
+        if self._resources or self._silent_ns is None or self._silent_ns < 0:
+            return None
+        return max(self._silent_ns - self._ctx.clock.now().mono_ns, 0) / NS
+
+    async def _work(self, closed: asyncio.Future[None]) -> None:
+        """See to one pod, if it is time; once the sink has to stop, only for a short time."""
+        now_ns = self._ctx.clock.now().mono_ns
+        if self._stopping or now_ns < self._next_ns:
             return
-        if (due := self._agenda.begin(now.mono_ns)) is None:
+        if (due := self._agenda.begin(now_ns)) is None:
             return
-        self._next_ns = now.mono_ns + round(_PACE * NS)
-        place, what = due
-        if await self._annotator.see_to(self._api, place, what):
-            self._agenda.finish(place, what)
+        work = asyncio.ensure_future(self._see_to(*due))
+        try:
+            await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work}, timeout=_LAST)
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+        try:
+            work.result()
+        except (TransientError, asyncio.CancelledError) as error:
+            if not closed.done():
+                raise
+            place, _ = due
+            told = str(error) or "no answer in time"
+            self._ctx.log.warning("pod %s may not have its annotations: %s", place, told)
+
+    async def _again(self, failed: TransientError) -> None:
+        """Try one pod; as long as the same is wrong the sink isn't up, and that is told once."""
+        self._take(self._ctx.latest())
+        due = self._agenda.begin(self._ctx.clock.now().mono_ns)
+        if due is None:
+            self._failed = None
+            return
+        try:
+            async with asyncio.timeout(_AGAIN):
+                await self._see_to(*due)
+        except TimeoutError:
+            raise TransientError(str(failed)) from None
+        except TransientError as error:
+            if _kind(error) != _kind(failed):
+                raise
+            raise TransientError(str(failed), retry_after=error.retry_after) from error
+
+    async def _see_to(self, place: Place, what: Wanted) -> None:
+        api = self._api
+        assert api is not None  # noqa: S101 -- it runs between entering and leaving
+        self._next_ns = self._ctx.clock.now().mono_ns + round(_PACE * NS)
+        try:
+            done = await self._annotator.see_to(api, place, what)
+        except TransientError as error:
+            # The text names the pod; said again for each, it would be no news.
+            if self._failed is None or _kind(self._failed) != _kind(error):
+                self._failed = error
+            raise
+        self._failed = None
+        now_ns = self._ctx.clock.now().mono_ns
+        if done:
+            self._agenda.finish(place, now_ns)
         else:
-            self._agenda.put_off(place, self._ctx.clock.now().mono_ns + round(_LATER * NS))
+            self._agenda.put_off(place, now_ns)
 
     def _rest(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot."""
         if latest is None or self._stopping:
             return None
-        if self._layout is None:
-            return max(self._complete.left(), 0)
         now_ns = self._ctx.clock.now().mono_ns
-        left = self._agenda.left(now_ns)
-        return None if left is None else max(left, (self._next_ns - now_ns) / NS, 0)
+        due = self._agenda.left(now_ns)
+        rests = [self._complete.left() if self._waiting else self._silence()]
+        if due is not None:
+            rests.append(max(due, (self._next_ns - now_ns) / NS))
+        return min((max(rest, 0) for rest in rests if rest is not None), default=None)
 
 
 async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
     return await anext(snapshots, None)
+
+
+def _kind(error: TransientError) -> tuple[int, str]:
+    """Return what is equal for two errors if the second is no news after the first."""
+    return error.kind if isinstance(error, ApiError) else (0, type(error).__name__)

@@ -152,6 +152,19 @@ def memory(
     return _either(second, first)
 
 
+def memory_total(nvml: Library, handle: Handle) -> int | None:
+    """Return all of a GPU's memory in bytes; None if the driver doesn't say.
+
+    Raises:
+        DeviceLostError: the device is gone.
+        DriverGoneError: the driver is gone.
+    """
+    box = library.memory_box(1)
+    code = nvml.ask("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(box))
+    codes.check(code)
+    return int(box.total) if code == codes.OK and 0 < box.total < NONE64 else None
+
+
 def _either(new: Reader, old: Reader) -> Reader:
     """Read by the new call until it says that the driver doesn't know it; then by the old."""
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}

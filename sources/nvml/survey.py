@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.model import Device, Level, TopologyCard, TopologyPair, TopologyRead
-from sources.nvml import codes, sysfs, wiring
+from sources.nvml import codes, readers, sysfs, wiring
 from sources.nvml.crew import Job, Step
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library
@@ -24,6 +24,7 @@ class _Card:
     links: Links | None = None
     cluster: str = ""
     clique: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Joints:
             card.links.active if card.links is not None else None,
             card.cluster,
             card.clique,
+            card.memory,
         )
 
     def _joined(self, one: Device, other: Device) -> TopologyPair:
@@ -124,7 +126,7 @@ class Survey(Job):
         nvml: the library.
         joints: where it is noted.
         gpus: all that are open.
-        unread: those of them whose place and links are to be read.
+        unread: those of them whose place, links and memory are to be read.
         sysfs_root: where sysfs is mounted.
 
     Attributes:
@@ -191,6 +193,7 @@ class Survey(Job):
             wiring.links(nvml, gpu.handle),
             cluster,
             clique,
+            readers.memory_total(nvml, gpu.handle),
         )
 
     def _note(self, gpu: Gpu, card: _Card | None) -> None:

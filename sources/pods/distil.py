@@ -14,7 +14,10 @@ from sources.pods.options import Options
 from sources.pods.owners import owner
 from sources.pods.passing import Passing
 
-_STATIC: Final = ("kubernetes.io/config.mirror", "kubernetes.io/config.hash")
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
+by which it knows the pod. `config.hash` alone is no sign of a mirror."""
+
 _NATIVE: Final = "kubernetes.io/"
 
 
@@ -97,7 +100,7 @@ class Distiller:
             ),
             self._moments.parse(status.get("startTime")),
             ended,
-            next((static for key in _STATIC if (static := text(annotations.get(key)))), ""),
+            text(annotations.get(_MIRROR)),
             found,
             claims,
             wants,
@@ -117,7 +120,7 @@ def _extended(resources: Mapping[str, Any]) -> bool:
         table(resources.get("requests")),
     )
     return any(
-        "/" in name and _NATIVE not in name and str(amount) != "0"
+        "/" in name and _NATIVE not in name and amount not in (0, "0")
         for amounts in asked
         for name, amount in amounts.items()
     )

@@ -1,13 +1,21 @@
 """Bodies of requests: within a bound for each, for all of them together, and in time."""
 
 import asyncio
+import gc
 import gzip
-from collections.abc import AsyncIterator
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from pipeline.contracts import HttpRequest, HttpResponse
-from tests.support.http import LOCAL, Clients, Connect, listeners, says
+from pipeline.contracts import HttpRequest, HttpResponse, Refusal
+from pipeline.http import Listeners
+from pipeline.http.bodies import Bodies
+from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
+
+SOON = 10.0
 
 
 @pytest.fixture
@@ -18,6 +26,28 @@ async def connect() -> AsyncIterator[Connect]:
 
 async def echo(request: HttpRequest) -> HttpResponse:
     return HttpResponse(request.body)
+
+
+def bodies_of(shared: Listeners) -> Bodies:
+    (listener,) = shared._listeners.values()
+    return listener._bodies
+
+
+async def until_held(bodies: Bodies, size: int) -> None:
+    async with asyncio.timeout(SOON):
+        while bodies.held != size:
+            await asyncio.sleep(0.005)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """What is let go of only by the garbage collector stays."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def post(body: bytes, *lines: str, path: str = "/ask") -> bytes:
@@ -52,8 +82,7 @@ async def test_a_longer_one_is_refused(sent: bytes, connect: Connect) -> None:
         status, _, answer = await client.answer()
         assert (status, answer) == (413, b"the body is longer than 1000 bytes\n")
         assert await (await connect(mounts.port)).get("/readyz") == (503, "no readings yet\n")
-        (listener,) = shared._listeners.values()
-        assert listener._bodies.held == 0
+        assert bodies_of(shared).held == 0
 
 
 async def test_one_that_is_announced_too_long_is_not_waited_for(connect: Connect) -> None:
@@ -127,7 +156,7 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         await gate.wait()
         return HttpResponse(request.body[:4])
 
-    shared = listeners(body_bytes=2500)
+    shared = listeners(small_bytes=2500)
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/ask", waits, title="A", methods=("POST",), body_bytes=1000)
         mounts.mount("/show", says("shown"), title="S")
@@ -146,15 +175,204 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         fourth = await connect(mounts.port)
         fourth.send(post(b"x" * 1000))
         assert (await fourth.answer())[0] == 200
-        (listener,) = shared._listeners.values()
-        assert listener._bodies.held == 0
+        assert bodies_of(shared).held == 0
 
 
 async def test_who_announces_much_and_sends_nothing_keeps_nobody_out(connect: Connect) -> None:
-    async with listeners(body_bytes=1500).listen(LOCAL) as mounts:
+    async with listeners(small_bytes=1500).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         for _ in range(20):
             (await connect(mounts.port)).send(post(b"x" * 1000)[:-1000])
         client = await connect(mounts.port)
         client.send(post(b"y" * 1000))
         assert (await client.answer())[0] == 200
+
+
+# Who is slow gives way.
+
+
+async def begun(connect: Connect, port: int, size: int, sent: int) -> Client:
+    """Announce a body, and send a part of it."""
+    client = await connect(port)
+    client.send(post(b"s" * size)[: sent - size or None])
+    return client
+
+
+async def test_bodies_that_dont_come_take_no_connection_from_a_probe(connect: Connect) -> None:
+    shared = listeners(connections=8)
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+        slow = [await begun(connect, mounts.port, 1000, 1) for _ in range(8)]
+        await until_held(bodies_of(shared), 8)
+        client = await connect(mounts.port)
+        assert await client.get("/healthz") == (200, "ok\n")
+        assert await slow[0].ended(), "it has waited longest"
+        await until_held(bodies_of(shared), 7)
+
+
+async def test_no_more_than_so_many_bodies_come_at_a_time(connect: Connect) -> None:
+    shared = listeners(bodies=3)
+    refusals: list[Refusal] = []
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount(
+            "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
+        )
+        slow = [await begun(connect, mounts.port, 1000, 1) for _ in range(3)]
+        await until_held(bodies_of(shared), 3)
+        client = await connect(mounts.port)
+        client.send(post(b"y" * 1000))
+        assert (await client.answer())[0] == 200
+        assert (await slow[0].answer())[0] == 503
+        assert refusals == ["busy"]
+        await until_held(bodies_of(shared), 2)
+
+
+async def test_large_ones_keep_no_small_one_out(connect: Connect) -> None:
+    shared = listeners(small_body=100, small_bytes=500, body_bytes=2000)
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+        for sent in (999, 999):
+            await begun(connect, mounts.port, 1000, sent)
+        await until_held(bodies_of(shared), 1998)
+        for _ in range(3):
+            client = await connect(mounts.port)
+            client.send(post(b"y" * 100))
+            assert (await client.answer())[0] == 200
+        assert bodies_of(shared).held == 1998
+
+
+async def test_the_slowest_large_one_gives_way_to_a_faster_one(connect: Connect) -> None:
+    shared = listeners(small_body=100, body_bytes=2000)
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+        slow = [await begun(connect, mounts.port, 1000, 999)]
+        await until_held(bodies_of(shared), 999)
+        slow.append(await begun(connect, mounts.port, 1000, 999))
+        await until_held(bodies_of(shared), 1998)
+        client = await connect(mounts.port)
+        client.send(post(b"y" * 1000))
+        assert (await client.answer())[0] == 200
+        status, _, answer = await slow[0].answer()
+        assert (status, answer[:8]) == (503, b"too many")
+        slow[1].send(b"s")
+        assert (await slow[1].answer())[0] == 200
+
+
+async def test_who_is_slowest_himself_is_refused(connect: Connect) -> None:
+    shared = listeners(small_body=100, body_bytes=1500)
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+        slow = await begun(connect, mounts.port, 1000, 10)
+        await until_held(bodies_of(shared), 10)
+        await asyncio.sleep(0.2)
+        await begun(connect, mounts.port, 1000, 999)
+        await until_held(bodies_of(shared), 1009)
+        slow.send(b"s" * 980)
+        assert (await slow.answer())[0] == 503
+        await until_held(bodies_of(shared), 999)
+
+
+# What is counted, and for how long.
+
+
+async def test_a_body_counts_for_as_long_as_anybody_has_it(connect: Connect) -> None:
+    """Even a thread that goes on after its answer was sent, or its client has hung up."""
+    kept: list[bytes] = []
+
+    async def keeps(request: HttpRequest) -> HttpResponse:
+        kept.append(request.body)
+        return HttpResponse(b"kept")
+
+    shared = listeners()
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", keeps, title="A", methods=("POST",), body_bytes=1000)
+        with without_collections():
+            client = await connect(mounts.port)
+            client.send(post(b"x" * 900))
+            assert (await client.answer())[2] == b"kept"
+            await until_held(bodies_of(shared), 900)
+            await asyncio.to_thread(kept.clear)
+            await until_held(bodies_of(shared), 0)
+
+
+async def test_a_body_whose_handler_fails_is_let_go_at_once(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(request: HttpRequest) -> HttpResponse:
+        raise ValueError(len(request.body))
+
+    # What is logged is kept here, and the error with it.
+    caplog.set_level(logging.CRITICAL, "podgpu.http")
+    shared = listeners()
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", fails, title="A", methods=("POST",), body_bytes=1000)
+        with without_collections():
+            client = await connect(mounts.port)
+            client.send(post(b"x" * 900))
+            assert (await client.answer())[0] == 500
+            await until_held(bodies_of(shared), 0)
+
+
+async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
+    size = 30 << 20
+
+    async def much(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(bytes(size))
+
+    shared = listeners(body_bytes=size)
+    async with shared.listen(LOCAL) as mounts:
+        mounts.mount("/ask", much, title="A", methods=("POST",), body_bytes=size)
+        slow = await connect(mounts.port)
+        slow.send(post(b"x"))
+        await until_held(bodies_of(shared), size)
+        # Who takes it slowly gives way, too.
+        for answer in bodies_of(shared)._sending:
+            answer.since -= 3600
+        client = await connect(mounts.port)
+        client.send(post(b"y" * (4 << 20)))
+        assert len((await client.answer())[2]) == size
+        with pytest.raises(asyncio.IncompleteReadError):
+            await slow.answer()
+        await until_held(bodies_of(shared), 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (post(b"z" * 1001), "too_long"),
+        (chunked(b"z" * 600, b"z" * 600), "too_long"),
+        (post(b"z", "Content-Encoding: gzip"), "encoded"),
+        (post(b"z" * 900), "busy"),
+        (post(b"z" * 100)[:-1], "unfinished"),
+    ],
+)
+async def test_who_is_not_asked_is_told_why(sent: bytes, why: Refusal, connect: Connect) -> None:
+    refusals: list[Refusal] = []
+    async with listeners(small_bytes=800, handler_seconds=0.2).listen(LOCAL) as mounts:
+        mounts.mount(
+            "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
+        )
+        client = await connect(mounts.port)
+        client.send(sent)
+        await client.answer()
+        assert refusals == [why]
+
+
+async def test_who_sends_all_before_reading_is_told_too(connect: Connect) -> None:
+    """As most clients do: without somebody who takes the rest they see a connection that broke."""
+    async with listeners(linger_seconds=SOON).listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+
+        def ask() -> bytes:
+            with socket.create_connection(("127.0.0.1", mounts.port), timeout=SOON) as plain:
+                plain.sendall(post(b"z" * (40 << 20)))
+                return plain.recv(100)
+
+        assert (await asyncio.to_thread(ask)).startswith(b"HTTP/1.1 413 ")
+        # Not for ever, though.
+    async with listeners(linger_seconds=0.1).listen(LOCAL) as mounts:
+        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
+        client = await begun(connect, mounts.port, 2000, 5)
+        assert (await client.answer())[0] == 413
+        async with asyncio.timeout(SOON):
+            assert await client.ended()

@@ -9,6 +9,7 @@ from config.schema import Config
 from pipeline.contracts import SourceContext
 from pipeline.delivery.options import QueueOptions
 from pipeline.errors import PermanentError
+from pipeline.runtime import Runtime
 from sinks.jsonl.options import Options as LinesOptions
 from tests.pipeline.runtimes import gpus, holding, keeper, pods, registered, running
 from tests.support.components import Registered, configured, never
@@ -116,6 +117,32 @@ class TestReload:
             await runtime.reload(configured({"c": ("c", 2)}, sinks))
             await asyncio.sleep(1)
         assert found == [None, 1, None]
+
+    async def test_what_a_sink_keeps_does_too(self, registered: Registered) -> None:
+        registered.sources = {"gpus": gpus}
+
+        def kept(runtime: Runtime) -> dict[str, object]:
+            return runtime._sinks._running["k"].runner._ctx.kept
+
+        def with_sinks(**sinks: tuple[str, int]) -> Config:
+            return configured({"g": ("gpus", 0)}, {"z": ("keep", 0), **sinks})
+
+        async with running(with_sinks(k=("other", 0))) as runtime:
+            kept(runtime)["at"] = 1
+            await runtime.reload(with_sinks(k=("other", 1)))
+            assert kept(runtime) == {"at": 1}
+            await runtime.reload(with_sinks(k=("keep", 1)))
+            assert kept(runtime) == {}
+            kept(runtime)["at"] = 2
+            await runtime.reload(with_sinks(k=("other", 0)))
+            assert kept(runtime) == {}
+            kept(runtime)["at"] = 3
+            keeper(registered, "other").failures = [None, PermanentError("no")]
+            assert not await runtime.reload(with_sinks(k=("other", 1)))
+            assert kept(runtime) == {"at": 3}
+            await runtime.reload(with_sinks())
+            await runtime.reload(with_sinks(k=("other", 0)))
+            assert kept(runtime) == {}
 
     async def test_all_that_change_stop_before_the_first_of_the_new_is_entered(
         self, registered: Registered

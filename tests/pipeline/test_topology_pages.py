@@ -14,7 +14,7 @@ import pytest
 from config.schema import Http
 from config.types import ListenAddress
 from pipeline.http import Listeners
-from pipeline.model import Snapshot
+from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
 from pipeline.preferring import prefer
 from pipeline.serving import Serving
 from pipeline.topology.document import VERSION, document
@@ -68,7 +68,7 @@ def chosen(answer: Any) -> list[int]:
 
 async def test_the_topology_is_a_document() -> None:
     node = busy_node()
-    node.reads(*(reading(gpu(at), "memory_total_bytes", 80 << 30) for at in range(8)))
+    node.say(joints(*(gpu(at) for at in range(8)), nvlinks=0, memory=80 << 30))
     told = await answered("/topology", node.snapshot())
     assert told["version"] == VERSION
     assert [card["uuid"] for card in told["gpus"]] == [uuid_of(at) for at in range(8)]
@@ -109,9 +109,9 @@ async def test_what_changes_no_topology_makes_no_new_document(
 ) -> None:
     made: list[object] = []
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **named: Any) -> Any:
         made.append(args)
-        return document(*args)
+        return document(*args, **named)
 
     monkeypatch.setattr("pipeline.topology_pages.document", counted)
     node = busy_node()
@@ -155,6 +155,39 @@ async def test_where_nobody_tells_of_holders_all_gpus_are_candidates() -> None:
     node.say(joints(*devices, each=2))
     answer = await answered("/topology/best?n=2", node.snapshot())
     assert (answer["among"], chosen(answer)) == ("all", [0, 1])
+    assert answer["why"].startswith("no source tells who holds what, so held GPUs may be among")
+
+
+def unsure(*, down: bool = False) -> Snapshot:
+    """Of a node with a source of holders which isn't at work, or whose driver is gone."""
+    node = busy_node()
+    if down:
+        node.say(SourceLost("no driver"))
+    else:
+        node.say(SourceRemoved(), "podlist", "podlist")
+        node.say(SourceAdded(1), "kubelet", "podresources")
+        node.say(SourceLost("no socket"), "kubelet", "podresources")
+    return node.snapshot()
+
+
+@pytest.mark.parametrize(("down", "told"), [(False, "kubelet: no socket"), (True, "no driver")])
+async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
+    down: bool, told: str
+) -> None:
+    snapshot = unsure(down=down)
+    status, body = await asked("/topology/best?n=1", snapshot)
+    assert (status, body.count("\n")) == (503, 1)
+    assert body.startswith("it isn't known which GPUs are free: ")
+    assert told in body
+    # Who names candidates knows what is free.
+    answer = await answered("/topology/best?n=1&candidates=5,6", snapshot)
+    assert chosen(answer) == [5]
+    document = await answered("/topology", snapshot)
+    assert "free" not in document
+    assert len(document["gpus"]) == 8
+    assert ("down" in document) is down
+    status, body = await asked("/topology?format=text", snapshot)
+    assert (status, told in body.splitlines()[0]) == (200, True)
 
 
 async def test_too_few_are_no_error_and_no_choice() -> None:
@@ -184,6 +217,11 @@ BAD = [
     ("/topology/best?n=1&must=8", "there is no GPU '8' here: name some of GPU 0-7"),
     ("/topology/best?n=1&candidates=GPU-nope", "there is no GPU 'GPU-nope' here"),
     ("/topology/best?n=1&candidate=0", "'candidate' means nothing here: take n, must, candidates"),
+    ("/topology/best?n=1&candidates=", "candidates names no GPU"),
+    ("/topology/best?n=1&candidates=,%20,", "candidates names no GPU"),
+    ("/topology/best?n=1&n=2", "n is given twice"),
+    ("/topology/best?n=1&candidates=0&candidates=0", "candidates is given twice"),
+    ("/topology?format=json&format=dot", "format is given twice"),
     (f"/topology/best?n=1&must={'0,' * 300}", "more than 256 GPUs"),
     (f"/topology/best?n=1&must={'x' * 500}", "there is no GPU"),
     ("/topology?format=xml", "format='xml': take json, text, dot"),
@@ -249,6 +287,8 @@ async def test_every_listener_of_the_daemon_serves_it_and_lists_it() -> None:
         await serving.leave()
         pages.close()
     assert '<a href="/topology">' in index
+    assert "/topology/best?n=1 chooses some" in index
+    assert 'href="/topology/best' not in index, "without n it answers 400"
 
 
 @pytest.mark.parametrize("path", ["/topology", "/topology/best?n=1"])

@@ -6,16 +6,27 @@ from pipeline.model import Device, Level, TopologyCard, TopologyPair, TopologyRe
 from tests.support.nodes import Node, claim, gpu, mig
 
 
-def joints(*devices: Device, each: int = 4, nvlinks: int = 18) -> TopologyRead:
+def joints(
+    *devices: Device, each: int = 4, nvlinks: int = 18, memory: int | None = None
+) -> TopologyRead:
     """GPUs on NVSwitches, as many at each socket.
 
     Args:
         devices: the GPUs, each with an index.
         each: how many there are at a socket.
         nvlinks: links to the switches; 0 for none.
+        memory: bytes of each.
     """
     cards = tuple(
-        TopologyCard(d.uuid, d.index, d.pci_bus_id, (d.index or 0) // each, (), nvlinks)
+        TopologyCard(
+            d.uuid,
+            d.index,
+            d.pci_bus_id,
+            (d.index or 0) // each,
+            (),
+            nvlinks,
+            memory_bytes=memory,
+        )
         for d in devices
     )
     pairs = tuple(

@@ -7,6 +7,7 @@ from typing import Final
 
 from config.types import Duration, ListenAddress
 from pipeline.cli.values import address, duration
+from pipeline.kube.names import wrong_with_key
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._/]{0,315}[A-Za-z0-9])?")
 """A prefix of at most 253 characters, a slash, and a name of at most 63."""
@@ -40,7 +41,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument(
         "--annotation",
         metavar="KEY",
-        type=_name,
+        type=_key,
         default="podgpu.io/topology",
         help="of the Nodes (%(default)s)",
     )
@@ -71,6 +72,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is no name; write such as example.com/gpu")
+    return text
+
+
+def _key(text: str) -> str:
+    if wrong := wrong_with_key(text):
+        raise argparse.ArgumentTypeError(wrong)
     return text
 
 

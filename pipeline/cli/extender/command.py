@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pipeline.errors import PermanentError
-from pipeline.extender.running import RESOURCE, Extender, Settings
+from pipeline.extender.running import RESOURCE, Extender, Settings, in_options
 from pipeline.footprint import trim
 from pipeline.logs import set_up
 from pipeline.threads import DaemonExecutor
@@ -18,7 +18,7 @@ _EXIT_CONFIG: Final = 2
 
 def run(arguments: argparse.Namespace) -> int:
     """`podgpu extender`; returns 0 after a signal, 2 if what was asked for can't be had."""
-    trim()
+    trim(large=True)
     log = set_up("info", "text")
     settings = Settings(
         arguments.listen,
@@ -29,11 +29,27 @@ def run(arguments: argparse.Namespace) -> int:
         float(arguments.timeout),
     )
     try:
+        _check(settings)
         asyncio.run(_main(settings, log))
     except PermanentError as error:
-        log.error("%s", error)
+        log.error("%s", in_options(str(error)))
         return _EXIT_CONFIG
     return 0
+
+
+def _check(settings: Settings) -> None:
+    """Look at what can't come later by itself, unlike the credentials of a pod.
+
+    Raises:
+        PermanentError: the kubeconfig can't be read.
+    """
+    path = settings.kubeconfig
+    try:
+        if path is not None:
+            path.open("rb").close()
+    except OSError as error:
+        told = f"--kubeconfig {path}: {error.strerror}; give a file that podgpu may read"
+        raise PermanentError(told) from error
 
 
 async def _main(settings: Settings, log: logging.Logger) -> None:

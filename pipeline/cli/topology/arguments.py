@@ -34,7 +34,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     best.add_argument("-n", dest="count", metavar="N", required=True, help="how many")
     best.add_argument("--must", metavar="GPUS", default="", help="have to be among them")
     best.add_argument(
-        "--candidates", metavar="GPUS", default="", help="to choose from; else the free ones"
+        "--candidates", metavar="GPUS", default=None, help="to choose from; else the free ones"
     )
     best.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="as /topology/best has it"

@@ -12,16 +12,18 @@ import orjson
 from pipeline.cli import asking
 from pipeline.cli.access import LOCAL, access_of
 from pipeline.cli.locating import located
+from pipeline.cli.printing import lines
 from pipeline.cli.topology import knowing
 from pipeline.cli.topology.arguments import TOO_FEW
-from pipeline.errors import ComponentError, PermanentError
+from pipeline.errors import ComponentError, PermanentError, TransientError
+from pipeline.holders import why_down, why_unknown
 from pipeline.model import Snapshot
 from pipeline.preferring import AskedError, count_of, prefer
+from pipeline.texts import line
 from pipeline.topology import Topology
 from pipeline.topology.document import document
 from pipeline.topology.views import dot
-from pipeline.topology_memory import memory_of
-from pipeline.topology_pages import BEST, PATH, overview
+from pipeline.topology_pages import BEST, PATH, UNSURE, overview
 
 _FAILED: Final = 1
 _WRONG: Final = 2
@@ -45,11 +47,12 @@ def topology(arguments: argparse.Namespace) -> int:
 
     def shown(snapshot: Snapshot) -> str:
         known = _known(snapshot)
+        available, down = snapshot.availability, why_down(snapshot)
         if form == "dot":
-            return dot(known, snapshot.availability)
+            return dot(known, available)
         if form == "text":
-            return overview(known, snapshot.availability)
-        return orjson.dumps(document(known, snapshot.availability, memory_of(snapshot))).decode()
+            return overview(known, available, why_unknown(snapshot))
+        return orjson.dumps(document(known, available, down=down)).decode()
 
     try:
         told = _asked(arguments, PATH, {"format": form})
@@ -57,19 +60,23 @@ def topology(arguments: argparse.Namespace) -> int:
             told = shown(_found(arguments))
     except ComponentError as error:
         return _failed(error)
-    print(told.rstrip("\n"))
+    print(lines(told.rstrip("\n")))
     return 0
 
 
 def choose(arguments: argparse.Namespace) -> int:
     """`podgpu topology best`: the indexes of the GPUs to take, and why."""
-    query = {"must": arguments.must, "candidates": arguments.candidates}
-    query = {name: value for name, value in query.items() if value}
+    query = {"must": arguments.must} if arguments.must else {}
+    if arguments.candidates is not None:
+        query["candidates"] = arguments.candidates
     try:
         n = count_of(arguments.count)
         told = _asked(arguments, BEST, {"n": str(n), **query})
         if told is None:
             snapshot = _found(arguments)
+            unsure = "" if "candidates" in query else why_unknown(snapshot)
+            if unsure:
+                raise TransientError(f"{UNSURE}: {unsure}")
             answer = prefer(_known(snapshot), snapshot.availability, n, **query)
         else:
             answer = orjson.loads(told)
@@ -77,24 +84,26 @@ def choose(arguments: argparse.Namespace) -> int:
     except (AskedError, ComponentError) as error:
         return _failed(error)
     except (ValueError, msgspec.ValidationError):
-        return _failed(ComponentError(f"{arguments.url or LOCAL}: this is no answer of podgpu's"))
+        place = asking.place(arguments.url or LOCAL)
+        return _failed(ComponentError(f"{place}: this is no answer of podgpu's"))
     if arguments.json:
-        print(orjson.dumps(answer).decode())
+        # A daemon's as it is: what else is in it need not be anything that can be written.
+        print(lines(orjson.dumps(answer).decode() if told is None else told.rstrip("\n")))
     else:
         _print(answer)
     return 0 if answer["gpus"] else TOO_FEW
 
 
 def _failed(error: AskedError | ComponentError) -> int:
-    print(f"podgpu: {error}", file=sys.stderr)
+    print(f"podgpu: {lines(str(error))}", file=sys.stderr)
     return _WRONG if isinstance(error, AskedError | PermanentError) else _FAILED
 
 
 def _print(answer: Mapping[str, Any]) -> None:
     for gpu in answer["gpus"]:
         index = "-" if gpu["index"] is None else gpu["index"]
-        print(f"{index}\t{gpu['uuid']}")
-    print(answer["why"], file=sys.stderr)
+        print(f"{index}\t{line(gpu['uuid'])}")
+    print(lines(answer["why"]), file=sys.stderr)
 
 
 def _asked(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str | None:

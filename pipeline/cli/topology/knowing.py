@@ -31,7 +31,8 @@ def recorded(path: Path) -> Snapshot:
     """Return what was known at the end of a recording.
 
     Raises:
-        PermanentError: there is no such recording, or it tells no topology.
+        PermanentError: there is no such recording.
+        TransientError: it tells no topology.
     """
     from pipeline.recording import RecordingError, RecordingReader
 
@@ -47,7 +48,7 @@ def recorded(path: Path) -> Snapshot:
         raise PermanentError(f"{path}: {error.strerror}") from error
     snapshot = join.snapshot(last) if last is not None else None
     if snapshot is None or snapshot.topology is None:
-        raise PermanentError(f"{path} does not tell how the GPUs are joined: record anew")
+        raise TransientError(f"{path} does not tell how the GPUs are joined: record anew")
     return snapshot
 
 

@@ -34,10 +34,16 @@ class Spec(msgspec.Struct):
     init: list[Container] | None = msgspec.field(default=None, name="initContainers")
 
 
+class Annotations(msgspec.Struct):
+    """What is looked at of a pod's annotations."""
+
+    require: str | None = msgspec.field(default=None, name=REQUIRE)
+
+
 class Metadata(msgspec.Struct):
     """A pod's annotations."""
 
-    annotations: dict[str, str] | None = None
+    annotations: Annotations | None = None
 
 
 class Pod(msgspec.Struct):
@@ -78,7 +84,8 @@ def demand(pod: Pod, resources: Iterable[str]) -> Demand:
         ValueError: a quantity is none.
     """
     count = sum(needed(pod, resource) for resource in resources)
-    required = (pod.metadata.annotations or {}).get(REQUIRE)
+    annotations = pod.metadata.annotations
+    required = None if annotations is None else annotations.require
     if not count or required is None:
         return Demand(count)
     try:

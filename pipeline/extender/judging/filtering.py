@@ -74,9 +74,10 @@ def _counted(count: int, found: AtHand) -> Verdict:
 
 
 def _grouped(count: int, requirement: Requirement, found: AtHand) -> Verdict:
+    """Judge by the groups; any GPU of one may be among those that are not handed out."""
     groups = requirement.groups(found.published.topology)
     most = max(((group & found.free).bit_count() for group in groups), default=0)
-    if most >= count:
+    if most - found.unsure >= count:
         return PASSED
     title = requirement.title
     if not groups:
@@ -86,7 +87,16 @@ def _grouped(count: int, requirement: Requirement, found: AtHand) -> Verdict:
     if largest < count:
         told = f"no {title} of the node has {count} {gpus}, the largest has {largest}"
         return _failed(told, for_good=True)
-    return _failed(f"no {title} of the node has {count} free {gpus}, the most is {most}")
+    if most < count:
+        told = f"no {title} of the node has {count} free {gpus}, the most is {most}"
+    else:
+        are = "is" if found.unsure == 1 else "are"
+        told = (
+            f"{found.unsure} of the node's {len(found.published.topology.cards)} GPUs {are} not "
+            f"handed out, nobody knows which, and no {title} has {count} free {gpus} without "
+            f"{'it' if found.unsure == 1 else 'them'}, the most is {most}"
+        )
+    return _failed(told, for_good=largest - found.unsure < count)
 
 
 def _failed(reason: str, *, for_good: bool = False) -> Verdict:

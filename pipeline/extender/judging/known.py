@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 from pipeline.topology.annotation import Published
 
-State: TypeAlias = Literal["fresh", "stale", "unreadable", "none"]
-STATES: Final[tuple[State, ...]] = ("fresh", "stale", "unreadable", "none")
+State: TypeAlias = Literal["fresh", "no_free", "stale", "unreadable", "none"]
+STATES: Final[tuple[State, ...]] = ("fresh", "no_free", "stale", "unreadable", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,35 +16,39 @@ class Known:
     Attributes:
         published: what its annotation says; None where it has none that can be read.
         readable: False if it has one that can't be read.
-        devices: how many devices of the resources in question it has, as its kubelet counts them;
-            None where it doesn't say.
+        devices: how many devices of the resources in question its kubelet hands out, held ones
+            counted; None where it doesn't say.
+        why: why there is no annotation, for people.
     """
 
     published: Published | None = None
     readable: bool = True
     devices: int | None = None
+    why: str = "the node tells no topology"
 
     def state(self, now: float) -> State:
         """Return how good this is at a Unix time."""
         if self.published is None:
             return "none" if self.readable else "unreadable"
-        return "stale" if self.published.stale(now) else "fresh"
+        if self.published.stale(now):
+            return "stale"
+        return "no_free" if self.published.free is None else "fresh"
 
     def at_hand(self, now: float) -> "AtHand | str":
         """Return what can be chosen from, or why nothing can, for people."""
         published = self.published
         if published is None:
-            if not self.readable:
-                return "the node's topology can't be read"
-            return "the node tells no topology"
+            return self.why if self.readable else "the node's topology can't be read"
         # No age: the scheduler counts nodes by their reasons.
         if published.stale(now):
             return "the node's topology is stale"
         if published.free is None:
             return "the node doesn't tell which GPUs are free"
-        if self.devices is not None and self.devices > len(published.topology.cards):
+        count = len(published.topology.cards)
+        devices = count if self.devices is None else self.devices
+        if devices > count:
             return "the node hands out parts of GPUs"
-        return AtHand(published, published.free, published.part)
+        return AtHand(published, published.free, published.part, count - devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,17 @@ class AtHand:
         published: what it says, fresh.
         free: mask of the GPUs that nobody holds any of.
         part: mask of those that are held in part.
+        unsure: how many of its GPUs are not handed out; which ones, nobody says.
     """
 
     published: Published
     free: int
     part: int
+    unsure: int = 0
 
 
-NOTHING: Final = Known()
-"""Of a node that nobody has heard of."""
+NOTHING: Final = Known(why="the extender has not heard of the node")
+"""Of a node that isn't among those that have been heard of."""
+
+NOT_YET: Final = Known(why="the extender has not heard of the cluster's nodes yet")
+"""Of every node before the first list."""

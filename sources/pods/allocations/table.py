@@ -26,6 +26,7 @@ _READERS: Final[dict[Scheduler, _Readers]] = {
         gpushare.INDEX: gpushare.read_index,
     },
 }
+_OF_SCHEDULERS: Final = frozenset(key for readers in _READERS.values() for key in readers)
 
 
 def allocations(
@@ -35,7 +36,8 @@ def allocations(
 ) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
     """Return what a pod's annotations say that it holds, and what is wrong with them.
 
-    What podgpu wrote itself is no word of anybody's, and passed over.
+    What podgpu wrote itself is no word of anybody's, and passed over. It writes none of the
+    schedulers' annotations, so that no mark hides what one of them said.
 
     Args:
         facts: what is known of the pod.
@@ -46,7 +48,7 @@ def allocations(
     for scheduler, its_own in _READERS.items():
         if scheduler in schedulers:
             readers |= its_own
-    ours = own(facts.annotations)
+    ours = own(facts.annotations).keys() - _OF_SCHEDULERS
     claims: list[Claim] = []
     complaints: list[Complaint] = []
     for annotation in dict.fromkeys((*readers, *annotations)):

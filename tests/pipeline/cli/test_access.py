@@ -89,6 +89,7 @@ def test_nobody_asks_without_a_word() -> None:
 def test_an_option_counts_more_than_its_variable(files: Path) -> None:
     made = context(accessed("--ca-file", "ca", PODGPU_CA_FILE="none"))
     assert len(made.get_ca_certs()) == 1
+    assert not made.hostname_checks_common_name
     made = context(accessed("--insecure", PODGPU_CA_FILE="none"))
     assert not made.check_hostname
 

@@ -121,6 +121,17 @@ async def test_a_certificate_for_another_host(
     assert f"its certificate is not for {host}; ask by a name or address" in err
 
 
+async def test_a_certificate_s_common_name_is_no_name(
+    web: Web, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web.pair(authority("server").issue_cert(common_name="localhost"))
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, out, err = await told(capsys, f"https://localhost:{port}", *CA_FILE)
+    assert (status, out) == (1, "")
+    assert "that the certificate has (subjectAltName, not the common name)" in err
+
+
 @pytest.mark.parametrize(
     ("begins", "ends", "why"),
     [(-9, -1, "has expired; renew it"), (1, 9, "is not valid yet; renew it, or see this machine")],
@@ -240,7 +251,7 @@ def test_where_a_password_may_go(url: str, insecure: bool, fits: bool) -> None:
     user, password = Given("me", "--user", option=True), Given(KEPT, "x", option=False)
     access = Access(user=user, password=password, insecure=insecure)
     try:
-        asking._fits(url, asking._address(url), access)
+        asking._fits(asking._address(url), access)
     except ComponentError:
         assert not fits
     else:

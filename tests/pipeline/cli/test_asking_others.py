@@ -1,11 +1,13 @@
 """`podgpu topology` asks what is no daemon, or answers what can't be used."""
 
 import asyncio
+import json
 import ssl
 import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import orjson
 import pytest
 
 from pipeline.cli import asking
@@ -13,7 +15,7 @@ from pipeline.cli.access import Access, Given
 from pipeline.contracts import HttpRequest, HttpResponse
 from pipeline.errors import ComponentError
 from pipeline.pages import Pages
-from tests.pipeline.cli.asked import KEPT, USER, daemon, guard, told
+from tests.pipeline.cli.asked import KEPT, USER, ask, daemon, guard, told
 from tests.support.web import Web, certificate
 
 
@@ -68,6 +70,83 @@ async def test_words_of_others_stay_on_one_line(
     assert len(err.splitlines()) == 1
     assert err[:-1].isprintable()
     assert len(err) < 1000
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\x08\x7f\r\u202e\u2028"
+"""What a terminal acts on, or shows as something else."""
+
+
+def harmless(*texts: str) -> bool:
+    return all(line.isprintable() for text in texts for line in text.replace("\t", "").split("\n"))
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--dot",)])
+async def test_a_page_for_the_terminal_keeps_its_lines_and_nothing_a_terminal_acts_on(
+    web: Web, capsys: pytest.CaptureFixture[str], form: tuple[str, ...]
+) -> None:
+    body = f"  a\n├─ {HOSTILE}GPU 0\n└─ GPU 1\n"
+    async with daemon(answering(200, {}, body.encode())) as port:
+        status, out, _ = await told(capsys, f"http://127.0.0.1:{port}", *form)
+    assert (status, harmless(out)) == (0, True)
+    first, second, *rest = out.split("\n")
+    assert (first, rest) == ("  a", ["└─ GPU 1", ""])
+    assert second.startswith("├─ ")
+    assert second.endswith("GPU 0")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_a_choice_for_the_terminal_likewise(
+    web: Web, capsys: pytest.CaptureFixture[str], form: tuple[str, ...]
+) -> None:
+    answer = {"gpus": [{"index": 3, "uuid": f"GPU-\n{HOSTILE}"}], "why": HOSTILE, "x": HOSTILE}
+    for body in (orjson.dumps(answer), json.dumps(answer).encode()):
+        async with saying(page(body)) as url:
+            status, out, err = await told(capsys, url, "best", "-n", "1", *form)
+        assert (status, harmless(out, err)) == (0, True)
+        assert len(out.splitlines()) == 1
+        assert out.startswith("{" if form else "3\tGPU-")
+
+
+async def test_an_answer_is_printed_however_deep_it_is(
+    web: Web, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b'{"gpus": [], "why": "x", "x": ' + b"[" * 300 + b"]" * 300 + b"}"
+    async with saying(page(body)) as url:
+        said = await told(capsys, url, "best", "-n", "1", "--json")
+    assert said == (3, f"{body.decode()}\n", "")
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 500])
+@pytest.mark.parametrize("body", ["", HOSTILE])
+async def test_errors_for_the_terminal_likewise(
+    web: Web, capsys: pytest.CaptureFixture[str], status: int, body: str
+) -> None:
+    head = f"{status} Bad\x1b[2J\x9b2J\r\nLocation: http://a:{KEPT}@\x1b[2Jb/x?t=1"
+    async with saying(page(body.encode(), head.encode("latin-1"))) as url:
+        _, out, err = await told(capsys, url)
+        with pytest.raises(ComponentError) as caught:
+            await asyncio.to_thread(asking.get, url, "/topology", {})
+    assert (out, err) == ("", f"podgpu: {caught.value}\n")
+    assert err[:-1].isprintable()
+    assert "t=1" not in err
+    assert err.startswith(f"podgpu: {url}/topology answers {status}") or status == 400
+
+
+@pytest.mark.parametrize("words", [("--url", "http://h:1/a\x9bb"), ("--recording", "a\x1b[2J")])
+async def test_what_the_user_wrote_likewise(
+    web: Web, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
+) -> None:
+    status, out, err = await ask(capsys, *words)
+    assert (status in (1, 2), out, harmless(err)) == (True, "", True)
+    assert "a [2J" in err or "a b" in err
+
+
+def test_an_address_likewise() -> None:
+    assert asking.place("http://h:1/a\x9bb/?#") == "http://h:1/a b/"
+
+
+def page(body: bytes, head: bytes = b"200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
 
 
 @asynccontextmanager

@@ -105,14 +105,39 @@ def test_an_address_that_cant_be_had() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (("--kubeconfig", "/nope"), b"--kubeconfig /nope: No such file or directory"),
+        (("--kubeconfig", "/"), b"--kubeconfig /: Is a directory"),
+        (("--web-config", "/nope"), b"--web-config: "),
+    ],
+)
+def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "extender", "--listen", "127.0.0.1:0", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"http.web_config" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
         (("--listen", "9410"), "is a port alone"),
         (("--timeout", "3"), "has no unit"),
         (("--timeout", "0s"), "0s is not between 10ms and 9s"),
         (("--timeout", "10s"), "10s is not between 10ms and 9s"),
         (("--resource", ""), "'' is no name"),
         (("--resource", "a b"), "'a b' is no name"),
-        (("--annotation", "a\nb"), "is no name"),
+        (("--annotation", "a\nb"), "the name has 1 to 63 of"),
+        (("--annotation", "kubernetes.io/x"), "keys of kubernetes.io are reserved"),
+        (("--annotation", "gpu.k8s.io/x"), "keys of k8s.io are reserved"),
         (("--what",), "unrecognized arguments"),
+        (("--what",), "usage: podgpu extender [-h] [--listen ADDRESS]"),
     ],
 )
 def test_words_that_make_no_sense(

@@ -101,8 +101,23 @@ def test_a_recording_that_tells_no_topology(
 ) -> None:
     file = recording(tmp_path / "recording.gz", EVENTS[:2])
     status, out, err = run(capsys, "--recording", str(file))
-    assert (status, out) == (2, "")
+    assert (status, out) == (1, "")
     assert "does not tell how the GPUs are joined: record anew" in err
+
+
+def test_a_recording_of_which_it_isn_t_known_what_is_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = recording(tmp_path / "recording.gz", EVENTS[:4])
+    status, out, err = run(capsys, "--recording", str(file), "best", "-n", "1")
+    assert (status, out) == (1, "")
+    assert "isn't known which GPUs are free: no source that lists" in err
+    status, out, _ = run(capsys, "--recording", str(file), "best", "-n", "1", "--candidates", "5")
+    assert (status, out.split()[0]) == (0, "5")
+    file = recording(tmp_path / "other.gz", EVENTS[:3])
+    status, out, err = run(capsys, "--recording", str(file), "best", "-n", "1")
+    assert status == 0
+    assert err.startswith("no source tells who holds what, so held GPUs may be among them; ")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"something else"])
@@ -133,6 +148,7 @@ def test_too_few_to_choose_from_have_a_status_of_their_own(
         (("-n", "x"), "give the number of GPUs to choose"),
         (("-n", "9"), "this node has 8 GPUs"),
         (("-n", "1", "--must", "0,1"), "must names 2 GPUs"),
+        (("-n", "1", "--candidates", ""), "candidates names no GPU"),
         (("-n", "1", "--candidates", "GPU-nope"), "there is no GPU 'GPU-nope' here"),
     ],
 )

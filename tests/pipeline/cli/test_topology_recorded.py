@@ -76,7 +76,7 @@ async def test_of_the_demo_s_recording(recorded: Path, capsys: pytest.CaptureFix
     _, text, _ = await ask(capsys, "--recording", str(recorded))
     assert "held; ml/pretrain-0 (main)" in text
     # What a daemon shows that plays it, as `podgpu demo` does.
-    player = f"  player: {{kind: replay, path: {recorded}, speed: 100}}\n"
+    player = f"  player: {{kind: replay, path: {recorded}, speed: 100, loop: true}}\n"
     async with running(player) as client, asyncio.timeout(15):
         status, replayed = 0, ""
         while status != 200 or json.loads(replayed) != told:

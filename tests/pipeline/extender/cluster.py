@@ -36,7 +36,7 @@ def known(
 def said(topology: Topology, *, at: float = NOW, free: bool = True) -> str:
     """A node's annotation; nobody speaks of any of its GPUs, so that none is free."""
     known_ = availability(topology, {}) if free else None
-    return annotation(topology, known_, {}, at=at, refresh=REFRESH)
+    return annotation(topology, known_, at=at, refresh=REFRESH)
 
 
 def told(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
@@ -48,7 +48,7 @@ def told(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> st
 def node(name: str, text: str | None = None, *, gpus: str | int | None = None) -> Raw:
     """A Node as the API server has it."""
     annotations = {} if text is None else {KEY: text}
-    status = {} if gpus is None else {"capacity": {"cpu": "96", GPU: gpus}}
+    status = {} if gpus is None else {"allocatable": {"cpu": "96", GPU: gpus}}
     return {"metadata": {"name": name, "annotations": annotations}, "status": status}
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.extender.judging.demand import Demand
 from pipeline.extender.judging.filtering import PASSED, judged, unjudged
-from pipeline.extender.judging.known import NOTHING, Known
+from pipeline.extender.judging.fitting import fit
+from pipeline.extender.judging.known import NOT_YET, NOTHING, Known
 from pipeline.extender.judging.requirement import Requirement
 from pipeline.topology import Topology
 from tests.pipeline.extender.cluster import NOW, REFRESH, free_of, known
@@ -49,7 +50,9 @@ def test_more_than_the_node_has_will_never_do() -> None:
 
 
 UNKNOWN = {
-    "the node tells no topology": NOTHING,
+    "the extender has not heard of the cluster's nodes yet": NOT_YET,
+    "the extender has not heard of the node": NOTHING,
+    "the node tells no topology": Known(),
     "the node's topology can't be read": Known(readable=False),
     "the node's topology is stale": known(hgx(), 0, age=3 * REFRESH + 1),
     "the node doesn't tell which GPUs are free": known(hgx(), None),
@@ -79,6 +82,61 @@ def test_three_refreshes_are_waited_for() -> None:
 @pytest.mark.parametrize("devices", [None, 0, 7, 8])
 def test_no_more_devices_than_gpus_are_whole_ones(devices: int | None) -> None:
     assert reason(Demand(1), known(hgx(), 0, devices=devices)) != ""
+
+
+# The kubelet hands out fewer than there are: MIG mode, a device plugin that knows of some only, one
+# that is not healthy. Which ones nobody says, so the worst is taken for granted.
+
+
+@pytest.mark.parametrize(
+    ("layout", "held", "devices", "demand", "passes"),
+    [
+        (hgx, (), 8, Demand(8, NVLINK), True),
+        (hgx, (), 7, Demand(7, NVLINK), True),
+        (hgx, (), 7, Demand(8, NVLINK), False),
+        # Three of those that are handed out are held, and one of them is left.
+        (hgx, (1, 2, 3), 4, Demand(4, NVLINK), False),
+        (hgx, (1, 2, 3), 4, Demand(1, NVLINK), True),
+        (hgx, (0, 1, 2, 3), 7, Demand(4, NODE), False),
+        (hgx, (0, 1, 2, 3), 7, Demand(3, NODE), True),
+        (pcie, (), 7, Demand(2, SINGLE), False),
+        (pcie, (), 7, Demand(1, SINGLE), True),
+        # The scheduler counts devices by itself.
+        (hgx, (), 4, Demand(8), True),
+    ],
+)  # fmt: skip
+def test_which_gpus_are_not_handed_out_nobody_knows(
+    layout: Callable[[], Topology],
+    held: tuple[int, ...],
+    devices: int,
+    demand: Demand,
+    passes: bool,
+) -> None:
+    topology = layout()
+    node = known(topology, free_of(topology, *held), devices=devices)
+    verdict = judged(demand, node, NOW)
+    assert (verdict.reason == "") == passes
+    fits = fit(
+        topology, free_of(topology, *held), demand.count, demand.requirement, unsure=8 - devices
+    )
+    assert (fits is not None) == passes
+
+
+@pytest.mark.parametrize(
+    ("devices", "held", "why"),
+    [
+        (7, (), "1 of the node's 8 GPUs is not handed out, nobody knows which, and no "),
+        (7, (), " NVLink group has 8 free GPUs without it, the most is 8"),
+        (6, (0,), "no NVLink group of the node has 8 free GPUs, the most is 7"),
+    ],
+)
+def test_what_is_said_of_them(devices: int, held: tuple[int, ...], why: str) -> None:
+    verdict = judged(Demand(8, NVLINK), known(hgx(), free_of(hgx(), *held), devices=devices), NOW)
+    assert why in verdict.reason
+    assert verdict.for_good
+    again = judged(Demand(4, NVLINK), known(hgx(), 0b11111, devices=6), NOW)
+    assert "2 of the node's 8 GPUs are not handed out" in again.reason
+    assert not again.for_good, "it would do if all were free"
 
 
 # Something is required: they have to be in one group.

@@ -1,15 +1,20 @@
 """What is kept of the cluster's Nodes."""
 
+import asyncio
+import contextlib
 import gc
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
 
 from pipeline.errors import ApiError
-from pipeline.extender.judging.known import NOTHING
-from pipeline.extender.nodes import Distiller, Found, Nodes
+from pipeline.extender.judging.fitting import fit
+from pipeline.extender.judging.known import NOT_YET, NOTHING, AtHand
+from pipeline.extender.judging.scoring import scored
+from pipeline.extender.nodes import LONGEST, Distiller, Found, Nodes
 from pipeline.extender.shapes import Shapes
 from pipeline.model import Level
 from pipeline.topology import Topology, build
@@ -53,18 +58,20 @@ async def test_a_node_tells_its_topology() -> None:
         (node("a", "[" * 100_000), "unreadable"),
         (node("a", "\ud800"), "unreadable"),
         (node("a", json.dumps({"version": 2})), "unreadable"),
-        (node("a", said(hgx()) + " " * (128 << 10)), "unreadable"),
+        (node("a", said(hgx(), free=False)), "no_free"),
+        (node("a", said(hgx()) + " " * LONGEST), "unreadable"),
     ],
 )
 async def test_why_there_is_no_topology(raw: dict[str, Any], state: str) -> None:
     nodes = await heard(raw)
     assert nodes.of("a").state(NOW) == state
-    assert nodes.of("a").published is None
+    assert (nodes.of("a").published is None) == (state != "no_free")
     assert nodes.count(NOW)[state] == 1
 
 
 async def test_of_a_node_that_nobody_has_heard_of_nothing_is_known() -> None:
     assert (await heard()).of("a") is NOTHING
+    assert Nodes(LOG).of("a") is NOT_YET, "none is known before the first list"
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": []}, {"metadata": {"name": ""}}])
@@ -73,7 +80,7 @@ def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "devices"),
+    ("allocatable", "devices"),
     [
         ({}, None),
         ({"cpu": "96"}, None),
@@ -87,9 +94,13 @@ def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
         ([], None),
     ],
 )
-def test_how_many_devices_the_kubelet_counts(capacity: Any, devices: int | None) -> None:
+def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int | None) -> None:
+    """Of the capacity are also those that aren't healthy."""
     made = Distiller(KEY, [GPU, "example.com/gpu"])(
-        {"metadata": {"name": "a"}, "status": {"capacity": capacity}}
+        {
+            "metadata": {"name": "a"},
+            "status": {"allocatable": allocatable, "capacity": {GPU: "99"}},
+        }
     )
     assert made is not None
     assert made.devices == devices
@@ -156,6 +167,61 @@ async def test_the_first_annotation_that_cant_be_read_is_told(
     await heard(node("a\nb", "nonsense"), node("c", "nonsense"))
     (record,) = caplog.records
     assert "node a b: its topology can't be read: not JSON" in record.getMessage()
+
+
+# Whatever stands in an annotation, it costs the event loop little and the others nothing.
+
+
+def chain(count: int) -> str:
+    """Each GPU close to the next, and far from all others."""
+    made = json.loads(said(pcie(2)))
+    card_ = made["gpus"][0]
+    made["gpus"] = [{**card_, "uuid": f"GPU-{n}", "index": n} for n in range(count)]
+    made["pairs"] = {
+        "level": [[10] + [40] * (count - n - 2) for n in range(count - 1)],
+        "nvlinks": [[0] * (count - n - 1) for n in range(count - 1)],
+    }
+    return json.dumps(made)
+
+
+def linked(nvlinks: int) -> str:
+    made = json.loads(told(hgx(), 0xFF))
+    made["pairs"]["nvlinks"] = [[nvlinks] * len(row) for row in made["pairs"]["nvlinks"]]
+    return json.dumps(made)
+
+
+@pytest.mark.parametrize("text", [chain(64), chain(100), said(hgx(64))])
+async def test_no_annotation_stops_the_event_loop(text: str) -> None:
+    nodes = Nodes(LOG)
+    taking = asyncio.create_task(nodes.replaced([found(node("a", text))]))
+    turns = 0
+    async with asyncio.timeout(20):
+        while not taking.done():
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns > 2, "it is read in a thread"
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        published(text)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("nvlinks", [10**12, 2**63, 1000, 65, -1, -(10**9)])
+async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int) -> None:
+    nodes = await heard(
+        node("good", linked(64)), node("bad", linked(nvlinks)), node("usual", told(hgx(), 0xFF))
+    )
+    fits = []
+    for name in ("good", "bad", "usual"):
+        at_hand = nodes.of(name).at_hand(NOW)
+        fits.append(
+            fit(at_hand.published.topology, at_hand.free, 4, None)
+            if isinstance(at_hand, AtHand)
+            else None
+        )
+    good, bad, usual = scored(fits)
+    assert good > usual > 0
+    assert bad == 0
 
 
 # Shapes.

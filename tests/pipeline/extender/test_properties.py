@@ -1,6 +1,7 @@
 """What holds for every pod and every cluster."""
 
 import json
+from itertools import combinations
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from pipeline.extender.judging.known import Known
 from pipeline.extender.judging.requirement import Requirement, groups
 from pipeline.extender.judging.scoring import MOST, scored
 from pipeline.extender.question import Question, filtered
-from pipeline.topology import build
+from pipeline.topology import build, mask_of
 from tests.pipeline.extender.cluster import NOW, known
 from tests.pipeline.topology.layouts import reads
 
@@ -32,8 +33,15 @@ def nodes(draw: st.DrawFn) -> Known:
     free = draw(st.none() | masks)
     part = draw(masks) & ~(free or 0)
     age = draw(st.sampled_from([0.0, 0.0, 0.0, 1000.0]))
+    devices = draw(st.none() | st.integers(0, len(topology.cards) + 1))
     return draw(
-        st.sampled_from([known(topology, free, part=part, age=age), Known(), Known(readable=False)])
+        st.sampled_from(
+            [
+                known(topology, free, part=part, age=age, devices=devices),
+                Known(),
+                Known(readable=False),
+            ]
+        )
     )
 
 
@@ -55,7 +63,13 @@ def test_a_gpu_more_that_is_free_never_turns_a_pod_away(demand: Demand, node: Kn
         return
     age = NOW - published.at
     now_free = [
-        known(published.topology, published.free | 1 << n, part=published.part, age=age)
+        known(
+            published.topology,
+            published.free | 1 << n,
+            part=published.part,
+            age=age,
+            devices=node.devices,
+        )
         for n in range(len(published.topology.cards))
     ]
     if not judged(demand, node, NOW).reason:
@@ -66,7 +80,7 @@ def test_a_gpu_more_that_is_free_never_turns_a_pod_away(demand: Demand, node: Kn
 def test_for_good_means_even_if_all_were_free(demand: Demand, node: Known) -> None:
     verdict = judged(demand, node, NOW)
     if node.published is not None and verdict.reason:
-        whole = judged(demand, known(node.published.topology), NOW)
+        whole = judged(demand, known(node.published.topology, devices=node.devices), NOW)
         if verdict.for_good:
             assert whole.reason
         elif node.published.free is not None and not node.published.stale(NOW):
@@ -90,6 +104,25 @@ def test_a_pod_fits_where_some_group_has_room(read: Any, data: st.DataObject) ->
             assert anywhere is not None
             assert made.link_score <= anywhere.link_score
             assert made.breaks >= anywhere.breaks
+
+
+@settings(max_examples=60)
+@given(reads(at_most=6), st.data())
+def test_whichever_gpus_are_not_handed_out_what_is_required_is_kept(
+    read: Any, data: st.DataObject
+) -> None:
+    """If a pod passes, some group has enough free GPUs that are handed out, come what may."""
+    topology = build(read)
+    cards = len(topology.cards)
+    free = data.draw(st.integers(0, topology.mask))
+    devices = data.draw(st.integers(0, cards))
+    demand = Demand(data.draw(st.integers(1, 6)), data.draw(st.sampled_from(list(Requirement))))
+    if judged(demand, known(topology, free, devices=devices), NOW).reason:
+        return
+    required = groups(topology, demand.requirement)
+    for out in combinations(range(cards), cards - devices):
+        handed_out = free & ~mask_of(out)
+        assert any((group & handed_out).bit_count() >= demand.count for group in required)
 
 
 SEVERAL = st.builds(Fit, st.integers(10, 60_000), st.just(0), st.integers(0, 15))

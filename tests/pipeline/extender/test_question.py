@@ -5,6 +5,7 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 
 from pipeline.extender.judging.filtering import PASSED, Verdict
 from pipeline.extender.question import (
+    CONTAINERS,
+    NODES,
+    POD_BYTES,
     MalformedError,
     asked,
     filtered,
@@ -104,7 +108,8 @@ MALFORMED = {
     b'{"Pod":{"spec":{"containers":{}}},"NodeNames":[]}': "Pod can't be read",
     b'{"Pod":{"spec":{"containers":[{"resources":{"limits":{"g":[]}}}]}},"NodeNames":[]}':
         "Pod can't be read",
-    b'{"Pod":{"metadata":{"annotations":{"a":1}}},"NodeNames":[]}': "Pod can't be read",
+    b'{"Pod":{"metadata":{"annotations":{"podgpu.io/require":1}}},"NodeNames":[]}':
+        "Pod can't be read",
     b'{"Pod":{"metadata":' + DEEP + b'},"NodeNames":[]}': "body can't be read",
     b'{"Pod":{}}': "neither NodeNames nor Nodes",
     b'{"Pod":{},"Nodes":null,"NodeNames":null}': "neither NodeNames nor Nodes",
@@ -126,6 +131,85 @@ def test_what_is_no_question(body: bytes) -> None:
     assert caught.value.kind == MALFORMED[body]
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
+
+
+def of_names(count: int, name: bytes = b"a") -> bytes:
+    return b'{"Pod":{},"NodeNames":[' + b",".join([b'"%b"' % name] * count) + b"]}"
+
+
+def of_nodes(count: int) -> bytes:
+    items = b",".join([b'{"metadata":{"name":"a"}}'] * count)
+    return b'{"Pod":{},"Nodes":{"items":[' + items + b"]}}"
+
+
+def of_pod(pod: bytes) -> bytes:
+    return b'{"Pod":' + pod + b',"NodeNames":["a"]}'
+
+
+def of_containers(count: int, key: bytes = b"containers") -> bytes:
+    return of_pod(b'{"spec":{"%b":[' % key + b",".join([b"{}"] * count) + b"]}}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        of_names(NODES),
+        of_nodes(NODES),
+        of_names(2, b"x" * 253),
+        of_containers(CONTAINERS),
+        of_pod(b'{"x":"' + b" " * (POD_BYTES - 8) + b'"}'),
+    ],
+)
+def test_as_much_as_may_be(body: bytes) -> None:
+    assert asked(body).names
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (of_names(NODES + 1), "too many nodes"),
+        (of_names(6_000_000), "too many nodes"),
+        (of_nodes(NODES + 1), "too many nodes"),
+        (of_nodes(1_000_000), "too many nodes"),
+        (of_names(1, b"x" * 254), "what is sent are no names of nodes"),
+        (of_containers(CONTAINERS + 1), "too many containers"),
+        (of_containers(CONTAINERS + 1, b"initContainers"), "too many containers"),
+        (of_containers(600_000), "too many members of the Pod"),
+        (
+            of_pod(b'{"x":{' + b",".join(b'"%x":0' % n for n in range(150_000)) + b"}}"),
+            "too many members of the Pod",
+        ),
+        (of_pod(b'{"x":"' + b" " * POD_BYTES + b'"}'), "the Pod is too long"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_more_than_may_be_is_refused_before_objects_are_made_of_it(body: bytes, kind: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedError) as caught:
+            asked(body)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert caught.value.kind == kind
+    assert most < 12 << 20
+
+
+def test_what_is_not_looked_at_costs_nothing() -> None:
+    """Members of the question, annotations of its pod and members of a list of nodes."""
+    many = b",".join(b'"%x":""' % n for n in range(1_000_000))
+    bodies = [
+        b'{"Pod":{},"NodeNames":["a"],' + many + b"}",
+        b'{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"a"}}],' + many + b"}}",
+    ]
+    some = many[:900_000].rpartition(b",")[0]
+    bodies.append(of_pod(b'{"metadata":{"annotations":{' + some + b"}}}"))
+    for body in bodies:
+        tracemalloc.start()
+        assert asked(body).names == ["a"]
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 1 << 20
 
 
 def test_an_answer_that_is_none_says_why() -> None:

@@ -153,6 +153,11 @@ async def test_it_is_ready_once_all_nodes_have_been_heard_of(tmp_path: Path) -> 
         assert await one.get("/readyz") == (503, "the cluster's nodes are not known yet\n")
         answer = await one.asked("/filter", question(pod(gpus="5"), names=["switched"]))
         assert answer["NodeNames"] == ["switched"], "nothing is known that speaks against it"
+        required = question(pod(gpus="2", require="nvlink"), names=["switched"])
+        assert (await one.asked("/filter", required))["FailedNodes"] == {
+            "switched": "podgpu: the extender has not heard of the cluster's nodes yet, and the "
+            "pod requires nvlink"
+        }
         one.api.refusals.clear()
         await one.ready()
         # The API server goes; what was heard stands.
@@ -188,6 +193,7 @@ async def test_what_it_says_of_itself(tmp_path: Path) -> None:
         await one.asked("/filter", question(pod(gpus="1"), names=NAMES))
         await one.asked("/filter", question(pod(gpus="1"), names=NAMES))
         await one.post("/prioritize", b"nonsense")
+        assert (await one.post("/prioritize", b"x", "Content-Encoding: gzip"))[0] == 415
         answered, page = await one.get("/metrics")
         assert answered == 200
         for wanted in (
@@ -195,6 +201,8 @@ async def test_what_it_says_of_itself(tmp_path: Path) -> None:
             'podgpu_extender_nodes{state="stale"} 1',
             'podgpu_extender_nodes{state="unreadable"} 1',
             'podgpu_extender_nodes{state="none"} 1',
+            'podgpu_extender_nodes{state="no_free"} 0',
+            'podgpu_extender_requests_total{verb="prioritize",result="encoded"} 1',
             "podgpu_extender_up 1",
             'podgpu_extender_requests_total{verb="filter",result="ok"} 2',
             'podgpu_extender_requests_total{verb="prioritize",result="malformed"} 1',
@@ -236,6 +244,7 @@ async def test_what_else_may_be_sent(path: str, tmp_path: Path) -> None:
         length = f"Content-Length: {BODY_BYTES + 1}"
         announced.send(f"POST {path} HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n")
         assert (await announced.answer())[0] == 413
+        assert f'{{verb="{path[1:]}",result="too_long"}} 1\n' in (await one.get("/metrics"))[1]
         for body in (b"", b"\x00", b"[" * 100_000, b'{"Pod":' * 10_000, question([], names=[])):  # type: ignore[arg-type]
             answered, sent = await one.post(path, body)
             assert answered == (200 if path == "/filter" else 400)

@@ -25,9 +25,10 @@ NV18 = 1800
         (pcie, (), 2, None, Fit(50, 0, 6)),
         (pcie, (0, 2, 4, 6), 2, None, Fit(20, 0, 2)),
         (dgx1, (), 2, None, Fit(250, 0, 6)),
-        # A single one: the others that are free in the smallest group of two or more.
-        (hgx, (), 1, None, Fit(0, 3, 7)),
-        (hgx, (0, 1, 2), 1, None, Fit(0, 0, 4)),
+        # A single one: the others that are free in its NVLink group, else in the smallest node.
+        (hgx, (), 1, None, Fit(0, 7, 7)),
+        (hgx, (0, 1, 2), 1, None, Fit(0, 4, 4)),
+        (islands, (0, 2), 1, None, Fit(0, 1, 5)),
         (pcie, (), 1, None, Fit(0, 1, 7)),
         (pcie, (3,), 1, None, Fit(0, 0, 6)),
         # Too few, or not in one group.

@@ -1,9 +1,11 @@
 """Answers, and that they are never late."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,17 +14,18 @@ import pytest
 
 from pipeline.clock import SystemClock
 from pipeline.contracts import HttpRequest, HttpResponse
-from pipeline.extender.fits import Fits
+from pipeline.extender.fits import Fits, StoppedError
 from pipeline.extender.judging.filtering import judged
 from pipeline.extender.judging.requirement import Requirement
 from pipeline.extender.nodes import Distiller, Nodes
+from pipeline.extender.question import prioritized
 from pipeline.extender.service import WAITING, Service
 from pipeline.model import Instant
 from pipeline.telemetry import Telemetry
 from pipeline.topology import Topology
 from pipeline.topology.annotation import KEY
 from tests.pipeline.extender.cluster import GPU, NOW, node, pod, question, told
-from tests.pipeline.topology.layouts import hgx, pcie
+from tests.pipeline.topology.layouts import hgx, islands, pcie
 
 LOG = logging.getLogger("podgpu.test.extender")
 
@@ -44,11 +47,11 @@ class Stuck:
         self._of = Fits().of
         monkeypatch.setattr(Fits, "of", self._stuck)
 
-    def _stuck(self, *args: Any) -> Any:
+    def _stuck(self, *args: Any, **options: Any) -> Any:
         self.calls += 1
         self.begun.release()
         self.go.wait(10)
-        return self._of(*args)
+        return self._of(*args, **options)
 
 
 class Served:
@@ -240,13 +243,98 @@ async def test_who_hangs_up_frees_the_thread(monkeypatch: pytest.MonkeyPatch) ->
         assert one.counted("prioritize") == {"failed": 1}
 
 
+async def test_a_question_that_is_not_read_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the threads are held up: what nodes there are, nobody knows then."""
+    go = threading.Event()
+    monkeypatch.setattr("pipeline.extender.service.asked", lambda _: go.wait(10))
+    async with served(timeout=0.05) as one:
+        body = question(pod(gpus="2"), names=NAMES)
+        answer = await one.filter(body)
+        assert answer["Error"] == "podgpu: there was no time to read the question"
+        assert (await one.service.prioritize(asking(body))).status == 503
+        assert one.counted("filter") == one.counted("prioritize") == {"timeout": 1}
+        go.set()
+
+
+async def test_a_late_answer_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def noted(*args: Any) -> bytes:
+        made.append(threading.current_thread().name)
+        return prioritized(*args)
+
+    stuck = Stuck(monkeypatch)
+    monkeypatch.setattr("pipeline.extender.service.prioritized", noted)
+    async with served(timeout=0.05) as one:
+        await one.prioritize(question(pod(gpus="2"), names=NAMES))
+        assert made == ["podgpu-extender-late"]
+        stuck.go.set()
+
+
+async def test_a_filter_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    judgements: list[str] = []
+    go = threading.Event()
+
+    def slow(*args: Any) -> Any:
+        judgements.append("")
+        go.wait(10)
+        return judged(*args)
+
+    monkeypatch.setattr("pipeline.extender.service.judged", slow)
+    async with served(timeout=0.05) as one:
+        await one.filter(question(pod(gpus="2"), names=NAMES * 10))
+        go.set()
+        await asyncio.sleep(0.05)
+        assert len(judgements) == 1
+
+
+async def test_a_choice_that_nobody_waits_for_ends() -> None:
+    """One of 16 GPUs is exact, however long it takes, and is never kept if it was stopped."""
+    topology, asked_ = hgx(16), 0
+
+    def stop() -> bool:
+        nonlocal asked_
+        asked_ += 1
+        return asked_ > 3
+
+    fits = Fits()
+    with pytest.raises(StoppedError):
+        fits.of(topology, topology.mask, 8, None, stop=stop)
+    assert len(fits) == 0
+    assert fits.of(topology, topology.mask, 8, None) is not None
+
+
+async def test_who_was_never_asked_is_counted() -> None:
+    async with served() as one:
+        one.service.refused("filter", "too_long")
+        one.service.refused("prioritize", "encoded")
+        assert (one.counted("filter"), one.counted("prioritize")) == (
+            {"too_long": 1},
+            {"encoded": 1},
+        )
+
+
 # Fits.
+
+
+def test_fits_go_with_the_last_who_has_the_topology() -> None:
+    fits, kept = Fits(), hgx()
+    fits.of(kept, 0b11, 2, None)
+    for number in range(20):
+        gone = islands()
+        fits.of(gone, 0b11, 2, None)
+        seen = weakref.ref(gone)
+        del gone
+        gc.collect()
+        assert seen() is None, number
+    assert len(fits) == 1
 
 
 def test_nodes_that_are_alike_share_one_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Topology, int]] = []
     monkeypatch.setattr(
-        "pipeline.extender.fits.fit", lambda topology, free, *_: asked.append((topology, free))
+        "pipeline.extender.fits.fit",
+        lambda topology, free, *_, **__: asked.append((topology, free)),
     )
     fits, topology = Fits(most=3), hgx()
     for _ in range(100):

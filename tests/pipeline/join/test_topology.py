@@ -12,9 +12,6 @@ from pipeline.model import (
     ClockTicked,
     Device,
     Level,
-    Pod,
-    PodInfo,
-    PodsReplaced,
     SourceAdded,
     SourceLost,
     SourceRemoved,
@@ -129,15 +126,6 @@ def test_when_the_last_word_on_holders_expires_nothing_is_known_to_be_free() -> 
     assert free(node) is None
 
 
-def test_a_source_of_pods_tells_of_holders() -> None:
-    node = joined(claimed=False)
-    pod = Pod(PodInfo("uid", "ml", "a", "Running"), at(0))
-    node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
-    assert free(node) == 0b1111
-    node.say(SourceRemoved(), "pods", "pods")
-    assert free(node) is None
-
-
 def test_a_gpu_that_is_gone_is_not_free() -> None:
     node = joined()
     node.has(*GPUS[:3])
@@ -148,11 +136,18 @@ def test_a_gpu_that_is_gone_is_not_free() -> None:
     assert len(topology.cards) == 3
 
 
-def test_a_source_that_is_down_is_still_believed() -> None:
+def test_a_source_that_is_down_is_still_believed_but_of_what_is_free() -> None:
     node = joined()
-    before = node.snapshot().topology
-    node.say(SourceLost("the driver is gone"))
-    assert node.snapshot().topology is before
+    before = node.snapshot()
+    assert before.topology_stands
+    assert node.say(SourceLost("the driver is gone"))
+    after = node.snapshot()
+    assert after.topology is before.topology
+    assert (after.topology_source, after.topology_stands, after.availability) == (
+        "gpus",
+        False,
+        None,
+    )
 
 
 def test_a_source_that_is_removed_withdraws_it() -> None:

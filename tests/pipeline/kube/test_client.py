@@ -65,6 +65,21 @@ async def test_what_fails_of_a_patch_says_so(config: Config) -> None:
             await api.patch("/api/v1/nodes/node-1", {})
 
 
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_patch_that_was_redirected_was_not_made(config: Config, code: int) -> None:
+    """After 303 it is a GET, whose answer says nothing of the change."""
+
+    async def elsewhere(head: str, writer: asyncio.StreamWriter) -> None:
+        there = says('{"kind": "Node"}') if "/there" in head else says("", code, "Location: /there")
+        await there(head, writer)
+
+    async with Server(elsewhere).serving() as server, connected(config(server)) as api:
+        with pytest.raises(ApiError, match="was redirected; give the address") as caught:
+            await api.patch("/api/v1/nodes/node-1", {"metadata": {}})
+        assert caught.value.status == 0
+        assert await api.get("/api/v1/nodes/node-1", {}) == b'{"kind": "Node"}'
+
+
 async def test_a_stream_gives_lines_as_they_come_and_ends_with_the_server(config: Config) -> None:
     answer = streams(b'{"a":1}\n{"b"', b":2}\n\n", b'{"c":3}\n')
     async with Server(answer).serving() as server, connected(config(server)) as api:

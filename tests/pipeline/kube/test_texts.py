@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kube.answers import failure, refusal
+from pipeline.errors import ApiError
+from pipeline.kube.answers import denied, failure, refusal
 from pipeline.kube.lines import Lines, LineTooLongError
 from pipeline.kube.request import Request, Target
 from tests.support.kube import status
@@ -115,6 +116,53 @@ def test_a_refusal_names_server_question_and_mend(
     assert error.status == code
 
 
+WEBHOOK = 'admission webhook "validation.example.com" denied the request: no GPUs on Fridays'
+UNEXPLAINED = 'admission webhook "validation.example.com" denied the request without explanation'
+POLICY = (
+    "pods \"train-0\" is forbidden: ValidatingAdmissionPolicy 'guard' with binding 'guard' denied "
+    "request: only annotations"
+)
+NO_RIGHT = (
+    'pods "train-0" is forbidden: User "system:serviceaccount:podgpu:podgpu" cannot patch resource '
+    '"pods" in API group "" in the namespace "ml"'
+)
+
+
+def answered(code: int, message: str) -> ApiError:
+    return refusal(
+        "https://api",
+        Request("PATCH", POD, changes={}),
+        status=code,
+        headers={},
+        body=json.dumps(status(code, "Forbidden", message)).encode(),
+        credentials="/token",
+    )
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 429, 500])
+@pytest.mark.parametrize("message", [WEBHOOK, UNEXPLAINED, POLICY])
+def test_what_admission_denies_sends_nobody_to_rbac(code: int, message: str) -> None:
+    error = answered(code, message)
+    assert denied(error)
+    assert error.status == code
+    assert str(error) == (
+        f"https://api: PATCH {POD} is denied at admission ({code} Forbidden: {message}): the right "
+        "is there, and a webhook or policy refuses this change"
+    )
+
+
+def test_a_denial_is_one_however_long_the_names_are() -> None:
+    message = f"pods \"{'p' * 253}\" is forbidden: ValidatingAdmissionPolicy '{'n' * 253}' with "
+    assert denied(answered(403, f"{message}binding 'b' denied request: no"))
+
+
+@pytest.mark.parametrize("message", [NO_RIGHT, "", "Forbidden", "<html>"])
+def test_a_right_that_is_missing_is_no_denial(message: str) -> None:
+    error = answered(403, message)
+    assert not denied(error)
+    assert 'resources ["pods"], verbs [get, patch]' in str(error)
+
+
 @pytest.mark.parametrize(
     ("request_", "target", "verb"),
     [
@@ -147,6 +195,8 @@ def test_what_of_rbac_a_request_takes(request_: Request, target: Target, verb: s
         ({}, {"retryAfterSeconds": 3}, 3),
         ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, {"retryAfterSeconds": 3}, 3),
         ({"Retry-After": "-1"}, {"retryAfterSeconds": -3}, None),
+        ({"Retry-After": "999999999"}, {}, 300),
+        ({}, {"retryAfterSeconds": 10**9}, 300),
         ({"Retry-After": "9" * 40}, {"retryAfterSeconds": "3"}, None),
     ],
 )

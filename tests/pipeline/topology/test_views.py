@@ -1,6 +1,11 @@
 """Matrix, tree, Graphviz and the document."""
 
 import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -168,8 +173,10 @@ def test_graphviz() -> None:
 
 
 def test_the_document() -> None:
-    topology = four_h100()
-    made = document(topology, used(topology), {uuid_of(0): 85_520_809_984})
+    said = four_h100().read
+    first = replace(said.cards[0], memory_bytes=85_520_809_984)
+    topology = build(replace(said, cards=(first, *said.cards[1:])))
+    made = document(topology, used(topology))
     assert made["version"] == VERSION
     assert made["gpus"][0] == {
         "uuid": uuid_of(0),
@@ -199,7 +206,8 @@ def test_the_document() -> None:
         "nvlinks": [[18, 18, 18], [18, 18], [18]],
     }
     assert (made["free"], made["part"]) == ("8", "6")
-    assert "free" not in document(topology)
+    assert not {"free", "part", "free_of", "down"} & document(topology).keys()
+    assert document(topology, down="gone")["down"] == "gone"
 
 
 def test_a_document_of_sixty_four_fits_into_an_annotation() -> None:
@@ -254,8 +262,66 @@ GOOD = document(islands(), used(islands()))
         {**GOOD, "free": "100"},
         {**GOOD, "free": "-1"},
         {**GOOD, "nvlink": [{}]},
+        {**GOOD, "nvlink": [{"mask": "1" * 100}]},
+        {**GOOD, "nvlink": [{"mask": "0"}] * 65},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "uuid": "x" * 200}, *GOOD["gpus"][1:]]},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "memory": "80"}, *GOOD["gpus"][1:]]},
+        {**GOOD, "free": "0x1"},
+        {**GOOD, "free": " 1"},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "links": -1}, *GOOD["gpus"][1:]]},
+        *(
+            {**GOOD, "pairs": {**GOOD["pairs"], "nvlinks": [[n] * (7 - i) for i in range(7)]}}
+            for n in (-1, 65, 1 << 62)
+        ),
     ],
 )
 def test_what_is_no_document_is_refused(made: object) -> None:
     with pytest.raises(ValueError, match="not a topology document"):
         restored(made)
+
+
+def of_levels(count: int, levels: Callable[[int, int], int], links: int) -> dict[str, Any]:
+    cells = [(i, range(i + 1, count)) for i in range(count - 1)]
+    return {
+        "version": VERSION,
+        "gpus": [
+            {"uuid": f"GPU-{n:03}", "index": n, "pci": "", "numa": None, "links": 0}
+            for n in range(count)
+        ],
+        "levels": {},
+        "nvlink": [{"kind": "switch", "mask": f"{1 << n:x}"} for n in range(min(count, 64))],
+        "pairs": {
+            "level": [[levels(i, j) for j in row] for i, row in cells],
+            "nvlinks": [[links] * len(row) for _, row in cells],
+        },
+        "free": "0",
+    }
+
+
+NAMED = (10, 20, 30, 40, 50)
+HOSTILE = {
+    "at random": (of_levels(64, lambda i, j: NAMED[i * j % 5], 1), False),
+    "a chain": (of_levels(64, lambda i, j: 10 if j - i == 1 else 50, 1), False),
+    "too many": (of_levels(200, lambda _i, _j: 10, 1), False),
+    "all alike": (of_levels(64, lambda _i, _j: 10, 64), True),
+    "halves": (of_levels(64, lambda i, j: NAMED[min((i ^ j).bit_length() // 2, 4)], 0), True),
+    "none joined": (of_levels(64, lambda _i, _j: 50, 0), True),
+}
+
+
+@pytest.mark.parametrize(("made", "good"), HOSTILE.values(), ids=HOSTILE)
+def test_whoever_wrote_it_it_is_read_in_no_time(made: dict[str, Any], good: bool) -> None:
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        with nullcontext() if good else pytest.raises(ValueError, match="not a topology document"):
+            restored(made)
+        taken.append(time.process_time() - began)
+    assert min(taken) < 0.05
+
+
+def test_levels_that_contradict_each_other_are_refused() -> None:
+    """0 and 1 share a switch, 1 and 2 too: then 0 and 2 do, whatever is written of them."""
+    levels = {(0, 1): 10, (1, 2): 10, (0, 2): 40}
+    with pytest.raises(ValueError, match="levels contradict"):
+        restored(of_levels(3, lambda i, j: levels[i, j], 0))

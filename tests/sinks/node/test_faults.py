@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -267,6 +268,90 @@ async def test_a_node_without_annotations_gets_one(metadata: dict[str, object]) 
         await asyncio.sleep(2)
         assert bench.said().free == 0b1110
         assert bench.overwritten() == 0
+
+
+async def test_a_patch_that_is_made_long_after_it_was_given_up_is_found_soon() -> None:
+    bench = Bench()
+    later: list[Mapping[str, object]] = []
+    patch = bench.api.patch
+
+    async def lose(path: str, changes: Mapping[str, object]) -> bytes:
+        if len(bench.api.patches()) == 1 and not later:
+            later.append(changes)
+            raise ApiError("fell silent")
+        return await patch(path, changes)
+
+    bench.api.patch = lose  # type: ignore[method-assign]
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(20)
+        bench.holds(1)
+        await asyncio.sleep(5)
+        bench.holds(0, 1, 2, 3)
+        await asyncio.sleep(95)
+        assert bench.said().free == 0
+        bench.api._merge(PATH, later[0])
+        assert bench.said().free == 0b1101
+        await asyncio.sleep(60)
+        assert bench.said().free == 0
+        assert min(bench.distances()) >= 10
+        assert bench.overwritten() == 0
+        # Looks get rarer, and then it is the refresh's.
+        asked = len(bench.api.requests)
+        await asyncio.sleep(3600)
+        assert len(bench.api.requests) - asked <= 2 * 12 + 3
+
+
+async def test_an_answer_that_is_no_node_is_no_success(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+
+    async def page(_path: str, _changes: Mapping[str, object]) -> bytes:
+        return b"<html>sign in</html>"
+
+    bench.api.patch = page  # type: ignore[method-assign, assignment]
+    async with bench.running():
+        bench.holds(0)
+        ups = []
+        for _ in range(200):
+            await asyncio.sleep(1)
+            ups.append(bench.up())
+        assert sum(ups) < 5
+    [told] = warnings(caplog)
+    assert "the server sent no Node" in told
+
+
+@pytest.mark.parametrize("other", [None, "{}"])
+async def test_a_webhook_that_takes_the_annotation_away_is_told(
+    other: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    patch = bench.api.patch
+
+    async def webhook(path: str, changes: Mapping[str, object]) -> bytes:
+        await patch(path, changes)
+        return await patch(path, {"metadata": {"annotations": {KEY: other}}})
+
+    bench.api.patch = webhook  # type: ignore[method-assign]
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(100)
+        assert bench.up() == 0
+    # What the webhook put in its place is another's.
+    told, *more = warnings(caplog)
+    assert len(more) == (other is not None)
+    assert "doesn't have it; see which admission webhook" in told
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_no_server_is_waited_for_longer_than_some_minutes(status: int) -> None:
+    bench = Bench()
+    bench.api.answers.append(ApiError("busy", status=status, retry_after=999_999_999))
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(299)
+        assert bench.up() == 0
+        await asyncio.sleep(80)
+        assert bench.said().free == 0b1110
 
 
 # -- credentials

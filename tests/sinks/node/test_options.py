@@ -26,7 +26,7 @@ def test_the_annotation_is_the_one_that_readers_look_for() -> None:
         (
             Options(min_interval=Duration(60), refresh=Duration(30)),
             "refresh",
-            "30s is below min_interval, which is 1m",
+            "30s is below min_interval, which is 1m: set refresh to 1m or more",
         ),
     ],
 )
@@ -63,6 +63,21 @@ def test_an_annotation_has_one_writer() -> None:
         parse(text, RegisteredKinds(), env={}, origin="f")
     assert [problem.path for problem in caught.value.problems] == ["sinks.b", "sinks.e"]
     assert "the annotation podgpu.io/topology of the Node node-2" in str(caught.value)
+
+
+@pytest.mark.parametrize("top", ["node: node-1\n", ""])
+def test_a_node_that_is_named_twice_is_one(top: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node-1")
+    text = (
+        f"{top}sources: {{g: {{kind: nvml}}}}\n"
+        "sinks:\n"
+        "  a: {kind: node}\n"
+        "  b: {kind: node, node: node-1}\n"
+        "  c: {kind: node, node: node-2}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, RegisteredKinds(), env={}, origin="f")
+    assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
 
 
 def test_reading_them_loads_no_library() -> None:

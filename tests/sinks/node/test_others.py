@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 
 import pytest
 
@@ -39,7 +40,40 @@ async def test_a_value_of_an_earlier_run_is_nothing_to_complain_of(
     assert bench.overwritten() == 0
 
 
-@pytest.mark.parametrize("value", ["", "mine", "[]", '{"version": 2}', '{"at": "x"}'])
+async def test_a_value_of_a_newer_podgpu_is_nothing_to_complain_of_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.api.annotate(PATH, **{KEY: '{"version":2,"cards":[],"at":1,"refresh":300}'})
+    async with bench.running():
+        bench.holds(0)
+        await asyncio.sleep(2)
+        assert bench.said().free == 0b1110
+    assert warnings(caplog) == []
+    assert bench.overwritten() == 0
+
+
+async def test_a_value_made_to_be_hard_to_read_holds_nobody_up() -> None:
+    """As long as a Node's annotations may be in all, and what a reader would work on for long."""
+    hostile = json.loads(await written())
+    count = 150
+    hostile["gpus"] = [hostile["gpus"][0] | {"uuid": str(n), "index": n} for n in range(count)]
+    rows = [
+        [(10, 20, 30, 40, 50)[i * j % 5] for j in range(i + 1, count)] for i in range(count - 1)
+    ]
+    hostile["pairs"] = {"level": rows, "nvlinks": rows}
+    for value in (json.dumps(hostile), "[" * 250_000, '{"version":' * 20_000):
+        bench = Bench()
+        bench.api.annotate(PATH, **{KEY: value})
+        async with bench.running():
+            bench.holds(0)
+            began = time.perf_counter()
+            await asyncio.sleep(2)
+            assert time.perf_counter() - began < 1
+            assert bench.said().free == 0b1110
+
+
+@pytest.mark.parametrize("value", ["", "mine", "[]", '["version"]', '{"at": "x"}'])
 async def test_what_is_no_podgpu_s_at_the_start_is_somebody_else_s(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,29 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from pipeline.model import (
+    NS,
+    ClockTicked,
+    Pod,
+    PodInfo,
+    PodsReplaced,
+    SourceAdded,
+    SourceLost,
+    SourceRemoved,
+)
 from pipeline.topology import Topology
 from tests.sinks.node.support import GPUS, PATH, Bench, now
 from tests.support.joints import joints
-from tests.support.nodes import START, Node, claims, gpu, mig, reading
+from tests.support.nodes import (
+    START,
+    Node,
+    claims,
+    gpu,
+    kubelet_claim,
+    mig,
+    reading,
+    uuid_of,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -23,7 +42,7 @@ pytestmark = pytest.mark.looptime
 
 async def test_it_is_what_a_reader_of_it_reads() -> None:
     bench = Bench()
-    bench.node.reads(*(reading(card, "memory_total_bytes", 80 << 30) for card in GPUS))
+    bench.node.say(joints(*GPUS, memory=80 << 30))
     async with bench.running():
         await asyncio.sleep(2)
         bench.holds(1)
@@ -91,8 +110,7 @@ async def test_64_gpus_are_far_below_what_a_node_may_be_annotated_with() -> None
     cards = [gpu(index) for index in range(64)]
     bench.node = Node()
     bench.node.has(*cards)
-    bench.node.say(joints(*cards, each=32))
-    bench.node.reads(*(reading(card, "memory_total_bytes", 192 << 30) for card in cards))
+    bench.node.say(joints(*cards, each=32, memory=192 << 30))
     async with bench.running():
         bench.holds(*range(0, 64, 2))
         await asyncio.sleep(2)
@@ -194,7 +212,7 @@ async def test_memory_that_becomes_known_is_a_change() -> None:
     async with Bench().running() as bench:
         bench.holds(0)
         await asyncio.sleep(20)
-        bench.node.reads(reading(GPUS[0], "memory_total_bytes", 80 << 30))
+        bench.node.say(joints(*GPUS, memory=80 << 30))
         bench.show()
         await asyncio.sleep(2)
         assert bench.patched_at() == [1, 21]
@@ -259,6 +277,109 @@ async def test_a_new_topology_is_a_change_and_none_is_told_once(
         assert bench.said().topology.mask == 0b11
 
 
+# -- while nobody tells
+
+
+async def test_a_topology_that_nobody_tells_any_more_is_written_once_without_what_is_free() -> None:
+    """So that readers see that it isn't so any more, and then that it gets old."""
+    async with Bench().running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(20)
+        bench.node.say(SourceLost("the driver is gone"))
+        for turn in range(200):
+            bench.holds(turn % 4)
+            await asyncio.sleep(10)
+        said = bench.said()
+        assert bench.patched_at() == [1, 21]
+        assert (said.free, said.topology.mask) == (None, 0b1111)
+        assert said.at == START.wall_ns / 1e9 + 20
+        assert said.stale(START.wall_ns / 1e9 + now())
+        # It comes back with its source.
+        bench.node.say(joints(*GPUS))
+        bench.holds(1)
+        await asyncio.sleep(2)
+        assert bench.said().free == 0b1101
+        bench.show()
+        await asyncio.sleep(301)
+        assert len(bench.patched_at()) == 4
+
+
+async def test_a_topology_that_is_withdrawn_is_too() -> None:
+    async with Bench().running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(20)
+        bench.node.say(SourceRemoved())
+        for _ in range(100):
+            bench.show()
+            await asyncio.sleep(10)
+        assert bench.patched_at() == [1, 21]
+        assert (bench.said().free, bench.said().topology.mask) == (None, 0b1111)
+        assert bench.said().at == START.wall_ns / 1e9 + 20
+
+
+async def test_where_it_isn_t_known_what_is_free_either_the_source_that_comes_back_is_heard() -> (
+    None
+):
+    async with Bench().running() as bench:
+        bench.show()
+        await asyncio.sleep(20)
+        bench.node.say(SourceLost("the driver is gone"))
+        bench.show()
+        await asyncio.sleep(20)
+        bench.node.say(joints(*GPUS))
+        bench.show()
+        await asyncio.sleep(302)
+        assert bench.patched_at() == [1, 21, 41, 341]
+        assert bench.said().free is None
+
+
+async def test_a_word_of_the_kubelet_that_ran_out_leaves_nothing_free_whatever_the_pods_say() -> (
+    None
+):
+    bench = Bench()
+    said = (Pod(PodInfo("uid", "ml", "a", "Running"), START),)
+    bench.node.say(PodsReplaced(said, 10**6 * NS), "pods", "pods")
+    async with bench.running():
+        bench.node.say(
+            claims(kubelet_claim("a", uuid_of(0)), good_for=60), "kubelet", "podresources"
+        )
+        bench.show()
+        await asyncio.sleep(5)
+        assert bench.said().free == 0b1110
+        bench.loses("kubelet")
+        bench.show()
+        await asyncio.sleep(30)
+        assert bench.said().free == 0b1110
+        await asyncio.sleep(30)
+        bench.node.seconds = now()
+        bench.node.say(ClockTicked(), "", "clock")
+        bench.show()
+        await asyncio.sleep(20)
+        assert bench.said().free is None
+
+
+@pytest.mark.parametrize("pods", [True, False])
+async def test_without_a_source_that_lists_the_holders_it_is_told_once(
+    pods: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    if pods:
+        bench.node.say(PodsReplaced((), 10**6 * NS), "pods", "pods")
+    async with bench.running():
+        for _ in range(100):
+            bench.show()
+            await asyncio.sleep(1)
+        assert bench.said().free is None
+        bench.holds(0)
+        await asyncio.sleep(12)
+        assert bench.said().free == 0b1110
+    [told] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert told == (
+        "no source tells who holds what, so nothing is written of what is free; "
+        "add one of checkpoint, nri, podlist, podresources"
+    )
+
+
 # -- at the start
 
 
@@ -275,6 +396,53 @@ async def test_nothing_is_written_before_the_sources_have_spoken() -> None:
         bench.holds(0, 1)
         await asyncio.sleep(1.1)
         assert bench.said().free == 0b1100
+
+
+async def test_a_source_that_a_reload_adds_is_waited_for() -> None:
+    bench = Bench()
+    bench.node.say(claims(), "checkpoint", "checkpoint")
+    bench.ctx.snapshot = bench.node.snapshot()
+    async with bench.running():
+        await asyncio.sleep(0.05)
+        bench.waits_for("kubelet")
+        bench.show()
+        await asyncio.sleep(3)
+        assert bench.api.requests == []
+        bench.holds(0, 1, 2, 3)
+        await asyncio.sleep(1.1)
+        assert bench.said().free == 0
+
+
+async def test_a_source_of_another_kind_in_one_s_place_is_waited_for() -> None:
+    bench = Bench()
+    bench.node.say(claims(good_for=1e6), "podlist", "podlist")
+    async with bench.running():
+        bench.holds(0, 1)
+        await asyncio.sleep(30)
+        assert bench.said().free == 0b1100
+        bench.node.say(SourceRemoved(), "kubelet", "podresources")
+        bench.node.say(SourceAdded(9), "kubelet", "checkpoint")
+        bench.show()
+        await asyncio.sleep(5)
+        assert bench.said().free == 0b1100
+        bench.node.say(bench.said_by_kubelet(0, 1, 2), "kubelet", "checkpoint")
+        bench.show()
+        await asyncio.sleep(1.1)
+        # The first word after the wait need not keep a distance from a wrong one before it.
+        assert bench.said().free == 0b1000
+        assert len(bench.patched_at()) == 2
+
+
+async def test_one_that_was_added_is_not_waited_for_for_ever_either() -> None:
+    async with Bench().running() as bench:
+        bench.holds(0)
+        await asyncio.sleep(30)
+        bench.node.say(SourceAdded(9), "checkpoint", "checkpoint")
+        bench.holds(1)
+        await asyncio.sleep(14.5)
+        assert bench.said().free == 0b1110
+        await asyncio.sleep(2)
+        assert bench.said().free == 0b1101
 
 
 async def test_a_source_that_says_nothing_is_not_waited_for_for_ever() -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 from pipeline.allocations.wrote import MARK
 from pipeline.channels import Channel
+from pipeline.contexts import RunningSink
 from pipeline.errors import ApiError
+from pipeline.kube.answers import refusal
+from pipeline.kube.request import Request
 from pipeline.model import (
     NS,
     Claim,
@@ -22,6 +25,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
+from pipeline.supervision import SinkRunner
 from sinks.pods.holdings import Place
 from sinks.pods.options import Options
 from sinks.pods.sink import PodsSink
@@ -98,6 +102,14 @@ def refused(status: int) -> ApiError:
     return ApiError(f"the API server answers {status}", status=status, reason="Refused")
 
 
+def denial(status: int = 403, message: str = "") -> ApiError:
+    """What a webhook refuses with, as the API server hands it on."""
+    message = message or 'admission webhook "validation.example.com" denied the request: no'
+    body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
+    request = Request("PATCH", path_of("a"), changes={})
+    return refusal("api", request, status=status, headers={}, body=body, credentials="")
+
+
 class Server(FakeObjects):
     """Takes its time to answer.
 
@@ -105,6 +117,7 @@ class Server(FakeObjects):
         delay: seconds from a request to its answer.
         most: how many requests were under way together.
         losing: so many of the next changes are made, and their answers lost.
+        dropping: so many of the next changes are answered well, and not made.
     """
 
     def __init__(self) -> None:
@@ -112,13 +125,16 @@ class Server(FakeObjects):
         self.delay = 0.0
         self.most = 0
         self.losing = 0
+        self.dropping = 0
         self._open = 0
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         return await self._slowly(super().get(path, query))
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
-        body = await self._slowly(super().patch(path, changes))
+        made = {"metadata": {}} if (dropped := self.dropping > 0) else changes
+        self.dropping -= dropped
+        body = await self._slowly(super().patch(path, made))
         if self.losing:
             self.losing -= 1
             raise refused(0)
@@ -161,6 +177,33 @@ class Bench:
                 inbox.close()
                 async with asyncio.timeout(300):
                     await self.running
+
+    @asynccontextmanager
+    async def supervised(self) -> AsyncIterator["Bench"]:
+        """Run the sink under the daemon's own supervision, from now until it has stopped."""
+        context = RunningSink(
+            name=self.ctx.name,
+            node=self.ctx.node,
+            clock=self.ctx.clock,
+            plan=self.ctx.plan,
+            log=self.ctx.log,
+            meter=self.ctx.meter,
+            snapshot=self.ctx.latest,
+            collect=list,
+            listen=self.ctx.http,
+            connect=self.ctx.kube,
+        )
+        runner = SinkRunner(self.sink, context, self.inbox)
+        await runner.enter()
+        task = asyncio.create_task(runner.run())
+        try:
+            yield self
+        finally:
+            if task.done():
+                task.result()
+            self.inbox.close()
+            async with asyncio.timeout(10):
+                await task
 
     def reload(self, **options: Any) -> None:
         """Another sink takes this one's place."""
@@ -214,6 +257,10 @@ class Bench:
             if found.name == family
             for point in points
         }
+
+    @property
+    def up(self) -> bool:
+        return self.counted("podgpu_sink_up")[""] == 1
 
     @property
     def failed(self) -> dict[str, float]:

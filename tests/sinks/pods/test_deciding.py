@@ -1,6 +1,7 @@
 """What is to be done with a pod: a table, and whatever stands there."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.allocations.wrote import MARK, own
+from pipeline.kube.shape import table
 from sinks.pods.deciding import Decision, decide
 from sinks.pods.holdings import Wanted
 from tests.sinks.pods.support import KEY, MIG, asking, pod_of
+from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
 from tests.support.kube import Raw
 from tests.support.objects import merged
 
@@ -79,6 +82,8 @@ def test_what_is_written(there: dict[str, str] | None, written: dict[str, str] |
         ({KEY: B, MARK: "{"}, (KEY,)),
         ({KEY: B, MARK: json.dumps({KEY: [B]})}, (KEY,)),
         ({KEY: json.dumps({KEY: A})}, (KEY,)),
+        ({KEY: json.dumps({KEY: B})} | mark(gpu=json.dumps({KEY: B})), (KEY,)),
+        ({KEY: ""} | mark(gpu=""), (KEY,)),
         ({KEY: A}, ()),  # it says the same, and isn't ours
     ],
 )
@@ -103,10 +108,15 @@ def test_what_stands_there_by_somebody_else(
         (pod_of("a"), "", ""),
         (pod_of("a", phase="Pending"), "uid-a", ""),
         (pod_of("a", annotations={"kubernetes.io/config.mirror": "5ea1"}), "5ea1", ""),
-        (pod_of("a", annotations={"kubernetes.io/config.hash": "5ea1"}), "5ea1", ""),
+        (
+            pod_of("a", annotations={"kubernetes.io/config.mirror": "5ea1"}),
+            "0ther",
+            "is another pod of that name",
+        ),
+        # Anybody's pod may say so of itself; only the kubelet makes mirrors.
         (
             pod_of("a", annotations={"kubernetes.io/config.hash": "5ea1"}),
-            "0ther",
+            "5ea1",
             "is another pod of that name",
         ),
     ],
@@ -227,37 +237,35 @@ def test_which_names_can_be_an_annotation_s(key: str, good: bool) -> None:
     assert (decision.changes is not None) is good
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
+FULL = pod_of(
+    "a",
+    asking("main", gpu=2),
+    asking("side", mig=1),
+    annotations={KEY: B, **mark(gpu=B), "kubernetes.io/config.mirror": "5ea1"},
+    metadata={"deletionTimestamp": None},
+    init=(asking("first", gpu=1),),
 )
-ODD = st.fixed_dictionaries(
-    {},
-    optional={
-        "metadata": JSON | st.fixed_dictionaries({}, optional={
-            "uid": st.just("uid-a") | JSON,
-            "resourceVersion": st.just("1") | JSON,
-            "annotations": JSON | st.dictionaries(st.sampled_from([KEY, MARK, MIG]), JSON),
-        }),
-        "spec": JSON | st.fixed_dictionaries({}, optional={
-            "nodeName": st.just("node-1") | JSON,
-            "containers": JSON | st.lists(st.fixed_dictionaries({}, optional={
-                "name": st.just("main") | JSON,
-                "resources": JSON | st.fixed_dictionaries({}, optional={
-                    "limits": JSON | st.dictionaries(st.sampled_from([KEY, MIG]), JSON),
-                }),
-            }), max_size=2),
-        }),
-        "status": JSON,
-    },
-)  # fmt: skip
 
 
-@given(ODD)
-def test_whatever_the_server_sends(pod: dict[str, Any]) -> None:
-    decision = decide(pod, wants((A, "main"), (B, "side")), "node-1")
+@pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
+def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
+    for path in paths(FULL):
+        decision = decide(table(replaced(FULL, path, by)), wants((A, "main")), "node-1")
+        assert decision.changes is None or not decision.reason
+
+
+@given(st.lists(st.tuples(st.sampled_from(paths(FULL)), JSON), min_size=1, max_size=2))
+def test_no_value_anywhere_is_too_strange(strange: list[tuple[tuple[Any, ...], Any]]) -> None:
+    pod: Any = FULL
+    for path, by in strange:
+        with suppress(KeyError, IndexError, TypeError, AttributeError):  # a place that is gone
+            pod = replaced(pod, path, by)
+    decision = decide(table(pod), wants((A, "main"), (M, "side")), "node-1")
     assert decision.changes is None or not decision.reason
+    if decision.changes is not None:
+        # What is sent is what any API server takes: texts under names.
+        annotations = table(table(decision.changes["metadata"])["annotations"])
+        assert all(isinstance(value, str) for value in annotations.values())
 
 
 VALUES = st.sampled_from(["", A, B, "GPU-a,GPU-b", "x"])

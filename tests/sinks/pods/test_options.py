@@ -29,10 +29,24 @@ def test_what_is_given() -> None:
     )
 
 
-@pytest.mark.parametrize("more", [", resources: []", ", resources: nvidia.com/gpu", ", node: x"])
-def test_what_is_refused(more: str) -> None:
-    with pytest.raises(Exception, match=r"sinks\.pods"):
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (", resources: []", ""),
+        (", resources: nvidia.com/gpu", ""),
+        (", node: x", ""),
+        (', resources: [""]', "an empty pattern fits no resource"),
+        (', resources: ["nvidia.com/gpu", " "]', "an empty pattern fits no resource"),
+    ],
+)
+def test_what_is_refused(more: str, told: str) -> None:
+    with pytest.raises(Exception, match=rf"sinks\.pods[^\n]*\n?[^\n]*{told}"):
         options(more)
+
+
+def test_two_of_them_are_one_too_many() -> None:
+    with pytest.raises(Exception, match="pods has the annotations of this node's pods already"):
+        options("}, more: {kind: pods, resources: [nvidia.com/gpu]")
 
 
 def test_options_load_no_more_than_they_need() -> None:

@@ -8,8 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.allocations.wrote import MARK, own
-from pipeline.errors import ApiError
-from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, refused, uuids
+from pipeline.errors import TransientError
+from tests.sinks.pods.support import (
+    KEY,
+    Bench,
+    asking,
+    denial,
+    held,
+    path_of,
+    pod_of,
+    refused,
+    uuids,
+)
 
 PODS = ("a", "b")
 GPUS = st.sets(st.integers(0, 2), min_size=1).map(lambda found: tuple(sorted(found)))
@@ -22,7 +32,9 @@ STEPS = st.lists(
         st.tuples(st.just("between"), st.sampled_from(PODS), FOREIGN),
         st.tuples(st.just("spoil"), st.sampled_from(PODS), st.sampled_from(["{", "[]", None])),
         st.tuples(st.just("lose"), st.integers(1, 2)),
-        st.tuples(st.just("refuse"), st.sampled_from([0, 409, 500])),
+        st.tuples(st.just("drop"), st.integers(1, 2)),
+        st.tuples(st.just("refuse"), st.sampled_from([refused(0), refused(409), refused(500)])),
+        st.tuples(st.just("refuse"), st.sampled_from([refused(404), refused(422), denial()])),
         st.tuples(st.just("reload")),
         st.tuples(st.just("wait"), st.sampled_from([0.01, 0.1, 15])),
     ),
@@ -78,8 +90,10 @@ class World:
                     self.spoils(name, mark)
                 case ("lose", count):
                     self.bench.api.losing = count
-                case ("refuse", status):
-                    self.bench.api.answers.append(refused(status))
+                case ("drop", count):
+                    self.bench.api.dropping = count
+                case ("refuse", error):
+                    self.bench.api.answers.append(error)
                 case ("reload",):
                     await self.runs(0.05)
                     self.bench.reload()
@@ -89,6 +103,8 @@ class World:
                     raise AssertionError(step)
             self.holds()
         self.between.clear()
+        self.bench.api.answers.clear()
+        self.bench.api.losing = self.bench.api.dropping = 0
         # Quiet: all that goes wrong has gone wrong, and somebody changes what is held once more,
         # so that it isn't something that was written, and taken away again since.
         self.show({name: tuple({0, 1, 2} - set(self.now.get(name, ()))) or (0,) for name in PODS})
@@ -112,7 +128,7 @@ class World:
         try:
             async with self.bench.keeping() as bench:
                 await bench.rests(seconds)
-        except ApiError:
+        except TransientError:
             pass
 
 

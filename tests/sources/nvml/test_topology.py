@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.fields import FieldPlan
 from pipeline.model import Level, TopologyPair
 from tests.fakes.nvml import FakeNvml, Scenario, h100, h100s, t4
 from tests.fakes.nvml.topologies import CUBE_MESH, dgx1, hgx, islands, joined, pcie, sockets
@@ -97,6 +98,24 @@ async def test_links_that_lead_nobody_knows_where(fake_nvml: FakeNvml) -> None:
     topology = await read(fake_nvml, node.with_gpu(0, values=astray))
     assert nvlinks(topology) == {(0, 1): None}
     assert topology.pairs[0].reachable is True
+
+
+async def test_each_gpu_s_memory_is_told_whoever_asks_for_readings_of_it(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["gpu_utilization_percent"])
+    topology = await read(fake_nvml, hgx(2), ctx=ctx)
+    assert {card.memory_bytes for card in topology.cards} == {
+        hgx(2).gpus[0].all_values()["memory_total"]
+    }
+
+
+@pytest.mark.parametrize("code", [3, 13, 999])
+async def test_memory_that_can_t_be_asked_for_is_unknown(fake_nvml: FakeNvml, code: int) -> None:
+    failing = Scenario(gpus=hgx(2).gpus, errors={"nvmlDeviceGetMemoryInfo": code})
+    topology = await read(fake_nvml, failing)
+    assert {card.memory_bytes for card in topology.cards} == {None}
 
 
 # -- what the driver doesn't say is unknown

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import Instant, Pod, PodContainer, PodInfo
 from sources.pods.moments import Moments
+from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
 from tests.sources.pods.raws import (
     BASE,
     at,
@@ -209,8 +210,10 @@ def test_the_workload(references: Any, labels: dict[str, str], owner: tuple[str,
     [
         ({}, ""),
         ({"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.hash": "abc"}, "abc"),
-        ({"kubernetes.io/config.hash": "abc"}, "abc"),
-        ({"kubernetes.io/config.hash": 7}, ""),
+        ({"kubernetes.io/config.mirror": "abc"}, "abc"),
+        # Anybody's pod may say so of itself, and would get what its predecessor held.
+        ({"kubernetes.io/config.hash": "abc"}, ""),
+        ({"kubernetes.io/config.mirror": 7}, ""),
     ],
 )
 def test_the_uid_that_a_static_pod_has_on_its_node(annotations: dict[str, Any], uid: str) -> None:
@@ -316,31 +319,9 @@ def test_what_has_no_identity_is_no_pod(missing: str) -> None:
     assert distilled_with_left(raw) == (None, [])
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
-    if not path:
-        return by
-    copy = value.copy()
-    copy[path[0]] = replaced(value[path[0]], path[1:], by)
-    return copy
-
-
-def paths(value: Any) -> list[tuple[Any, ...]]:
-    if not isinstance(value, dict | list):
-        return [()]
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    return [(), *((key, *rest) for key, child in inner for rest in paths(child))]
-
-
 FULL = raw_pod(
     labels={"pod-template-hash": "x"},
-    annotations={"kubernetes.io/config.hash": "x"},
+    annotations={"kubernetes.io/config.mirror": "x"},
     metadata={"ownerReferences": [reference("ReplicaSet", "a-x")]},
     spec={
         "initContainers": [raw_container("i", restartPolicy="Always")],
@@ -352,6 +333,13 @@ FULL = raw_pod(
         ]
     },
 )
+
+
+@pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
+def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
+    for path in paths(FULL):
+        pod, _ = distilled_with_left(replaced(FULL, path, by) if path else {}, labels=("*",))
+        assert pod is None or hash(pod) is not None
 
 
 @given(st.sampled_from([path for path in paths(FULL) if path]), JSON)

@@ -175,3 +175,27 @@ def test_no_json_is_too_strange(annotation: str, value: Any) -> None:
     claims, complaints = allocations(facts({annotation: json.dumps(value)}), (OURS,))
     assert not (claims and complaints)
     assert all(claim.devices for claim in claims)
+
+
+DEEP = ["[" * depth + "]" * depth for depth in (100, 600, 990, 5000)]
+PLACES = [
+    "{}",
+    '{"gpu": {}}',
+    '{"gpu": [{}]}',
+    '{"gpu": [{"minor": {}}]}',
+    '{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": {}}}]}',
+    '{"nvidia.com/gpu": {}}',
+    '{"0": {"1": {}}}',
+]
+
+
+@pytest.mark.parametrize("annotation", [*EVERY, OURS])
+@pytest.mark.parametrize("deep", DEEP, ids=len)
+def test_nothing_nests_too_deep(annotation: str, deep: str) -> None:
+    """Who may create a pod must not end the daemon by it."""
+    for place in PLACES:
+        hostile = place.replace("{}", deep, 1)
+        told = {DECIDED: "1", annotation: hostile}
+        claims, complaints = allocations(facts(told), (OURS,))
+        assert not (claims and complaints)
+        assert all(complaint.text.isprintable() for complaint in complaints)

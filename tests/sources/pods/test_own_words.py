@@ -11,8 +11,21 @@ from pipeline.allocations import koordinator
 from pipeline.allocations.wrote import MARK, marked, own
 from pipeline.model import NS, PodsReplaced
 from sources.pods.allocations import allocations
+from sources.pods.allocations.table import _READERS
 from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, uuids
-from tests.sources.pods.annotations import HAMI, OURS, A, B, facts
+from tests.sources.pods.annotations import (
+    ALIYUN,
+    ALIYUN2,
+    ALIYUN_ASSIGNED,
+    DECIDED,
+    HAMI,
+    INDEX,
+    OURS,
+    VGPU,
+    A,
+    B,
+    facts,
+)
 from tests.sources.pods.raws import distilled_with_left
 from tests.support.nodes import claims, uuid_of
 
@@ -23,24 +36,37 @@ from tests.support.nodes import claims, uuid_of
     ("annotations", "ours"),
     [
         ({}, {}),
-        ({"a": "1"}, {}),
-        ({"a": "1", MARK: '{"a":"1"}'}, {"a": "1"}),
-        ({"a": "1", "b": "2", MARK: '{"a":"1","b":"2"}'}, {"a": "1", "b": "2"}),
-        ({"a": "1", "b": "changed", MARK: '{"a":"1","b":"2"}'}, {"a": "1"}),
-        ({"a": "", MARK: '{"a":""}'}, {"a": ""}),
-        ({MARK: '{"a":"1"}'}, {}),
-        ({"a": "1", MARK: ""}, {}),
-        ({"a": "1", MARK: '{"a":"1"'}, {}),
-        ({"a": "1", MARK: '["a"]'}, {}),
-        ({"a": "1", MARK: "null"}, {}),
-        ({"a": "1", MARK: '"a"'}, {}),
-        ({"a": "1", MARK: '{"a":1}'}, {}),
-        ({"a": "null", MARK: '{"a":null}'}, {}),
-        ({"a": None, MARK: '{"a":null}'}, {}),
-        ({"a": 1, MARK: '{"a":1}'}, {}),
-        ({"a": "1", MARK: {"a": "1"}}, {}),
-        ({"a": "1", MARK: "[" * 100_000}, {}),
+        ({"x.io/a": "1"}, {}),
+        ({"x.io/a": "1", MARK: '{"x.io/a":"1"}'}, {"x.io/a": "1"}),
+        (
+            {"x.io/a": "1", "x.io/b": "2", MARK: '{"x.io/a":"1","x.io/b":"2"}'},
+            {"x.io/a": "1", "x.io/b": "2"},
+        ),
+        (
+            {"x.io/a": "1", "x.io/b": "changed", MARK: '{"x.io/a":"1","x.io/b":"2"}'},
+            {"x.io/a": "1"},
+        ),
+        ({MARK: '{"x.io/a":"1"}'}, {}),
+        ({"x.io/a": "1", MARK: ""}, {}),
+        ({"x.io/a": "1", MARK: '{"x.io/a":"1"'}, {}),
+        ({"x.io/a": "1", MARK: '["x.io/a"]'}, {}),
+        ({"x.io/a": "1", MARK: "null"}, {}),
+        ({"x.io/a": "1", MARK: '"x.io/a"'}, {}),
+        ({"x.io/a": "1", MARK: '{"x.io/a":1}'}, {}),
+        ({"x.io/a": "null", MARK: '{"x.io/a":null}'}, {}),
+        ({"x.io/a": None, MARK: '{"x.io/a":null}'}, {}),
+        ({"x.io/a": 1, MARK: '{"x.io/a":1}'}, {}),
+        ({"x.io/a": "1", MARK: {"x.io/a": "1"}}, {}),
+        ({"x.io/a": "1", MARK: "[" * 100_000}, {}),
         ({MARK: json.dumps({MARK: "x"})}, {}),
+        # What podgpu never writes, though a mark says so.
+        ({"a": "1", MARK: '{"a":"1"}'}, {}),
+        ({"ALIYUN_COM_GPU_MEM_IDX": "0", MARK: '{"ALIYUN_COM_GPU_MEM_IDX":"0"}'}, {}),
+        ({"kubernetes.io/a": "1", MARK: '{"kubernetes.io/a":"1"}'}, {}),
+        ({"x.io/a": "", MARK: '{"x.io/a":""}'}, {}),
+        ({"x.io/a": "{}", MARK: '{"x.io/a":"{}"}'}, {}),
+        ({"x.io/a": "1,,2", MARK: '{"x.io/a":"1,,2"}'}, {}),
+        ({"x.io/a": "1, 2", MARK: '{"x.io/a":"1, 2"}'}, {}),
     ],
 )
 def test_what_is_podgpu_s_own(annotations: dict[str, Any], ours: dict[str, str]) -> None:
@@ -53,10 +79,13 @@ def test_the_mark_is_in_one_order_and_compact() -> None:
 
 
 TEXTS = st.text(st.characters(codec="utf-8"))
-KEYS = TEXTS.filter(lambda key: key != MARK)
+WORDS = st.text("abc019", min_size=1, max_size=9)
+NAMES = st.builds("{}.io/{}".format, WORDS, WORDS)
+VALUES = st.lists(st.builds("GPU-{}".format, WORDS), min_size=1, max_size=4).map(",".join)
+WRITTEN = st.dictionaries(NAMES, VALUES)
 
 
-@given(st.dictionaries(KEYS, TEXTS), st.dictionaries(KEYS, TEXTS), st.dictionaries(KEYS, TEXTS))
+@given(WRITTEN, WRITTEN, st.dictionaries(TEXTS.filter(lambda key: key != MARK), TEXTS))
 def test_what_was_marked_is_own_and_nothing_else(
     before: dict[str, str], changes: dict[str, str], others: dict[str, str]
 ) -> None:
@@ -71,29 +100,57 @@ def mark(annotation: str, value: str) -> dict[str, str]:
     return {annotation: value, MARK: json.dumps({annotation: value})}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        (OURS, json.dumps({KEY: A})),
-        (OURS, A),
-        (OURS, "rubbish"),
-        (HAMI, f"{A},NVIDIA,3000,50:;"),
-        (HAMI, "rubbish"),
-        (koordinator.ANNOTATION, json.dumps({"gpu": [{"minor": 3}]})),
-    ],
-)
-def test_own_annotations_are_no_claims_and_no_cause_for_complaint(
-    annotation: str, value: str
+@pytest.mark.parametrize("value", [A, f"{A},{B}", "rubbish"])
+def test_own_annotations_are_no_claims_and_no_cause_for_complaint(value: str) -> None:
+    assert allocations(facts(mark(OURS, value)), (OURS,)) == ((), ())
+    # Without the mark, or with another value in it, it is somebody's word, and a bad one.
+    for others in ({OURS: value}, mark(OURS, "x") | {OURS: value}):
+        claims_, [complaint] = allocations(facts(others), (OURS,))
+        assert (claims_, complaint.annotation) == ((), OURS)
+
+
+SAID: list[dict[str, str]] = [
+    {OURS: json.dumps({KEY: A})},
+    {HAMI: f"{A},NVIDIA,3000,50:;"},
+    {HAMI: "rubbish"},
+    {VGPU: f"{A},NVIDIA,3000,50:;"},
+    {INDEX: "0", DECIDED: "1"},
+    {ALIYUN: "0", ALIYUN_ASSIGNED: "true"},
+    {ALIYUN2: '{"0":{"0":4}}'},
+    {koordinator.ANNOTATION: json.dumps({"gpu": [{"minor": 3}]})},
+]
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("configured", [(), (OURS,), (OURS, INDEX, HAMI, KEY)])
+def test_no_mark_hides_what_a_scheduler_said(
+    said: dict[str, str], configured: tuple[str, ...]
 ) -> None:
-    assert allocations(facts(mark(annotation, value)), (OURS,)) == ((), ())
-    # Without the mark, or with another value in it, it is somebody's word, good or bad.
-    for others in ({annotation: value}, mark(annotation, "x") | {annotation: value}):
-        found, complaints = allocations(facts(others), (OURS,))
-        assert len(found) + len(complaints) == 1
+    """Whoever makes a pod can write the mark into its template."""
+    marks = {MARK: json.dumps(said)}
+    assert allocations(facts(said | marks), configured) == allocations(facts(said), configured)
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_each_of_these_is_somebody_s_word(said: dict[str, str]) -> None:
+    found, complaints = allocations(facts(said), (OURS,))
+    assert len(found) + len(complaints) == 1
+
+
+def test_every_scheduler_s_annotation_is_among_these() -> None:
+    every = {annotation for readers in _READERS.values() for annotation in readers}
+    assert every <= {key for said in SAID for key in said}
+
+
+def test_the_annotation_of_a_scheduler_that_is_not_read_is_hidden_no_more_than_others() -> None:
+    said = {INDEX: "7,8"}
+    found = allocations(facts(said | {MARK: json.dumps(said)}), (INDEX,), ())
+    assert found == allocations(facts(said), (INDEX,), ())
+    assert len(found[1]) == 1
 
 
 def test_own_annotations_hide_nobody_else_s() -> None:
-    annotations = mark(OURS, json.dumps({KEY: A})) | {HAMI: f"{B},NVIDIA,3000,50:;"}
+    annotations = mark(OURS, A) | {HAMI: f"{B},NVIDIA,3000,50:;"}
     found, complaints = allocations(facts(annotations), (OURS,))
     assert [claim.origin.detail for claim in found] == [HAMI]
     assert complaints == ()

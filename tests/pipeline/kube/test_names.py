@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.node.names import subdomain, wrong_with_key
+from pipeline.kube.names import subdomain, wrong_with_key
 
 
 @pytest.mark.parametrize(
