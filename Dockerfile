@@ -1,5 +1,7 @@
 # Build: docker build -t podgpu .          (or buildah bud)
-# A base of your own, with Python 3.11 or newer as python3 and its venv module: --build-arg BASE=...
+#   --build-arg BASE=...       a base of your own, with Python 3.11 or newer as python3 and its venv module; a digest
+#                              (NAME@sha256:...) pins it as requirements.txt pins what goes upon it
+#   --build-arg REVISION=...   the commit that it is built from, for the label
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -10,8 +12,9 @@ RUN python3 -m venv /opt/build \
 COPY requirements.txt ./
 RUN /opt/build/bin/python -m pip --python /opt/podgpu/bin/python install \
         --no-cache-dir --require-hashes --only-binary=:all: -r requirements.txt
-COPY constraints.txt ./
-RUN /opt/build/bin/python -m pip install --no-cache-dir --only-binary=:all: -c constraints.txt hatchling
+COPY image/build-requirements.txt ./
+RUN /opt/build/bin/python -m pip install \
+        --no-cache-dir --require-hashes --only-binary=:all: -r build-requirements.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY config config
 COPY pipeline pipeline
@@ -21,13 +24,21 @@ COPY sinks sinks
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
  && /opt/build/bin/python -m pip --python /opt/podgpu/bin/python install \
         --no-cache-dir --no-index --no-deps /dist/*.whl
+# What never runs: classes for all of the Kubernetes API, of which podgpu uses none (see pipeline/kube/library.py), and
+# what is for people who work in an environment.
+RUN cd /opt/podgpu \
+ && rm -r include bin/activate* bin/Activate.ps1 lib/python3*/site-packages/kubernetes_asyncio/client/api \
+        lib/python3*/site-packages/kubernetes_asyncio/client/models
+# dcgm-exporter's names, where an image of it has them, so that this one can be put in its place.
+RUN mkdir -p /links/usr/bin /links/usr/local/dcgm \
+ && for name in bin/dcgm-exporter bin/dcgm-exporter-entrypoint.sh local/dcgm/dcgm-exporter-entrypoint.sh; do \
+        ln -s /usr/local/bin/podgpu-entrypoint "/links/usr/$name"; \
+    done
 
 
 FROM ${BASE}
-LABEL org.opencontainers.image.title="podgpu" \
-      org.opencontainers.image.description="Who uses which GPU of this node, and how well" \
-      org.opencontainers.image.licenses="Apache-2.0"
 # The four packages have everyday names: the working directory must not stand in front of them.
+# Nothing is written beside the program, so the root may be read-only.
 # NVIDIA_*: without them the container toolkit hands the container no driver library.
 ENV PATH=/opt/podgpu/bin:$PATH \
     PYTHONSAFEPATH=1 \
@@ -37,16 +48,22 @@ ENV PATH=/opt/podgpu/bin:$PATH \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=utility
 COPY --from=build /opt/podgpu /opt/podgpu
-# What an image of dcgm-exporter has, where it has it, so that this one can be put in its place.
+COPY --from=build /links /
 COPY image/entrypoint /usr/local/bin/podgpu-entrypoint
 COPY config/counters/*.csv /etc/dcgm-exporter/
-RUN mkdir -p /usr/local/dcgm \
- && for name in bin/dcgm-exporter bin/dcgm-exporter-entrypoint.sh local/dcgm/dcgm-exporter-entrypoint.sh; do \
-        ln -s /usr/local/bin/podgpu-entrypoint "/usr/$name"; \
-    done
 WORKDIR /
-# Not root, but in its group: the kubelet's pod-resources folder is root:root 0750.
+# Not root, and no capability: enough for the GPUs, whose device nodes are everybody's, and for the API server.
+# In root's group: the kubelet's folder pod-resources is root:root 0750, and podlist.json lies in it.
+# The kubelet's and the runtime's sockets and the kubelet's checkpoint are root's alone: with those sources run it as
+# user 0, without capabilities. That is what the chart does.
 USER 65532:0
 EXPOSE 9400
 # podgpu handles SIGTERM itself, so it can be process 1; the entry point makes it that.
 ENTRYPOINT ["podgpu-entrypoint"]
+ARG VERSION=0.1.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="podgpu" \
+      org.opencontainers.image.description="Who uses which GPU of this node, and how well" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"

@@ -62,7 +62,8 @@ peers: $(VENV)/.dev
 e2e: peers
 	$(BIN)/python -m pytest tests/e2e -v --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 
-# constraints.txt pins what developers and CI install, requirements.txt (with hashes) the image.
+# constraints.txt pins what developers and CI install, requirements.txt and
+# image/build-requirements.txt (with hashes) the image.
 lock: $(VENV)/.dev
 	$(PIP) install pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
@@ -70,6 +71,9 @@ lock: $(VENV)/.dev
 	$(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host --constraint constraints.txt --generate-hashes \
 		--output-file requirements.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --constraint constraints.txt --generate-hashes --only-build-deps --build-deps-for wheel \
+		--output-file image/build-requirements.txt pyproject.toml
 
 clean:
 	rm -rf $(VENV) build dist

@@ -4,13 +4,19 @@ Installing a package would start a service and leave an account and a configurat
 unpacking leaves a few files below build/.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _CACHE = Path(__file__).resolve().parents[2] / "build" / "e2e"
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+RELEASE = "bookworm"
+"""Of Debian: the programs are its, and the image's base is one of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,44 @@ def runtime() -> Runtime:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Building:
+    """What makes images: the commands `buildah` and `debootstrap`, and variables that they need."""
+
+    buildah: Path
+    debootstrap: Path
+    env: Mapping[str, str]
+    mirror: str
+    """Where packages come from: the address that apt has."""
+
+
+def building() -> Building:
+    """Return the programs, fetched first when they aren't there yet."""
+    root = _CACHE / "building"
+    if not root.is_dir():
+        _unpack("building", root, ("buildah", "debootstrap"))
+    libraries = [
+        str(path) for path in (*root.glob("usr/lib/*-linux-gnu"), *root.glob("lib/*-linux-gnu"))
+    ]
+    search = (*(root / place for place in ("usr/sbin", "usr/bin", "sbin", "bin")), _USUAL_PATH)
+    env = {
+        "PATH": ":".join(map(str, search)),
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "DEBOOTSTRAP_DIR": str(root / "usr/share/debootstrap"),
+    }
+    found = Building(root / "usr/bin/buildah", root / "usr/sbin/debootstrap", env, _mirror())
+    _check(found.buildah, env)
+    return found
+
+
+def _mirror() -> str:
+    wanted = ("--format", "$(SITE)", "Created-By: Packages", f"Release: {RELEASE}")
+    said = _run("apt-get", "indextargets", *wanted, cwd=_CACHE).split()
+    if not said:
+        raise RuntimeError(f"apt has no source for {RELEASE}: the image's base is made of it")
+    return said[0]
+
+
 def _unpacked(package: str) -> Path:
     root = _CACHE / package
     if not root.is_dir():
@@ -59,29 +103,36 @@ def _unpacked(package: str) -> Path:
     return root
 
 
-def _unpack(package: str, root: Path) -> None:
+def _unpack(name: str, root: Path, whole: Sequence[str] = ()) -> None:
+    """Unpack a package; or several, with all that they need and this machine hasn't installed."""
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise RuntimeError(f"no {tool}: the end-to-end tests take {package} from Debian")
+            raise RuntimeError(f"no {tool}: the end-to-end tests take {name} from Debian")
     _CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_CACHE) as made:
         folder = Path(made)
         # apt gives up root to fetch, and then needs a folder that is not root's alone.
         folder.chmod(0o777)
-        _download(package, folder)
-        (archive,) = folder.glob("*.deb")
-        whole = folder / "whole"
-        _run("dpkg-deb", "--extract", str(archive), str(whole), cwd=folder)
+        _download(name, folder, whole)
+        unpacked = folder / "whole"
+        for archive in folder.glob("*.deb"):
+            _run("dpkg-deb", "--extract", str(archive), str(unpacked), cwd=folder)
         try:
             # In one step: whoever finds the folder finds all of it.
-            whole.rename(root)
+            unpacked.rename(root)
         except OSError:
             if not root.is_dir():
                 raise
 
 
-def _download(package: str, folder: Path) -> None:
-    command = ("apt-get", "download", "--quiet", package)
+def _download(name: str, folder: Path, whole: Sequence[str]) -> None:
+    command: tuple[str, ...] = ("apt-get", "download", "--quiet", name)
+    if whole:
+        (folder / "partial").mkdir(mode=0o777)
+        how = ("--download-only", "--reinstall", "--no-install-recommends", "--yes", "--quiet")
+        # Nothing is installed, so whoever installs meanwhile is in nobody's way.
+        options = ("-o", f"Dir::Cache::archives={folder}", "-o", "Debug::NoLocking=true")
+        command = ("apt-get", "install", *how, *options, *whole)
     try:
         _run(*command, cwd=folder)
     except RuntimeError:
@@ -90,17 +141,23 @@ def _download(package: str, folder: Path) -> None:
         _run(*command, cwd=folder)
 
 
-def _check(program: Path) -> None:
+def _check(program: Path, env: Mapping[str, str] | None = None) -> None:
     """Make sure that the loader finds every library: the package's dependencies aren't here."""
-    listed = _run("ldd", str(program), cwd=program.parent)
+    listed = _run("ldd", str(program), cwd=program.parent, env=env)
     missing = [line.strip() for line in listed.splitlines() if "not found" in line]
     if missing:
         raise RuntimeError(f"{program} lacks libraries: {', '.join(missing)}")
 
 
-def _run(*command: str, cwd: Path) -> str:
+def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **(env or {})},
     )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr.strip()}")
