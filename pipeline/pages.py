@@ -4,13 +4,19 @@ import html
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from pipeline.contracts import HttpHandler, HttpResponse
+from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
 
 Check: TypeAlias = Callable[[], tuple[bool, str]]
 """Says whether something is well, and a line of text for people. Called for each request."""
 
 Pages: TypeAlias = Mapping[str, tuple[HttpHandler, str]]
 """What every listener serves besides its own: handlers and titles, by path."""
+
+Links: TypeAlias = tuple[tuple[str, str], ...]
+"""Paths and titles of all that a listener serves, for its page at `/`."""
+
+Front: TypeAlias = Callable[[HttpRequest, Links], HttpResponse]
+"""Makes the page at `/`."""
 
 _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))
 
@@ -27,18 +33,25 @@ def checked(check: Check) -> HttpResponse:
     return plain(200 if well else 503, text)
 
 
-def index(node: str, version: str, mounts: Iterable[tuple[str, str]]) -> HttpResponse:
-    """Return the page at `/`; it needs nothing from elsewhere.
+def links(mounts: Iterable[tuple[str, str]]) -> Links:
+    """Return what is mounted, and what every listener answers by itself.
+
+    What has no title isn't listed, since it answers no bare link.
+    """
+    return (*((path, title) for path, title in mounts if title), *_OWN)
+
+
+def index(node: str, version: str, links: Links) -> HttpResponse:
+    """Return a page at `/` that leads to the others; it needs nothing from elsewhere.
 
     Args:
         node: the node's name.
         version: podgpu's version.
-        mounts: paths and titles; what has no title isn't listed, since it answers no bare link.
+        links: paths and titles.
     """
     items = "".join(
         f'<li><a href="{html.escape(path)}">{html.escape(path)}</a> {html.escape(title)}</li>'
-        for path, title in (*mounts, *_OWN)
-        if title
+        for path, title in links
     )
     node = html.escape(node)
     page = (

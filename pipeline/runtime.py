@@ -28,8 +28,11 @@ from pipeline.shared import Shared
 from pipeline.sinkset import SinkSet
 from pipeline.sourceset import SourceSet
 from pipeline.status import Status
+from pipeline.status_page.known import Known
+from pipeline.status_page.pages import StatusPages
 from pipeline.telemetry import FamilyPoints, Telemetry
 from pipeline.topology_pages import TopologyPages
+from pipeline.version import VERSION
 
 if TYPE_CHECKING:
     from pipeline.kube.sessions import Sessions
@@ -70,8 +73,13 @@ class Runtime:
         )
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
         self._topology = TopologyPages(lambda: self._publisher.latest)
+        self._status_page = StatusPages(clock.now, self._known)
         self._serving = Serving(
-            self._shared.node, self._status.healthy, self._status.ready, self._topology.pages
+            self._shared.node,
+            self._status.healthy,
+            self._status.ready,
+            {**self._status_page.pages, **self._topology.pages},
+            self._status_page.front,
         )
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
@@ -94,6 +102,21 @@ class Runtime:
     def telemetry(self) -> list[FamilyPoints]:
         """Return podgpu's own metrics as they are now."""
         return self._status.collect()
+
+    def _known(self) -> Known:
+        shared, publisher = self._shared, self._publisher
+        return Known(
+            node=shared.node,
+            version=VERSION,
+            now=shared.clock.now(),
+            ready=self._status.ready(),
+            snapshot=publisher.latest,
+            sources=publisher.join.sources(),
+            informed=publisher.join.informed,
+            sinks={name: sink.kind for name, sink in self._config.sinks.items()},
+            telemetry=self._status.collect(),
+            troubles=shared.telemetry.troubles,
+        )
 
     def count_reload(self, result: str) -> None:
         """Count an attempt to take over a changed configuration."""

@@ -11,7 +11,7 @@ from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
 from pipeline.errors import ComponentError
 from pipeline.logs import ROOT
-from pipeline.pages import Check, Pages
+from pipeline.pages import Check, Front, Pages
 from pipeline.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,15 +29,22 @@ class Serving:
         health: whether podgpu works.
         ready: whether it has something to show.
         pages: what is served besides, by path, with titles for the page at `/`.
+        front: makes the page at `/`.
     """
 
     def __init__(
-        self, node: str, health: Check, ready: Check, pages: Pages = MappingProxyType({})
+        self,
+        node: str,
+        health: Check,
+        ready: Check,
+        pages: Pages = MappingProxyType({}),
+        front: Front | None = None,
     ) -> None:
         self._node = node
         self._health = health
         self._ready = ready
         self._pages = pages
+        self._front = front
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -68,6 +75,7 @@ class Serving:
                 health=self._health,
                 ready=self._ready,
                 pages=self._pages,
+                front=self._front,
             )
             self._listeners.access = self._access
         return self._listeners.listen(address)

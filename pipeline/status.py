@@ -68,6 +68,7 @@ class Status:
             "podgpu_source_age_seconds": [],
             "podgpu_attribution_age_seconds": [],
             "podgpu_source_events_total": [],
+            "podgpu_device_ids_unresolved": [],
             "podgpu_unresolved_device_ids_total": [],
         }
         for name, state in sources.items():
@@ -80,6 +81,7 @@ class Status:
             if state.confirmed is not None:
                 age = (now.mono_ns - state.confirmed.mono_ns) / NS
                 points["podgpu_attribution_age_seconds"].append(Point(labels, age))
+                points["podgpu_device_ids_unresolved"].append(Point(labels, len(state.unresolved)))
                 points["podgpu_unresolved_device_ids_total"].append(
                     Point(labels, state.unresolved_total)
                 )

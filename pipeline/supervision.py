@@ -57,6 +57,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
             delay,
         )
         told = reason
+        ctx.meter.trouble(reason, ctx.clock.now())
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
         await ctx.clock.sleep(delay)
@@ -99,6 +100,7 @@ class SinkRunner:
             await self._sink.__aenter__()
         except TransientError as error:
             self._told = str(error)
+            self._ctx.meter.trouble(self._told, self._ctx.clock.now())
             self._ctx.log.warning("%s; tried again until it works", error)
         else:
             self._opened()
@@ -126,6 +128,7 @@ class SinkRunner:
                 delay,
             )
             self._told = reason
+            self._ctx.meter.trouble(reason, self._ctx.clock.now())
             if await self._closed_within(delay):
                 return
 

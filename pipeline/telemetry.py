@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from pipeline.model import Instant
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -33,6 +36,18 @@ class Point:
 
 FamilyPoints: TypeAlias = tuple[Family, list[Point]]
 
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What went wrong with a component last; it may be over."""
+
+    text: str
+    at: Instant
+
+
+Troubles: TypeAlias = Mapping[tuple[str, str], Trouble]
+"""By component: `source` or `sink`, and its name."""
+
 FAMILIES: tuple[Family, ...] = (
     Family("podgpu_build_info", "gauge", "Version of podgpu and of its Python; always 1."),
     Family("podgpu_source_up", "gauge", "1 while the source does its work, 0 while it can't."),
@@ -56,6 +71,11 @@ FAMILIES: tuple[Family, ...] = (
         "podgpu_source_requests_total",
         "counter",
         "Requests that the source has sent, by method and by result.",
+    ),
+    Family(
+        "podgpu_device_ids_unresolved",
+        "gauge",
+        "Device ids in the source's claims that fit no device now.",
     ),
     Family(
         "podgpu_unresolved_device_ids_total",
@@ -199,6 +219,16 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Labels, list[float]]] = {}
+        self._troubles: dict[tuple[str, str], Trouble] = {}
+
+    @property
+    def troubles(self) -> Troubles:
+        """The last trouble of each component that had any: a view, which changes."""
+        return MappingProxyType(self._troubles)
+
+    def trouble(self, owner: tuple[str, str], text: str, at: Instant) -> None:
+        """Keep what went wrong with a component, in the place of what went wrong before."""
+        self._troubles[owner] = Trouble(text, at)
 
     def add(self, family: str, amount: float, labels: Labels) -> None:
         """Raise a counter; an amount of 0 makes its series exist."""
@@ -216,6 +246,7 @@ class Telemetry:
 
     def forget(self, label: tuple[str, str]) -> None:
         """Drop every series that carries the label: its component left the configuration."""
+        self._troubles.pop(label, None)
         for cells in self._values.values():
             for labels in [labels for labels in cells if label in labels]:
                 del cells[labels]
@@ -263,3 +294,7 @@ class Meter:
     def observe(self, family: str, value: float, **labels: str) -> None:
         """Add an observation to a summary by its family's name."""
         self._telemetry.observe(family, value, (self._own, *labels.items()))
+
+    def trouble(self, text: str, at: Instant) -> None:
+        """Tell what went wrong, for people who look at the component."""
+        self._telemetry.trouble(self._own, text, at)

@@ -26,6 +26,7 @@ class Outage:
     def goes_on(self, retry: Retry) -> None:
         """Tell that it begins, or that its reason is another."""
         self._reporter.delivering(False)
+        self._ctx.meter.trouble(retry.message, self._ctx.clock.now())
         if self._since_ns is None:
             self._since_ns, self._reason, self._told = self._ctx.clock.now().mono_ns, "", False
         text = "%s; data waits and is sent again"

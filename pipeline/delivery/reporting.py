@@ -134,6 +134,8 @@ class Reporter:
         faults = _risen(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
             meter.add(_ERRORS, times, operation=operation, reason=reason)
+            told = state.notes[-1] if state.notes else f"its queue: {operation} fails, {reason}"
+            meter.trouble(told, self._ctx.clock.now())
         meter.set(_QUEUED, state.totals.queued + self._left)
         meter.set(_BYTES, state.bytes)
         meter.set(_WRITABLE, int(state.writable))

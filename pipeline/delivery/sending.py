@@ -169,12 +169,16 @@ class Sender:
     async def _acked(self, count: int, points: int, outcome: Acked) -> None:
         rejected = min(max(outcome.rejected, 0), points)
         if rejected:
+            why = outcome.message or "it doesn't say why"
+            self._ctx.meter.trouble(
+                f"the receiver refuses a part of the points for good: {why}", self._ctx.clock.now()
+            )
             self._seldom.warn(
                 PARTIAL,
                 "the receiver has refused %d of %d points for good: %s",
                 rejected,
                 points,
-                outcome.message or "it doesn't say why",
+                why,
             )
         elif outcome.message:
             self._seldom.warn("message", "the receiver warns: %s", outcome.message)
@@ -183,6 +187,7 @@ class Sender:
 
     async def _refused(self, records: Sequence[Record], outcome: Rejected) -> None:
         points = sum(record.points for record in records)
+        self._ctx.meter.trouble(outcome.message, self._ctx.clock.now())
         self._seldom.warn(
             f"rejected: {outcome.reason}", "%s; %d points are lost", outcome.message, points
         )

@@ -17,7 +17,7 @@ from pipeline.http.bodies import Bodies, BodyRefusedError
 from pipeline.http.connections import Server
 from pipeline.http.limits import Limits
 from pipeline.http.wire import request_of, send
-from pipeline.pages import Check, Pages, checked, index, plain
+from pipeline.pages import Check, Front, Pages, checked, index, links, plain
 from pipeline.sockets import BACKLOG, bind
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class House(Protocol):
     health: Check
     ready: Check
     pages: Pages
+    front: Front | None
     limits: Limits
     access: "Access | None"
 
@@ -238,10 +239,13 @@ class Listener:
             return nullcontext()
         return self._bodies.sending(len(answer.body) + len(answer.tail), request.transport.abort)
 
-    async def _index(self, _: HttpRequest) -> HttpResponse:
+    async def _index(self, request: HttpRequest) -> HttpResponse:
+        house = self._house
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
-        mounts += [(path, title) for path, (_, title) in self._house.pages.items()]
-        return index(self._house.node, self._house.version, mounts)
+        mounts += [(path, title) for path, (_, title) in house.pages.items()]
+        if house.front is not None:
+            return house.front(request, links(mounts))
+        return index(house.node, house.version, links(mounts))
 
     async def _health(self, _: HttpRequest) -> HttpResponse:
         return checked(self._house.health)

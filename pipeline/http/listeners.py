@@ -12,7 +12,7 @@ from pipeline.contracts import HttpMounts
 from pipeline.errors import PermanentError
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
-from pipeline.pages import Check, Pages
+from pipeline.pages import Check, Front, Pages
 from pipeline.sockets import reason
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Listeners:
         health: for `/healthz` and `/health`: the loop and the join do their work.
         ready: for `/readyz`: there is something to show.
         pages: what every listener serves besides, by path, with titles for the page at `/`.
+        front: makes the page at `/`; without it, that leads to the others and no more.
         limits: the same for every listener.
 
     Attributes:
@@ -44,6 +45,7 @@ class Listeners:
         health: Check,
         ready: Check,
         pages: Pages = MappingProxyType({}),
+        front: Front | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.node = node
@@ -51,6 +53,7 @@ class Listeners:
         self.health = health
         self.ready = ready
         self.pages = pages
+        self.front = front
         self.limits = limits or Limits()
         self.access: Access | None = None
         self._listeners: dict[ListenAddress, Listener] = {}

@@ -194,6 +194,11 @@ class Join:
         self._attributor.enumerate(envelope.source)
         return Outcome(changed=True)
 
+    @property
+    def informed(self) -> bool:
+        """Whether some source tells who holds what: else a device without holders isn't free."""
+        return self._attributor.informed
+
     def sources(self) -> Mapping[str, SourceState]:
         """Return what is known of each source at this moment, snapshot or not."""
         return self._sources.states()

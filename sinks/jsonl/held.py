@@ -91,7 +91,7 @@ class Held:
 
     def tell(self) -> None:
         """Count and log what went wrong though no line was lost."""
-        self._troubles.tell(self.name, self._ctx.log, self._ctx.meter)
+        self._troubles.tell(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
 
     async def close(self) -> None:
         """Close the target after what is being written, unless that takes too long."""

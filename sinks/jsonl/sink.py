@@ -102,6 +102,7 @@ class JsonLinesSink:
         if error.cause.errno == errno.EPIPE:
             raise TransientError(f"nobody reads {name} any more: {text}") from error
         self._lost += lost
+        self._ctx.meter.trouble(f"cannot write {name}: {text}", self._ctx.clock.now())
         if self._fault != text:
             self._fault = text
             self._ctx.log.warning(

@@ -5,6 +5,7 @@ from collections import deque
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from pipeline.model import Instant
 from pipeline.telemetry import Meter
 from sinks.jsonl.target import reason_of
 
@@ -49,7 +50,7 @@ class Troubles:
             self._failing.discard(what)
             self._noted.append((what, None))
 
-    def tell(self, name: str, log: logging.Logger, meter: Meter) -> None:
+    def tell(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
         """Count all that was noted, and log a fault once."""
         while self._noted:
             what, cause = self._noted.popleft()
@@ -59,6 +60,7 @@ class Troubles:
                 continue
             meter.add(_ERRORS, operation=what, reason=reason_of(cause))
             text = cause.strerror or str(cause)
+            meter.trouble(_TEXTS[what] % (name, text), now)
             if self._told.get(what) != text:
                 self._told[what] = text
                 log.warning(_TEXTS[what], name, text)

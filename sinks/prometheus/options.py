@@ -9,7 +9,9 @@ from config.markers import Doc
 from config.types import ListenAddress
 from pipeline.exposition.options import PageOptions
 
-OWN_PATHS: Final = frozenset({"/", "/health", "/healthz", "/readyz", "/topology", "/topology/best"})
+OWN_PATHS: Final = frozenset(
+    {"/", "/health", "/healthz", "/readyz", "/status", "/topology", "/topology/best"}
+)
 
 
 class Options(PageOptions, frozen=True, kw_only=True):

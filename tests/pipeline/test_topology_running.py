@@ -88,7 +88,7 @@ async def test_a_recording_carries_it(fake_nvml: FakeNvml, tmp_path: Path) -> No
     with RecordingWriter(path, Header("0", "node-1", SystemClock().now())) as writer:
         async with running(NVML, writer.write) as client:
             told = json.loads(await asked(client, "/topology", '"memory"'))
-    async with running(f"  player: {{kind: replay, path: {path}, loop: false}}\n") as client:
+    async with running(f"  player: {{kind: replay, path: {path}, loop: true}}\n") as client:
         again = json.loads(await asked(client, "/topology", '"memory"'))
     assert again == told
 

@@ -1,0 +1,5 @@
+"""`podgpu top`: the status of a node, live in a terminal.
+
+`command` is the command; `asking` asks the daemon beside everything else; `state` is what the user
+has chosen, `view` what that looks like, both pure; `screen` alone knows of curses.
+"""

@@ -1,0 +1,59 @@
+"""The command: live in a terminal, or a table once."""
+
+import argparse
+import os
+import sys
+from functools import partial
+from shutil import get_terminal_size
+from typing import Final
+
+from pipeline.cli.access import access_of
+from pipeline.cli.top.asking import Asker, ask
+from pipeline.cli.top.columns import heading
+from pipeline.cli.top.components import components
+from pipeline.cli.top.state import State
+from pipeline.cli.top.text import clean, written
+from pipeline.cli.top.view import table
+from pipeline.clock import SystemClock
+from pipeline.errors import ComponentError, PermanentError
+from pipeline.status_page.document import StatusDocument
+from pipeline.status_page.problems import problems, summary
+
+_FAILED: Final = 1
+_WRONG: Final = 2
+
+_WIDE: Final = 140
+"""Columns where there is no terminal whose width counts."""
+
+
+def top(arguments: argparse.Namespace) -> int:
+    """`podgpu top`."""
+    live = not arguments.once and sys.stdout.isatty() and sys.stdin.isatty()
+    try:
+        how = partial(ask, access=access_of(arguments, os.environ))
+        status = how(arguments.url)
+        if not live:
+            for line in plain(status, _width()):
+                print(written(line, sys.stdout.encoding or "ascii"))
+            return 0
+        # Not before it is known that somebody looks.
+        from pipeline.cli.top.screen import show
+
+        show(Asker(arguments.url, float(arguments.interval), SystemClock(), status, how))
+    except ComponentError as error:
+        print(written(clean(f"podgpu: {error}"), sys.stderr.encoding or "ascii"), file=sys.stderr)
+        return _WRONG if isinstance(error, PermanentError) else _FAILED
+    return 0
+
+
+def plain(status: StatusDocument, width: int) -> list[str]:
+    """Return all there is to show, line by line."""
+    state = State(whole=True)
+    lines = [f"{status.node}: {summary(status)}, {status.time:%Y-%m-%d %H:%M:%S} UTC"]
+    lines += [f"! {problem}" for problem in problems(status)]
+    lines += ["", heading(width), *table(status, state, width), "", *components(status, width)]
+    return [clean(line).rstrip() for line in lines]
+
+
+def _width() -> int:
+    return get_terminal_size((_WIDE, 0)).columns if sys.stdout.isatty() else _WIDE

@@ -1,0 +1,220 @@
+"""The shape of `/status`; `docs/status.md` tells of each key.
+
+What nobody knows is null, never 0 and never an empty text.
+"""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+VERSION: Final = 1
+"""Of the document's shape. It grows when a reader of the old shape would be misled."""
+
+LARGEST: Final = 10**18
+"""No number is larger: beyond it a reading is no figure, and readers need not be ready for it."""
+
+State: TypeAlias = Literal["up", "lost", "unknown"]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Figure: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that holds a device or a part of it.
+
+    Attributes:
+        namespace: of the pod.
+        pod: its name.
+        container: its name.
+        uid: of the pod.
+        since: when it began, as well as is known.
+        since_known: a source tells that; else podgpu saw it then for the first time, and it has
+            been held at least since.
+        share: part of the device that it holds, in (0, 1].
+        replicas: how many of the replicas that a device plugin made of the device it has.
+        source: name of the source whose word this is.
+        evidence: what that word rests on.
+        age_seconds: since the source last stood by its word.
+    """
+
+    namespace: str | None
+    pod: str | None
+    container: str | None
+    uid: str | None
+    since: Moment
+    since_known: bool
+    share: Figure | None
+    replicas: Count | None
+    source: str
+    evidence: str
+    age_seconds: Figure | None
+
+
+class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What GPUs and MIG instances have in common.
+
+    Attributes:
+        uuid: `GPU-...` or `MIG-...`.
+        state: `up` answers, `lost` doesn't any more; `unknown` where nobody says.
+        utilization_percent: part of the time in which some kernel ran; of a MIG instance, and where
+            the driver gives no such figure, part of the time in which its engine was busy.
+        memory_used_bytes: device memory that is allocated.
+        memory_total_bytes: all of it.
+        holders: none where nobody is known to hold it; null where no source tells of holders.
+        holders_left_out: how many more there are.
+        conflicts: how many pods' claims on it contradict another's.
+    """
+
+    uuid: str
+    state: State
+    utilization_percent: Figure | None
+    memory_used_bytes: Count | None
+    memory_total_bytes: Count | None
+    holders: tuple[HolderStatus, ...] | None
+    holders_left_out: Count
+    conflicts: Count
+
+
+class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
+    """A MIG instance.
+
+    Attributes:
+        profile: such as `1g.10gb`.
+        gpu_instance_id: NVML's.
+        compute_instance_id: NVML's; null where the source knows the GPU instance alone.
+    """
+
+    profile: str | None
+    gpu_instance_id: Count
+    compute_instance_id: Count | None
+
+
+class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
+    """A physical GPU.
+
+    Attributes:
+        index: NVML's.
+        name: product name.
+        power_watts: draw of the whole board.
+        power_limit_watts: limit in force.
+        temperature_celsius: of the core.
+        instances: its MIG instances.
+    """
+
+    index: Count | None
+    name: str | None
+    power_watts: Figure | None
+    power_limit_watts: Figure | None
+    temperature_celsius: Figure | None
+    instances: tuple[InstanceStatus, ...]
+
+
+class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong last.
+
+    Attributes:
+        text: for people.
+        age_seconds: since then; null where only its text is known.
+        over: it is well again.
+    """
+
+    text: str
+    age_seconds: Figure | None
+    over: bool
+
+
+class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A source.
+
+    Attributes:
+        name: in the configuration.
+        kind: what it is.
+        state: `up`, `down`, or `waiting` before its first word.
+        age_seconds: since it last reported.
+        confirmed_seconds: since it last stood by what it says of pods and holders.
+        devices: how many it enumerated last.
+        unresolved: how many ids in its claims fit no device now; 1000 stands for that and more.
+        restarts: how often it failed and was started again.
+        error: what went wrong last.
+    """
+
+    name: str
+    kind: str
+    state: Literal["up", "down", "waiting"]
+    age_seconds: Figure | None
+    confirmed_seconds: Figure | None
+    devices: Count | None
+    unresolved: Count
+    restarts: Count | None
+    error: ErrorStatus | None
+
+
+class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink. Counts run since podgpu started.
+
+    Attributes:
+        name: in the configuration.
+        kind: what it is.
+        up: whether it takes snapshots.
+        delivering: whether the receiver takes what is sent; null where nothing was sent yet, and of
+            a sink that doesn't send.
+        queued: points that wait in its queue.
+        queue_bytes: space that the queue takes.
+        queue_writable: whether the queue's disk takes data; null of a sink without a queue.
+        oldest_seconds: age of the oldest data in it.
+        emitted: readings that it handed on, or points that its receiver took.
+        dropped: readings and points that it never handed on.
+        rejected: points that its receiver refused for good.
+        lost_seconds: since as many were first seen to be dropped and rejected as are now; null
+            where none are.
+        errors: what it failed to do besides.
+        error: what went wrong last.
+    """
+
+    name: str
+    kind: str | None
+    up: bool | None
+    delivering: bool | None
+    queued: Count | None
+    queue_bytes: Count | None
+    queue_writable: bool | None
+    oldest_seconds: Figure | None
+    emitted: Count | None
+    dropped: Count | None
+    rejected: Count | None
+    lost_seconds: Figure | None
+    errors: Count | None
+    error: ErrorStatus | None
+
+
+class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node stands.
+
+    Attributes:
+        version: of this shape.
+        node: the node's name.
+        podgpu: podgpu's version.
+        time: by the node's clock.
+        started: when podgpu started.
+        ready: whether every source has spoken, or had its time.
+        waiting_for: what it waits for; null once it is ready.
+        driver: version of the kernel driver.
+        gpus: by index; null while no source has told of devices.
+        devices_left_out: how many GPUs and instances more there are.
+        sources: in the order of the configuration.
+        sinks: in the order of the configuration.
+    """
+
+    version: int = VERSION
+    node: str
+    podgpu: str
+    time: Moment
+    started: Moment | None
+    ready: bool
+    waiting_for: str | None
+    driver: str | None
+    gpus: tuple[GpuStatus, ...] | None
+    devices_left_out: Count
+    sources: tuple[SourceStatus, ...]
+    sinks: tuple[SinkStatus, ...]

@@ -1,0 +1,1 @@
+"""The page at `/`: HTML and style, no script, nothing from elsewhere."""

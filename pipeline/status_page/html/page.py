@@ -1,0 +1,106 @@
+"""The whole page."""
+
+from typing import Final
+
+from pipeline.pages import Links
+from pipeline.status_page.document import StatusDocument
+from pipeline.status_page.html.components import sinks, sources
+from pipeline.status_page.html.gpus import gpus
+from pipeline.status_page.html.parts import link, text
+from pipeline.status_page.html.style import POLICY, STYLE
+from pipeline.status_page.problems import problems, summary
+from pipeline.status_page.words import span
+
+HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+
+USUAL: Final = 10
+"""Seconds after which a browser loads the page anew unless it is told otherwise."""
+
+_LONGEST: Final = 3600
+
+
+def refresh(asked: str) -> int:
+    """Return after how many seconds a browser loads the page anew, 0 for never.
+
+    Args:
+        asked: such a number; what is none counts as nothing.
+    """
+    plain = asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_LONGEST))
+    return min(int(asked), _LONGEST) if plain else USUAL
+
+
+def page(status: StatusDocument, links: Links, seconds: int = USUAL) -> str:
+    """Return the page, as HTML.
+
+    Args:
+        status: what it shows.
+        links: paths and titles of what is served besides.
+        seconds: after which it is loaded anew, 0 for never.
+    """
+    return body(status, links) + footer(seconds)
+
+
+def body(status: StatusDocument, links: Links) -> str:
+    """Return the page but for its foot: the same however often it is loaded."""
+    node, time = text(status.node), status.time
+    found = problems(status)
+    running = ""
+    if status.started is not None:
+        running = f", running for {span((time - status.started).total_seconds())}"
+    driver = f", driver {text(status.driver)}" if status.driver else ""
+    waiting = ""
+    if status.waiting_for:
+        waiting = f'<p class="warn">Not ready: {text(status.waiting_for)}</p>\n'
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{node}: podgpu</title><style>{STYLE}</style></head><body>\n"
+        f"<header><h1>{node}</h1>"
+        f"<p>{text(summary(status))}{driver}</p>"
+        f'<p class="soft">podgpu {text(status.podgpu)}{running}. As of '
+        f'<time datetime="{time.isoformat()}">{time:%Y-%m-%d %H:%M:%S} UTC</time>.</p>'
+        f"</header>\n{waiting}{_problems(found)}<main>\n"
+        f'<h2 id="gpus">GPUs</h2>\n{gpus(status)}\n'
+        f'<h2 id="sources">Sources</h2>\n{sources(status.sources)}\n'
+        f'<h2 id="sinks">Sinks</h2>\n{sinks(status.sinks)}\n</main>\n'
+        f'<nav aria-labelledby="pages"><h2 id="pages">Pages</h2>\n<ul>'
+        f"{''.join(link(path, title) for path, title in links)}</ul></nav>\n"
+    )
+
+
+_CHOICES: Final = ((2, "every 2 s"), (USUAL, f"every {USUAL} s"), (60, "every 60 s"), (0, "never"))
+
+
+def footer(seconds: int) -> str:
+    """Return the foot of the page: how often it is loaded, and the way to load it otherwise.
+
+    Args:
+        seconds: after which it is loaded anew, 0 for never.
+    """
+    now = f"Loads itself anew every {seconds} s" if seconds else "Doesn't load itself anew"
+    others = ", ".join(
+        f'<a href="./{"" if each == USUAL else f"?refresh={each}"}">{word}</a>'
+        for each, word in _CHOICES
+        if each != seconds
+    )
+    return (
+        f'<footer class="soft"><p>{now}; or {others}. Ages are as of the time above.</p></footer>\n'
+        "</body></html>\n"
+    )
+
+
+MOST: Final = 20
+"""Problems that are named; more are counted."""
+
+
+def _problems(found: list[str]) -> str:
+    if not found:
+        return ""
+    items = "".join(f"<li>{text(each)}</li>" for each in found[:MOST])
+    if len(found) > MOST:
+        items += f"<li>and {len(found) - MOST} more</li>"
+    title = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+    return (
+        '<section class="problems" aria-labelledby="problems">'
+        f'<h2 id="problems">{title}</h2><ul>{items}</ul></section>\n'
+    )

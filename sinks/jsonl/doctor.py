@@ -1,0 +1,41 @@
+"""What `podgpu doctor` looks at for the jsonl sink: the file and its folder."""
+
+import os
+import stat
+from functools import partial
+from pathlib import Path
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.places import access_mend, fault
+from pipeline.doctor.writing import look
+from sinks.jsonl.options import STDOUT, Options
+
+
+async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
+    """Check `jsonl.file`."""
+    return [await in_thread(partial(_look, options))]
+
+
+def _look(options: Options) -> Finding:
+    check = CHECKS["jsonl.file"]
+    if options.path == STDOUT:
+        return check.ok("standard output", "is always there")
+    if told := fault(Path(options.path)):
+        return check.failure(options.path, told, access_mend(Path(options.path)))
+    # Not by the path that is worked out: the descriptor of a pipe leads to no real one.
+    if pipe := _pipe(options.path):
+        mend = f'give the path of a file, or "{STDOUT}" for standard output'
+        return check.failure(options.path, pipe, mend)
+    # Rotation makes new files beside the file itself, not beside a link to it.
+    path = Path(os.path.realpath(options.path))
+    return look(check, path, replaces=bool(options.max_size or options.max_age), streams=True)
+
+
+def _pipe(path: str) -> str:
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return ""
+    return "is no ordinary file" if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else ""

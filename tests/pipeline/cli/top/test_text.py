@@ -1,0 +1,63 @@
+"""Texts of foreign origin in places of a terminal."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.cli.top.state import State, Tab
+from pipeline.cli.top.text import fit, width, written
+from pipeline.cli.top.view import Feed, frame
+from pipeline.status_page.making import status_of
+from tests.pipeline.status_page.scenes import hostile
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "wanted"),
+    [
+        ("abc", 5, "abc  "),
+        ("abcdef", 5, "abcd~"),
+        ("abcde", 5, "abcde"),
+        ("日本語", 5, "日本~"),
+        ("日本語", 4, "日~ "),
+        ("e\N{COMBINING ACUTE ACCENT}x", 2, "e\N{COMBINING ACUTE ACCENT}x"),
+        ("a\x1b[2Jb", 6, "a?[2Jb"),
+        ("1\N{NO-BREAK SPACE}234", 5, "1 234"),
+        ("abc", 0, ""),
+        ("abc", 1, "~"),
+        ("", 2, "  "),
+    ],
+)
+def test_fitting(text: str, columns: int, wanted: str) -> None:
+    assert fit(text, columns) == wanted
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(min_size=1), st.integers(0, 40), st.booleans())
+def test_anything_fits(text: str, columns: int, right: bool) -> None:
+    made = fit(text, columns, right=right)
+    assert width(made) == columns
+    assert made.isprintable()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(min_size=1, max_size=400))
+def test_no_text_gets_out_of_its_line(text: str) -> None:
+    for tab in (Tab.GPUS, Tab.COMPONENTS):
+        feed = Feed(status_of(hostile(text)))
+        for line, _ in frame(feed, State(tab=tab), 80, 24).lines:
+            assert line.isprintable()
+            assert width(line) == 80
+
+
+@pytest.mark.parametrize(
+    ("encoding", "wanted"),
+    [
+        ("utf-8", "é日\N{EN DASH}"),
+        ("latin-1", "é??"),
+        ("ANSI_X3.4-1968", "???"),
+        ("no-such-encoding", "???"),
+    ],
+)
+def test_what_an_encoding_lacks_is_shown_as_such(encoding: str, wanted: str) -> None:
+    assert written("é日\N{EN DASH}", encoding) == wanted
+    assert written("plain", encoding) == "plain"

@@ -1,0 +1,91 @@
+"""Reads a page back, as a browser or a screen reader would."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = frozenset({"meta", "br", "rect"})
+
+
+@dataclass
+class Element:
+    """An element with what is in it."""
+
+    tag: str
+    attributes: dict[str, str | None]
+    children: list["Element | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All text in it, blanks folded."""
+        parts = [c if isinstance(c, str) else f" {c.text} " for c in self.children]
+        return " ".join("".join(parts).split())
+
+    def text_of(self) -> bytes:
+        """Its own text, to the letter."""
+        return "".join(c for c in self.children if isinstance(c, str)).encode()
+
+    def all(self, tag: str, **attributes: str) -> list["Element"]:
+        """Elements of that tag below this one; `class_` asks for one of the classes."""
+        wanted = attributes.pop("class_", None)
+        found = []
+        for child in self.children:
+            if isinstance(child, str):
+                continue
+            classes = (child.attributes.get("class") or "").split()
+            if (
+                child.tag == tag
+                and (wanted is None or wanted in classes)
+                and all(child.attributes.get(k) == v for k, v in attributes.items())
+            ):
+                found.append(child)
+            found += (
+                child.all(tag, class_=wanted, **attributes)
+                if wanted
+                else child.all(tag, **attributes)
+            )
+        return found
+
+    def one(self, tag: str, **attributes: str) -> "Element":
+        [found] = self.all(tag, **attributes)
+        return found
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root = Element("", {})
+        self._open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, dict(attrs))
+        assert len(element.attributes) == len(attrs), "an attribute stands twice"
+        self._open[-1].children.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open[-1].children.append(Element(tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop().tag == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        self._open[-1].children.append(data)
+
+    def done(self) -> Element:
+        assert self._open == [self.root], "an element was never closed"
+        return self.root
+
+
+def read(page: str) -> Element:
+    """Return the whole of a page, whose elements have to nest."""
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
+    return reader.done()
+
+
+def table(page: Element, kind: str, nth: int = 0) -> list[list[str]]:
+    """Return the texts of a table's rows, its heading first."""
+    rows = page.all("table", class_=kind)[nth].all("tr")
+    return [[cell.text for cell in row.children if isinstance(cell, Element)] for row in rows]

@@ -1,0 +1,249 @@
+"""Nodes to look at, made through the real join, with what else the daemon knows of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pipeline.model import (
+    Claim,
+    Device,
+    DevicesDiscovered,
+    Evidence,
+    Instant,
+    Origin,
+    PartialRef,
+    RawDeviceId,
+    SourceAdded,
+    SourceLost,
+)
+from pipeline.status_page.document import StatusDocument
+from pipeline.status_page.known import Known
+from pipeline.status_page.making import status_of
+from pipeline.telemetry import Meter, Point, Telemetry
+from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
+
+GIB = 1 << 30
+HOSTILE = "<script>alert(1)</script>\"'&\x1b[2J\n\ud800"
+
+NOW = at(600)
+
+
+def known_of(
+    seen: Node,
+    /,
+    *,
+    now: Instant = NOW,
+    telemetry: Telemetry | None = None,
+    sinks: Mapping[str, str] | None = None,
+    computed: Mapping[str, list[Point]] | None = None,
+    **other: object,
+) -> Known:
+    """What a daemon knows that has heard what this node has heard."""
+    own = telemetry or Telemetry()
+    known = Known(
+        node="node-1",
+        version="0.1.0",
+        now=now,
+        ready=(True, "ready"),
+        snapshot=seen.snapshot(),
+        sources=seen.join.sources(),
+        informed=seen.join.informed,
+        sinks={"metrics": "prometheus"} if sinks is None else sinks,
+        telemetry=own.collect(
+            {
+                "process_start_time_seconds": [Point((), START.wall_ns / 1e9 - 7200)],
+                **(computed or {}),
+            }
+        ),
+        troubles=dict(own.troubles),
+    )
+    return replace(known, **other)  # type: ignore[arg-type]
+
+
+def load(device: Device, part: float) -> list[object]:
+    """Plausible readings of a device that is busy to this part."""
+    total = 80 * GIB if device.mig is None else 10 * GIB
+    found = [
+        reading(device, "memory_total_bytes", total),
+        reading(device, "memory_used_bytes", round(total * part)),
+    ]
+    if device.mig is None:
+        found += [
+            reading(device, "gpu_up", 1),
+            reading(device, "power_watts", 70 + 630 * part),
+            reading(device, "power_limit_enforced_watts", 700),
+            reading(device, "gpu_temperature_celsius", 30 + round(40 * part)),
+        ]
+    return list(found)
+
+
+def said(node: Node, *told: Claim) -> None:
+    node.say(claims(*told, good_for=900), "kubelet", "podresources")
+
+
+def begun(*names: tuple[str, str]) -> Node:
+    """A node whose sources have been started."""
+    node = Node()
+    for order, (name, kind) in enumerate(names or (("gpus", "nvml"), ("kubelet", "podresources"))):
+        node.say(SourceAdded(order), name, kind)
+    return node
+
+
+def two_gpus() -> Known:
+    """One GPU busy with one container, the other free; all is well."""
+    node = begun()
+    first, second = gpu(0), gpu(1)
+    node.has(first, second)
+    said(node, kubelet_claim("train-0", first.uuid))
+    node.seconds = 590
+    said(node, kubelet_claim("train-0", first.uuid))
+    node.seconds = 599
+    busy = reading(first, "gpu_utilization_percent", 93)
+    idle = reading(second, "gpu_utilization_percent", 0)
+    node.reads(*load(first, 0.5), busy, *load(second, 0.0), idle)  # type: ignore[arg-type]
+    telemetry = Telemetry()
+    for name in ("gpus", "kubelet"):
+        Meter(telemetry, "source", name).add("podgpu_source_restarts_total", 0)
+    sink = Meter(telemetry, "sink", "metrics")
+    sink.set("podgpu_sink_up", 1)
+    sink.add("podgpu_sink_dropped_total", 0, reason="queue_full")
+    return known_of(node, telemetry=telemetry)
+
+
+def cut(cards: int = 8, each: int = 7) -> Known:
+    """GPUs that are cut into instances, most of which are held."""
+    node = begun()
+    parents = [gpu(index) for index in range(cards)]
+    instances = [[mig(parent, gi) for gi in range(7, 7 + each)] for parent in parents]
+    node.has(*parents, *(one for below in instances for one in below))
+    told = [
+        kubelet_claim(f"notebook-{row}-{column}-7c9d5f6b4", one.uuid, container="jupyter")
+        for row, below in enumerate(instances)
+        for column, one in enumerate(below)
+        if (row + column) % 4
+    ]
+    said(node, *told)
+    node.seconds = 590
+    said(node, *told)
+    node.seconds = 598
+    readings = []
+    for row, below in enumerate(instances):
+        readings += load(parents[row], 0.1 * (row + 1) % 1)
+        for column, one in enumerate(below):
+            part = 0.13 * (column + row) % 1
+            readings += load(one, part)
+            readings.append(reading(one, "graphics_engine_active_ratio", part))
+    node.reads(*readings)  # type: ignore[arg-type]
+    telemetry = Telemetry()
+    Meter(telemetry, "sink", "metrics").set("podgpu_sink_up", 1)
+    return known_of(node, telemetry=telemetry)
+
+
+def troubled() -> Known:
+    """A lost GPU, a conflict, a GPU of three, a silent source, a sink that can't deliver."""
+    node = begun(("gpus", "nvml"), ("kubelet", "podresources"), ("podlist", "podlist"))
+    cards = [gpu(index) for index in range(4)]
+    node.has(*cards)
+    said(
+        node,
+        kubelet_claim("old", cards[1].uuid),
+        kubelet_claim("new", cards[1].uuid),
+        *(kubelet_claim(f"serve-{name}", f"{cards[2].uuid}::{name}") for name in range(3)),
+    )
+    node.seconds = 200
+    half = claims(claim("half", cards[3].uuid, share=0.5), good_for=900)
+    node.say(half, "podlist", "podlist")
+    node.seconds = 300
+    node.say(SourceLost("/run/x.sock: connection refused; is the kubelet running?"), "kubelet")
+    node.has(*cards[1:])
+    node.seconds = 590
+    node.reads(
+        reading(cards[0], "gpu_up", 0, when=at(590)),
+        *load(cards[2], 0.4),  # type: ignore[arg-type]
+        reading(cards[3], "gpu_up", 1),
+    )
+    telemetry = Telemetry()
+    kubelet = Meter(telemetry, "source", "kubelet")
+    kubelet.add("podgpu_source_restarts_total", 12)
+    kubelet.trouble("/run/x.sock: connection refused; is the kubelet running?", at(580))
+    Meter(telemetry, "source", "podlist").trouble("the file is not there", at(100))
+    pushed = Meter(telemetry, "sink", "push")
+    pushed.set("podgpu_sink_up", 1)
+    pushed.set("podgpu_sink_delivering", 0)
+    pushed.set("podgpu_sink_queued", 12_345)
+    pushed.set("podgpu_sink_queue_bytes", 3 << 20)
+    pushed.set("podgpu_sink_oldest_age_seconds", 290)
+    pushed.add("podgpu_sink_emitted_total", 1_000_000)
+    pushed.add("podgpu_sink_dropped_total", 3, reason="queue_full")
+    pushed.add("podgpu_sink_dropped_total", 4, reason="too_old")
+    pushed.trouble("collector:4317 does not answer; data waits", at(595))
+    return known_of(node, telemetry=telemetry, sinks={"metrics": "prometheus", "push": "otlp"})
+
+
+def no_driver() -> Known:
+    """The driver isn't there: nothing is known of GPUs."""
+    node = begun(("gpus", "nvml"))
+    node.say(SourceLost("libnvidia-ml.so.1 can't be loaded; install the driver"))
+    return known_of(node)
+
+
+def no_holders() -> Known:
+    """No source tells who holds what."""
+    node = begun(("gpus", "nvml"))
+    node.has(gpu(0))
+    return known_of(node)
+
+
+def nothing_yet() -> Known:
+    """Podgpu has just started."""
+    node = begun()
+    waiting = (False, "waiting for the first word of: gpus, kubelet")
+    return replace(known_of(node), snapshot=None, ready=waiting)
+
+
+def hostile(text: str = HOSTILE) -> Known:
+    """Every text that comes from elsewhere is this one."""
+    node = Node()
+    for name in (text, f"{text}2"):
+        node.say(SourceAdded(0), name, text)
+    card = replace(gpu(0), model=text, driver=text)
+    nameless = Device(uuid=f"GPU-{text}")
+    part = replace(mig(card, 7), uuid=f"MIG-{text}")
+    assert part.mig is not None
+    part = replace(part, mig=replace(part.mig, profile=text))
+    node.say(DevicesDiscovered((card, nameless, part)), text, text)
+    node.say(
+        claims(
+            claim(text, card.uuid, namespace=text, container=text),
+            Claim(
+                PartialRef(uid=text),
+                (RawDeviceId("uuid", nameless.uuid),),
+                None,
+                None,
+                Origin(Evidence.POD_LIST_FILE),
+            ),
+            claim(f"{text}2", f"no-such-{text}"),
+        ),
+        text,
+        text,
+    )
+    node.say(SourceLost(text), f"{text}2", text)
+    telemetry = Telemetry()
+    Meter(telemetry, "source", text).trouble(text, at(1))
+    Meter(telemetry, "sink", text).trouble(text, at(1))
+    Meter(telemetry, "sink", text).set("podgpu_sink_up", 0)
+    return known_of(node, telemetry=telemetry, sinks={text: text}, node=text, ready=(False, text))
+
+
+SCENES: dict[str, Callable[[], Known]] = {
+    "two-gpus": two_gpus,
+    "cut": cut,
+    "troubled": troubled,
+    "no-driver": no_driver,
+    "no-holders": no_holders,
+    "nothing-yet": nothing_yet,
+    "hostile": hostile,
+}
+
+
+def status(name: str) -> StatusDocument:
+    return status_of(SCENES[name]())

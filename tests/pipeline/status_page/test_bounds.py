@@ -1,0 +1,103 @@
+"""The document stays small and can be read back, whatever is told."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.status_page.devices import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
+from pipeline.status_page.document import GpuStatus, StatusDocument
+from pipeline.status_page.known import Known
+from pipeline.status_page.making import status_of
+from pipeline.status_page.problems import problems
+from pipeline.telemetry import Meter, Telemetry
+from tests.pipeline.status_page.scenes import begun, cut, hostile, known_of, said, two_gpus
+from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
+
+
+def gpus(found: StatusDocument) -> tuple[GpuStatus, ...]:
+    assert found.gpus is not None
+    return found.gpus
+
+
+@pytest.mark.parametrize("value", [10**400, 10**30, 2**64, 2**63 * 1048576, -1, -(10**30), 1e300])
+def test_whatever_is_read_the_document_can_be_read_back(value: float) -> None:
+    fields = ("memory_used_bytes", "memory_total_bytes", "power_watts", "gpu_utilization_percent")
+    node = begun()
+    card = replace(gpu(0), index=value if isinstance(value, int) else 0)
+    part = mig(card, 7)
+    assert part.mig is not None
+    odd = value if isinstance(value, int) else 0
+    part = replace(part, mig=replace(part.mig, gpu_instance_id=odd, compute_instance_id=odd))
+    node.has(card, part)
+    node.reads(*(reading(card, field, value) for field in fields))
+    telemetry = Telemetry()
+    if abs(value) < 10**300:
+        Meter(telemetry, "sink", "metrics").set("podgpu_sink_queued", max(float(value), 0))
+    found = status_of(known_of(node, telemetry=telemetry))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=StatusDocument) == found
+
+
+def test_more_devices_than_anybody_looks_at_are_counted() -> None:
+    node = begun()
+    node.has(*(gpu(index) for index in range(MOST_DEVICES + 5)))
+    found = status_of(known_of(node))
+    assert (len(gpus(found)), found.devices_left_out) == (MOST_DEVICES, 5)
+    assert "5 more devices are not shown" in problems(found)
+
+
+def test_of_many_devices_each_has_fewer_holders() -> None:
+    """However many there are, the document is made in a moment: it is made on the event loop."""
+    node = begun()
+    cards = [gpu(index) for index in range(MOST_DEVICES)]
+    node.has(*cards)
+    said(node, *(kubelet_claim(f"p{n}", f"{c.uuid}::{n}") for c in cards for n in range(10)))
+    found = gpus(status_of(known_of(node)))
+    named = [card.holders for card in found if card.holders is not None]
+    assert len(named) == MOST_DEVICES
+    assert sum(map(len, named)) <= ALL_HOLDERS
+    assert all(
+        len(holders) + card.holders_left_out == 10
+        for card, holders in zip(found, named, strict=True)
+    )
+
+
+def test_more_holders_than_anybody_looks_at_are_counted() -> None:
+    node = begun()
+    node.has(gpu(0))
+    said(node, *(kubelet_claim(f"p{n}", f"{uuid_of(0)}::{n}") for n in range(MOST_HOLDERS + 3)))
+    [found] = gpus(status_of(known_of(node)))
+    assert found.holders is not None
+    assert (len(found.holders), found.holders_left_out) == (MOST_HOLDERS, 3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(min_size=1, max_size=2000))
+def test_every_text_is_on_one_line_and_not_long(text: str) -> None:
+    found = status_of(hostile(text))
+
+    def walk(value: object) -> None:
+        if isinstance(value, str):
+            assert value.isprintable()
+            assert len(value) <= 310
+        elif isinstance(value, dict):
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                walk(each)
+
+    walk(msgspec.to_builtins(found))
+
+
+def test_it_is_small_for_a_large_node() -> None:
+    text = msgspec.json.encode(status_of(cut(64, 7)))
+    assert len(text) < 300_000
+
+
+def test_a_wall_clock_that_no_calendar_has() -> None:
+    known: Known = two_gpus()
+    wild = replace(known, now=replace(known.now, wall_ns=10**30))
+    assert status_of(wild).time.year == 9999

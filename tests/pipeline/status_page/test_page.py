@@ -1,0 +1,323 @@
+"""The page at `/`, read back by a parser of HTML.
+
+`PODGPU_WRITE_GOLDEN=1` writes the file anew; look at the difference before you keep it.
+"""
+
+import os
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.cli.top.command import plain
+from pipeline.pages import links
+from pipeline.status_page.html.gpus import MOST
+from pipeline.status_page.html.page import page, refresh
+from pipeline.status_page.html.style import POLICY, STYLE
+from pipeline.status_page.making import status_of
+from tests.pipeline.status_page.reading import Element, read, table
+from tests.pipeline.status_page.scenes import (
+    SCENES,
+    begun,
+    cut,
+    hostile,
+    known_of,
+    said,
+    status,
+)
+from tests.support.nodes import gpu, kubelet_claim, uuid_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "status_page"
+LINKS = links([("/metrics", "metrics for Prometheus"), ("/a b&<c>", 'A "title"')])
+
+TAGS = frozenset(
+    """html head meta title style body header h1 h2 p time section ul li main table thead tbody
+    tr th td b small span svg rect div a nav footer br""".split()  # noqa: SIM905
+)
+ATTRIBUTES = frozenset(
+    """lang charset name content class id aria-labelledby aria-hidden role scope datetime data-l
+    href viewbox preserveaspectratio width height""".split()  # noqa: SIM905
+)
+
+
+def shown(name: str) -> Element:
+    return read(page(status(name), LINKS))
+
+
+def every(element: Element) -> list[Element]:
+    below = [child for child in element.children if isinstance(child, Element)]
+    return [*below, *(each for child in below for each in every(child))]
+
+
+def test_two_gpus_to_the_letter() -> None:
+    text = page(status("two-gpus"), LINKS).replace(STYLE, "\n")
+    file = GOLDEN / "two-gpus.html"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+def test_what_two_gpus_look_like() -> None:
+    assert table(shown("two-gpus"), "gpus") == [
+        ["GPU", "Use", "Memory", "Power", "Temp.", "Held by"],
+        [
+            f"GPU 0 NVIDIA H100 80GB HBM3 {uuid_of(0)}",
+            "93 %",
+            "40.0 of 80.0 GiB",
+            "385 W of 700 W",
+            "50 °C",
+            "ml/train-0 (main) for at least 10 min , by kubelet (kubelet ids, 10 s ago)",
+        ],
+        [
+            f"GPU 1 NVIDIA H100 80GB HBM3 {uuid_of(1)}",
+            "0 %",
+            "0 of 80.0 GiB",
+            "70 W of 700 W",
+            "30 °C",
+            "free",
+        ],
+    ]
+
+
+def test_eight_gpus_of_seven_instances() -> None:
+    bodies = shown("cut").one("table", class_="gpus").all("tbody")
+    assert [len(body.all("tr")) for body in bodies] == [8] * 8
+    for index, body in enumerate(bodies):
+        whole, *below = body.all("tr")
+        assert whole.one("th").text.startswith(f"GPU {index} ")
+        assert "of 7 instances held" in whole.text
+        assert all("1g.10gb GI " in row.one("th").text for row in below)
+        assert sum("free" in row.text for row in below) in (1, 2)
+
+
+def test_a_bar_says_what_stands_beside_it() -> None:
+    cells = [
+        cell
+        for cell in shown("cut").all("td")
+        if cell.attributes.get("data-l") in {"Use", "Memory"}
+    ]
+    bars = [cell for cell in cells if cell.all("svg")]
+    assert len(bars) == 56 * 2 + 8
+    for cell in bars:
+        drawn = cell.all("rect")[1].attributes["width"]
+        assert drawn is not None
+        if cell.attributes["data-l"] == "Use":
+            assert f"{drawn} %" == cell.text
+        assert cell.one("svg").attributes["aria-hidden"] == "true"
+
+
+def test_every_row_has_its_name_and_every_cell_its_role() -> None:
+    for name in SCENES:
+        for made in shown(name).all("table"):
+            assert made.attributes["role"] == "table"
+            columns = made.one("thead").all("th")
+            assert all(column.attributes["scope"] == "col" for column in columns)
+            for row in [row for body in made.all("tbody") for row in body.all("tr")]:
+                assert row.attributes["role"] == "row"
+                assert row.one("th").attributes["scope"] == "row"
+                cells = row.all("td")
+                assert len(cells) == len(columns) - 1
+                assert {cell.attributes["role"] for cell in cells} == {"cell"}
+
+
+def test_a_title_for_every_table() -> None:
+    for name in SCENES:
+        found = shown(name)
+        ids = [each.attributes["id"] for each in every(found) if "id" in each.attributes]
+        assert len(set(ids)) == len(ids)
+        named = [e.attributes.get("aria-labelledby") for e in every(found)]
+        assert {name for name in named if name} <= set(ids)
+
+
+def test_unknown_is_read_out_as_unknown() -> None:
+    [_, row] = table(shown("no-holders"), "gpus")
+    assert row[1:] == ["\N{EN DASH} unknown"] * 5
+    assert "state unknown" in row[0]
+
+
+@pytest.mark.parametrize("name", ["two-gpus", "cut", "troubled"])
+def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
+    """Be it that claims are there: somebody has to have said that they are all."""
+    document = status_of(replace(SCENES[name](), informed=False))
+    for text in (read(page(document, LINKS)).one("main").text, "\n".join(plain(document, 160))):
+        assert "unknown" in text
+        assert not re.search(r"\bfree\b|\bheld by nobody\b|\binstances held\b", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("troubled", "GPU 0 is lost: it was there, and does not answer any more"),
+        ("troubled", "source kubelet is down: /run/x.sock: connection refused"),
+        ("troubled", "sink push: nothing is delivered: collector:4317 does not answer"),
+        ("troubled", "GPU 1: claims of 2 pods contradict others"),
+        ("no-driver", "no source has told of GPUs: gpus can't work"),
+        ("nothing-yet", "no source has told of GPUs yet"),
+    ],
+)
+def test_what_needs_somebody_stands_at_the_top(name: str, wanted: str) -> None:
+    assert wanted in shown(name).one("section", class_="problems").text
+
+
+def test_where_all_is_well_nothing_does() -> None:
+    assert shown("two-gpus").all("section") == []
+
+
+def test_troubles_of_gpus() -> None:
+    [_, lost, contested, shared, part] = table(shown("troubled"), "gpus")
+    assert "lost" in lost[0]
+    assert lost[5] == "held by nobody"
+    assert "ml/new (main)" in contested[5]
+    assert "ml/old (main)" in contested[5]
+    assert "claims of 2 pods contradict others" in contested[5]
+    assert [f"ml/serve-{n} (main) , 1 replica" in shared[5] for n in range(3)] == [True] * 3
+    wanted = "ml/half (main) , 50 % for at least 6 min , by podlist (pod list file, 6 min ago)"
+    assert wanted in part[5]
+
+
+def test_sources_and_sinks() -> None:
+    found = shown("troubled")
+    [_, _, kubelet, podlist] = table(found, "parts")
+    assert kubelet[:5] == ["kubelet podresources", "down", "10 min ago", "10 min ago", "12"]
+    assert kubelet[5].endswith("is the kubelet running? (20 s ago)")
+    assert podlist[1:4] == ["up", "6 min ago", "6 min ago"]
+    assert podlist[5] == "the file is not there (8 min ago, over)"
+    [_, metrics, push] = table(found, "parts", 1)
+    assert metrics[0] == "metrics prometheus"
+    assert push[:5] == [
+        "push otlp",
+        "not delivering",
+        "1 000 000",
+        "12 345, oldest 4 min 3 MiB",
+        "7 dropped",
+    ]
+
+
+def test_not_ready_says_what_it_waits_for() -> None:
+    text = shown("nothing-yet").text
+    assert "Not ready: waiting for the first word of: gpus, kubelet" in text
+    assert "not heard yet" in text
+
+
+def test_a_gpu_of_many_names_some_and_counts_the_rest() -> None:
+    node = begun()
+    node.has(gpu(0))
+    said(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(48)))
+    [_, row] = table(read(page(status_of(known_of(node)), ())), "gpus")
+    assert row[5].count("replica") == MOST
+    assert "and 40 more: see /status" in row[5]
+
+
+def test_all_that_is_served_is_linked() -> None:
+    items = shown("two-gpus").one("nav").all("li")
+    assert [item.text for item in items] == [f"{path} {title}" for path, title in LINKS]
+    hrefs = [item.one("a").attributes["href"] for item in items]
+    assert hrefs == ["./metrics", "./a%20b%26%3Cc%3E", "./healthz", "./readyz"]
+
+
+# Safety.
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_nothing_runs_and_nothing_is_fetched(name: str) -> None:
+    for element in every(shown(name)):
+        assert element.tag in TAGS
+        assert element.attributes.keys() <= ATTRIBUTES
+        assert (element.attributes.get("href") or "./").startswith("./")
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
+
+
+HTML = (
+    "<b>",
+    "</td>",
+    "<!--",
+    "<script>",
+    "<svg/onload=x>",
+    "&lt;",
+    "&#60;b>",
+    "]]>",
+    "a",
+    " ",
+    "\n",
+)
+
+
+@settings(deadline=None, max_examples=60)
+@example("<b>")
+@example("</th>")
+@example("<!--")
+@given(st.lists(st.one_of(st.sampled_from(HTML), st.sampled_from("<>&\"'`=/"))).map("".join))
+def test_no_text_gets_out_of_its_place(text: str) -> None:
+    """Whatever the texts are, the elements are those of a page with harmless ones."""
+
+    def outline(said: str) -> list[tuple[str, tuple[str, ...]]]:
+        root = read(page(status_of(hostile(said)), (("/x", said),)))
+        return [(e.tag, tuple(e.attributes)) for e in every(root) if e.tag != "span"]
+
+    harmless = "x" * max(len(text.strip()), 1) if text.strip() else text
+    assert outline(text) == outline(harmless)
+
+
+def test_a_script_in_a_name_is_a_name() -> None:
+    text = page(status("hostile"), (("/x", "<script>"),))
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "\x1b" not in text
+
+
+def test_the_policy_lets_in_the_style_and_nothing_else() -> None:
+    digest = b64encode(sha256(read(page(status("cut"), LINKS)).one("style").text_of()).digest())
+    assert f"style-src 'sha256-{digest.decode()}'" in POLICY
+    assert POLICY.startswith("default-src 'none'; ")
+    assert "unsafe" not in POLICY
+    assert "script-src" not in POLICY
+
+
+def test_it_is_small_for_a_large_node() -> None:
+    assert len(page(status_of(cut(64, 7)), LINKS)) < 600_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("", 10),
+        ("2", 2),
+        ("0", 0),
+        ("00", 0),
+        ("9999", 3600),
+        ("99999", 10),
+        ("-1", 10),
+        ("1; url=//x", 10),
+        ("²", 10),
+        ("٣", 10),
+    ],
+)
+def test_how_often_it_is_loaded_anew(asked: str, seconds: int) -> None:
+    assert refresh(asked) == seconds
+
+
+CHOICES = {"./?refresh=2", "./", "./?refresh=60", "./?refresh=0"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said", "itself"),
+    [
+        (10, "Loads itself anew every 10 s; or ", "./"),
+        (2, "Loads itself anew every 2 s; or ", "./?refresh=2"),
+        (0, "Doesn't load itself anew; or ", "./?refresh=0"),
+        (7, "Loads itself anew every 7 s; or ", None),
+    ],
+)
+def test_the_foot_says_how_often_and_leads_to_all_others(
+    seconds: int, said: str, itself: str | None
+) -> None:
+    foot = read(page(status("two-gpus"), LINKS, seconds)).one("footer")
+    assert foot.text.startswith(said)
+    assert {link.attributes["href"] for link in foot.all("a")} == CHOICES - {itself}

@@ -1,0 +1,95 @@
+"""Why a receiver takes nothing stands in the status of the sink that sends, on virtual time."""
+
+import pytest
+
+from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry
+from pipeline.status_page.document import SinkStatus
+from pipeline.status_page.making import status_of
+from tests.pipeline.delivery.support import Bench
+from tests.pipeline.status_page.scenes import begun, known_of
+
+pytestmark = pytest.mark.looptime(start=1000)
+
+
+def sink_of(bench: Bench) -> SinkStatus:
+    known = known_of(
+        begun(),
+        now=bench.clock.now(),
+        telemetry=bench.ctx.own,
+        sinks={bench.ctx.name: "otlp"},
+    )
+    [found] = status_of(known).sinks
+    return found
+
+
+async def test_a_receiver_that_refuses_a_part_of_each_message() -> None:
+    """It delivers, and loses: that is neither well nor over."""
+    bench = Bench()
+    bench.push.answer = lambda _: Acked(rejected=2, message="too old")
+    async with bench.life():
+        bench.give(3)
+        await bench.passes(1)
+        sink = sink_of(bench)
+        assert (sink.delivering, sink.rejected) == (True, 2)
+        assert sink.error is not None
+        assert sink.error.text == "the receiver refuses a part of the points for good: too old"
+        assert not sink.error.over
+        bench.push.answer = lambda _: Acked()
+        bench.give(3)
+        await bench.passes(60)
+        sink = sink_of(bench)
+        assert sink.error is not None
+        assert sink.error.over
+
+
+@pytest.mark.parametrize(
+    ("notes", "text"),
+    [
+        (["the queue's disk is full: make room"], "the queue's disk is full: make room"),
+        ([], "its queue: write fails, no_space"),
+    ],
+)
+async def test_why_a_queue_can_t_be_written(notes: list[str], text: str) -> None:
+    bench = Bench()
+    async with bench.life():
+        bench.queue.notes.extend(notes)
+        bench.queue.faults["write", "no_space"] = 3
+        bench.give(1)
+        await bench.passes(1)
+        sink = sink_of(bench)
+        assert sink.errors == 3
+        assert sink.error is not None
+        assert sink.error.text == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Retry("unavailable", "collector:4317 refuses connections"), "refuses connections"),
+        (Rejected("http_401", "collector:4318 says no: mend the token"), "mend the token"),
+    ],
+)
+async def test_why_nothing_is_delivered(answer: Outcome, text: str) -> None:
+    bench = Bench()
+    async with bench.life():
+        bench.give(3)
+        await bench.passes(0.1)
+        assert (sink_of(bench).delivering, sink_of(bench).error) == (True, None)
+        bench.push.answer = lambda _: answer
+        bench.give(3)
+        await bench.passes(0.1)
+        stuck = sink_of(bench)
+        assert stuck.delivering is False
+        assert stuck.error is not None
+        assert text in stuck.error.text
+        assert not stuck.error.over
+        bench.push.answer = lambda _: Acked()
+        bench.give(3)
+        await bench.passes(60)
+        again = sink_of(bench)
+        assert again.delivering
+        assert again.error is not None
+        assert text in again.error.text
+        assert again.error.over
+        assert again.error.age_seconds is not None
+        assert again.error.age_seconds >= 58
