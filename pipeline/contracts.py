@@ -46,6 +46,19 @@ class KubeApi(Protocol):
         """
         ...
 
+    async def create(self, path: str, body: Mapping[str, object]) -> bytes:
+        """Create an object and return the whole of it as it is then, JSON.
+
+        Args:
+            path: of the collection.
+            body: the object.
+
+        Raises:
+            ApiError: the server refused, or couldn't be reached; the object may be made all the
+                same, if its answer was lost.
+        """
+        ...
+
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

@@ -31,6 +31,8 @@ class Entry:
             options and its context.
         delivery: how snapshots reach a sink.
         planned: it looks at the plan of its context, so that another plan makes it another one.
+        doctor: dotted path of what `podgpu doctor` looks at for it; empty if there is nothing. It
+            is called with the options and a `pipeline.doctor.context.DoctorContext`.
         holders: what a source tells of who holds what. It takes the word of one that tells all to
             know what is free.
     """
@@ -40,6 +42,7 @@ class Entry:
     factory: str
     delivery: Delivery = Delivery.LATEST
     planned: bool = False
+    doctor: str = ""
     holders: Holders = "none"
 
 
@@ -49,35 +52,41 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.nvml.options:Options",
         "sources.nvml.source:NvmlSource",
         planned=True,
+        doctor="sources.nvml.doctor:examine",
     ),
     ("source", "podlist"): Entry(
         "reads who holds which GPU from koordinator's podlist.json",
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
+        doctor="sources.podlist.doctor:examine",
         holders="all",
     ),
     ("source", "podresources"): Entry(
         "asks the kubelet who holds which GPU, on its pod-resources socket",
         "sources.podresources.options:Options",
         "sources.podresources.source:PodResourcesSource",
+        doctor="sources.podresources.doctor:examine",
         holders="all",
     ),
     ("source", "checkpoint"): Entry(
         "reads who holds which GPU from the kubelet's checkpoint of device plugins",
         "sources.checkpoint.options:Options",
         "sources.checkpoint.source:CheckpointSource",
+        doctor="sources.checkpoint.doctor:examine",
         holders="all",
     ),
     ("source", "pods"): Entry(
         "follows this node's pods through the API server, and what schedulers gave them",
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
+        doctor="sources.pods.doctor:examine",
         holders="some",
     ),
     ("source", "nri"): Entry(
         "hears from the container runtime of each container, as a plugin of its NRI",
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
+        doctor="sources.nri.doctor:examine",
         holders="all",
     ),
     ("source", "dcgm"): Entry(
@@ -85,17 +94,20 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.dcgm.options:Options",
         "sources.dcgm.source:DcgmSource",
         planned=True,
+        doctor="sources.dcgm.doctor:examine",
     ),
     ("source", "hostengine"): Entry(
         "asks a DCGM host engine for the profiling fields that NVML can't give",
         "sources.hostengine.options:Options",
         "sources.hostengine.source:HostEngineSource",
         planned=True,
+        doctor="sources.hostengine.doctor:examine",
     ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
         "sources.replay.source:ReplaySource",
+        doctor="sources.replay.doctor:examine",
     ),
     ("sink", "prometheus"): Entry(
         "serves /metrics for Prometheus, in dcgm-exporter's names",
@@ -110,6 +122,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.textfile.sink:TextfileSink",
         Delivery.LATEST,
         planned=True,
+        doctor="sinks.textfile.doctor:examine",
     ),
     ("sink", "jsonl"): Entry(
         "writes one JSON object per device and round of readings to a file or stdout",
@@ -117,6 +130,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.jsonl.making:make_sink",
         Delivery.QUEUE,
         planned=True,
+        doctor="sinks.jsonl.doctor:examine",
     ),
     ("sink", "otlp"): Entry(
         "pushes readings to an OpenTelemetry receiver, over gRPC or HTTP",
@@ -124,24 +138,28 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.otlp.sink:OtlpSink",
         Delivery.QUEUE,
         planned=True,
+        doctor="sinks.otlp.doctor:examine",
     ),
     ("sink", "podlist"): Entry(
         "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
         "sinks.podlist.options:Options",
         "sinks.podlist.sink:PodListSink",
         Delivery.LATEST,
+        doctor="sinks.podlist.doctor:examine",
     ),
     ("sink", "pods"): Entry(
         "writes the uuids that a pod holds into its annotations, through the API server",
         "sinks.pods.options:Options",
         "sinks.pods.sink:PodsSink",
         Delivery.LATEST,
+        doctor="sinks.pods.doctor:examine",
     ),
     ("sink", "node"): Entry(
         "keeps the node's topology, and what is free of it, in an annotation of its Node",
         "sinks.node.options:Options",
         "sinks.node.sink:NodeSink",
         Delivery.LATEST,
+        doctor="sinks.node.doctor:examine",
     ),
 }
 

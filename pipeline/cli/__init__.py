@@ -2,20 +2,31 @@
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
+
+_DAEMONS = frozenset({"run", "demo", "record", "extender", "dcgm-exporter"})
+"""Commands whose end by SIGTERM is what was wanted of them."""
+
+_ENDED = 128 + signal.SIGTERM
+"""What a shell has for a program that the signal ended: what it was asked has no answer."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
     # Loading the rest takes a quarter of a second. A SIGTERM in that time would kill podgpu by the
-    # signal, or, as process 1 of a container, be thrown away by the kernel.
-    signal.signal(signal.SIGTERM, _leave)
+    # signal, or, as process 1 of a container, be thrown away by the kernel. What runs on has a
+    # handler of its own later; all others keep this one.
+    command = next(iter(sys.argv[1:] if argv is None else argv), "")
+    status = 0 if command in _DAEMONS else _ENDED
+    signal.signal(signal.SIGTERM, partial(_leave, status))
     from pipeline.cli.main import run_command
 
     return run_command(argv)
 
 
-def _leave(_signum: int, _frame: FrameType | None) -> None:
-    """Nothing has been started yet: there is nothing to drain."""
-    os._exit(0)
+def _leave(status: int, _signum: int, _frame: FrameType | None) -> None:
+    """There is nothing to drain: a daemon has not been started yet."""
+    os._exit(status)

@@ -8,8 +8,10 @@ from pathlib import Path
 from config.errors import ConfigError
 from pipeline.cli import catalogue, listing, running
 from pipeline.cli.dcgm import command
+from pipeline.cli.doctor import arguments as doctor
 from pipeline.cli.extender import arguments as extender
 from pipeline.cli.parsing import Parser
+from pipeline.cli.top import arguments as top
 from pipeline.cli.topology import arguments as topology
 from pipeline.cli.values import address, duration
 from pipeline.version import VERSION
@@ -95,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     fields.set_defaults(command=catalogue.fields)
 
     topology.add(commands)
+    top.add(commands)
+    doctor.add(commands)
     extender.add(commands)
     return parser
 

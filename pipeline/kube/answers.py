@@ -128,7 +128,7 @@ def _forbidden(request: Request, error: ApiError) -> str:
             f"service account a Role in {target.namespace} with {rule}, "
             f'resourceNames ["{name}"], verbs [get]'
         )
-    verbs = "get, patch" if name else "list, watch"
+    verbs = "get, patch" if name else "create" if verb == "create" else "list, watch"
     shown = f"{resource} of {group}" if group else resource
     return (
         f"podgpu may not {verb} {shown} ({error}); give its service account a ClusterRole with "

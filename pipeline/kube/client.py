@@ -75,6 +75,10 @@ class Client:
         """Merge changes into an object and return it."""
         return await self._whole(Request("PATCH", path, changes=changes))
 
+    async def create(self, path: str, body: Mapping[str, object]) -> bytes:
+        """Create an object and return it."""
+        return await self._whole(Request("POST", path, changes=body))
+
     async def _whole(self, request: Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_QUIET

@@ -26,10 +26,10 @@ class Request:
     """What is asked of the server; may be asked again.
 
     Attributes:
-        method: GET or PATCH.
+        method: GET, PATCH or POST.
         path: of a resource.
         query: parameters, not yet escaped.
-        changes: of a PATCH, a JSON merge patch.
+        changes: of a PATCH, a JSON merge patch; of a POST, the object.
     """
 
     method: str
@@ -40,7 +40,10 @@ class Request:
     @property
     def headers(self) -> dict[str, str]:
         """What the request's own headers are."""
-        return {} if self.changes is None else {"Content-Type": "application/merge-patch+json"}
+        if self.changes is None:
+            return {}
+        kind = "merge-patch+json" if self.method == "PATCH" else "json"
+        return {"Content-Type": f"application/{kind}"}
 
     @property
     def target(self) -> Target:
@@ -58,8 +61,8 @@ class Request:
     @property
     def verb(self) -> str:
         """The verb that RBAC has for it."""
-        if self.method == "PATCH":
-            return "patch"
+        if self.method != "GET":
+            return "patch" if self.method == "PATCH" else "create"
         if self.target.name:
             return "get"
         return "watch" if self.query.get("watch") == "true" else "list"

@@ -11,6 +11,7 @@ NOT_SUPPORTED: Final = 3
 NO_PERMISSION: Final = 4
 NOT_FOUND: Final = 6
 INSUFFICIENT_SIZE: Final = 7
+INSUFFICIENT_POWER: Final = 8
 DRIVER_NOT_LOADED: Final = 9
 TIMEOUT: Final = 10
 LIBRARY_NOT_FOUND: Final = 12
@@ -49,7 +50,7 @@ _NAMES: Final = {
     NO_PERMISSION: "no_permission",
     NOT_FOUND: "not_found",
     INSUFFICIENT_SIZE: "insufficient_size",
-    8: "insufficient_power",
+    INSUFFICIENT_POWER: "insufficient_power",
     DRIVER_NOT_LOADED: "driver_not_loaded",
     TIMEOUT: "timeout",
     11: "irq_issue",

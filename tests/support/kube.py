@@ -171,6 +171,9 @@ class FakeApi:
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         raise AssertionError(f"{path} is changed")
 
+    async def create(self, path: str, body: Mapping[str, object]) -> bytes:
+        raise AssertionError(f"something is created in {path}")
+
     @asynccontextmanager
     async def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
@@ -225,12 +228,16 @@ class ApiServer:
     Attributes:
         paths: collections by path.
         refusals: Status objects by path, instead of the collection.
+        forbidden: verbs and paths of requests that RBAC refuses, such as ("watch", "/api/v1/pods").
+        unallowed: verbs and resources that a SelfSubjectAccessReview says no to.
         tokens: those that are accepted; all, if empty.
     """
 
     def __init__(self, paths: dict[str, Collection]) -> None:
         self.paths = paths
         self.refusals: dict[str, Raw] = {}
+        self.forbidden: set[tuple[str, str]] = set()
+        self.unallowed: set[tuple[str, str]] = set()
         self.tokens: set[str] = set()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.port = 0
@@ -271,12 +278,24 @@ class ApiServer:
         self._writers.add(writer)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            if head.startswith("POST "):
+                size = int(head.lower().partition("content-length:")[2].split()[0])
+                self._create(head.split()[1], json.loads(await reader.readexactly(size)), writer)
+                return
             await self._answer(head, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self._writers.discard(writer)
             writer.close()
+
+    def _create(self, path: str, body: Raw, writer: asyncio.StreamWriter) -> None:
+        if ("create", path) in self.forbidden:
+            self._send(writer, status(403, "Forbidden", "create is forbidden"))
+            return
+        asked = body["spec"]["resourceAttributes"]
+        allowed = (asked["verb"], asked["resource"]) not in self.unallowed
+        self._send(writer, {**body, "status": {"allowed": allowed}})
 
     async def _answer(self, head: str, writer: asyncio.StreamWriter) -> None:
         url = urlsplit(head.split()[1])
@@ -287,6 +306,10 @@ class ApiServer:
             self._send(writer, status(401, "Unauthorized", "Unauthorized"))
             return
         collection = self.paths.get(url.path)
+        verb = "watch" if query.get("watch") == "true" else "list"
+        if (verb, url.path) in self.forbidden:
+            self._send(writer, status(403, "Forbidden", f"{verb} is forbidden"))
+            return
         if collection is None or url.path in self.refusals:
             told = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
             self._send(writer, told)

@@ -65,6 +65,9 @@ class FakeObjects:
                 raise ApiError(f"{path}: {code} {reason}: {key}", status=code, reason=reason)
         return json.dumps(self._merge(path, changes)).encode()
 
+    async def create(self, path: str, body: Mapping[str, object]) -> bytes:
+        raise AssertionError(f"something is created in {path}")
+
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

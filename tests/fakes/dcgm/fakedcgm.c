@@ -95,6 +95,8 @@ static long number(const char *key, long otherwise) {
 
 static void note(const char *text) {
     char path[4200];
+    if (!scenario[0] && getenv("FAKEDCGM_SCENARIO"))
+        snprintf(scenario, sizeof scenario, "%s", getenv("FAKEDCGM_SCENARIO"));
     snprintf(path, sizeof path, "%s.calls", scenario);
     FILE *file = fopen(path, "a");
     if (!file) return;

@@ -41,6 +41,9 @@ class FakeCluster:
     async def patch(self, path: str, changes: Any) -> bytes:
         raise AssertionError(f"{path} is changed")
 
+    async def create(self, path: str, body: Any) -> bytes:
+        raise AssertionError(f"something is created in {path}")
+
     @asynccontextmanager
     async def watch(
         self, path: str, query: Any, *, silence: float

@@ -1,0 +1,128 @@
+"""The command: what is looked at, and what is printed."""
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from config.errors import ConfigError
+from pipeline.cli.doctor.configuring import configured
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.findings import Finding, exit_status
+from pipeline.doctor.showing import Subject, as_json, as_text
+from pipeline.threads import DaemonExecutor
+
+EXIT_BUG: Final = 3
+"""Other than what findings come to: nothing was found out."""
+
+_THREADS: Final = 16
+_ACCOUNT: Final = "the pod's service account"
+_IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """`podgpu doctor`: print all findings; return 0, 1 for warnings, 2 for failures, 3 for bugs."""
+    try:
+        with _silence():
+            look = _of_cluster if arguments.cluster else _of_node
+            subject, findings = look(arguments)
+        show = as_json if arguments.json else as_text
+        return _print(show(subject, findings)) or exit_status(findings)
+    except Exception:  # noqa: BLE001 - its usual status is that of warnings
+        traceback.print_exc()
+        return EXIT_BUG
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What a component or a library logs on the way is in a finding."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _print(text: str) -> int:
+    """Print; return 0 or what the status is instead. What a terminal can't show is `?`."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    except BrokenPipeError:  # `podgpu doctor | head`
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        print(f"podgpu doctor: what it found can't be written: {error.strerror}", file=sys.stderr)
+        return EXIT_BUG
+    return 0
+
+
+def _drop_output() -> None:
+    """Let nothing more be written: the interpreter tries it again at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
+    from pipeline.doctor.context import DoctorContext
+    from pipeline.doctor.general import diagnose
+
+    try:
+        config, place = configured(arguments.config, arguments.words)
+    except ConfigError as error:
+        return Subject("", error.origin), _wrong(error)
+    ctx = DoctorContext(config)
+    findings = [CHECKS["config"].ok(place, _told(len(config.sources), len(config.sinks)))]
+    findings += _run(diagnose(ctx))
+    return Subject(ctx.node, place), findings
+
+
+def _wrong(error: ConfigError) -> list[Finding]:
+    mend = "mend what is named; podgpu check tells the same"
+    check = CHECKS["config"]
+    texts = [problem.render(error.origin) for problem in error.problems]
+    return [check.failure(error.origin, text, mend) for text in texts]
+
+
+def _told(sources: int, sinks: int) -> str:
+    return f"good: sources {sources}, sinks {sinks}"
+
+
+def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
+    from pipeline.doctor.cluster.examining import diagnose
+    from pipeline.kube.sessions import Sessions
+
+    kubeconfig = arguments.kubeconfig or _kubeconfig(os.environ)
+    if kubeconfig is None and _IN_CLUSTER not in os.environ:
+        place = "--kubeconfig"
+        saw = "is missing, KUBECONFIG isn't set, and this is no pod with a service account"
+        mend = "name one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
+        return Subject("", place), [CHECKS["cluster.server"].failure(place, saw, mend)]
+    kube = Sessions().join
+    findings = _run(diagnose(kube, kubeconfig, arguments.namespace))
+    return Subject("", str(kubeconfig or _ACCOUNT)), findings
+
+
+def _kubeconfig(env: Mapping[str, str]) -> Path | None:
+    """Return the first file of the variable that is there, else the first; None without one."""
+    named = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
+    return next((each for each in named if os.path.lexists(each)), next(iter(named), None))
+
+
+def _run(looking: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
+    """Run to the end; a call that hangs in a thread is left behind."""
+
+    async def main() -> list[Finding]:
+        # What ends a loop waits for the threads of its usual executor.
+        asyncio.get_running_loop().set_default_executor(DaemonExecutor("doctor", _THREADS))
+        return await looking
+
+    return asyncio.run(main())

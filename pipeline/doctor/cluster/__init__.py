@@ -1,0 +1,1 @@
+"""`podgpu doctor --cluster`: objects are fetched once, and looked at by pure functions."""

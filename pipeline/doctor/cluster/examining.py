@@ -1,0 +1,73 @@
+"""Looks at a cluster."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipeline.contracts import KubeApi
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.cluster import daemonsets, exporters, monitors, nodes
+from pipeline.doctor.cluster.fetching import Fetcher
+from pipeline.doctor.cluster.objects import Cluster
+from pipeline.doctor.examining import Examination, run
+from pipeline.doctor.findings import Finding
+from pipeline.errors import TransientError
+
+_SECONDS: Final = 180.0
+"""More than credentials and the lists that wait for each other may take by limits of their own."""
+
+_LATE: Final = "see that the API server answers (kubectl get nodes), and what is on the way to it"
+_LOOKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
+    ("DaemonSets", daemonsets.look),
+    ("Nodes", nodes.look),
+    ("monitors", monitors.look),
+    ("exporters", exporters.look),
+)
+
+Connect = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+
+
+async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> list[Finding]:
+    """Fetch a cluster's objects and look at them.
+
+    Args:
+        kube: joins a session with an API server.
+        kubeconfig: its credentials; None for those of the pod that podgpu runs in.
+        namespace: podgpu's; empty for any.
+    """
+    fetched: list[Cluster] = []
+
+    async def fetch() -> list[Finding]:
+        found, cluster = await _fetched(kube, kubeconfig, namespace)
+        if cluster is not None:
+            fetched.append(cluster)
+        return found
+
+    findings = await run([Examination("the API server", fetch, late=_LATE)], _SECONDS)
+    for cluster in fetched:
+        looks = [Examination(name, partial(_async, look, cluster)) for name, look in _LOOKS]
+        findings += await run(looks, _SECONDS)
+    return findings
+
+
+async def _async(look: Callable[[Cluster], list[Finding]], cluster: Cluster) -> list[Finding]:
+    return look(cluster)
+
+
+async def _fetched(
+    kube: Connect, kubeconfig: Path | None, namespace: str
+) -> tuple[list[Finding], Cluster | None]:
+    check = CHECKS["cluster.server"]
+    place = str(kubeconfig or "the pod's service account")
+    try:
+        async with kube(kubeconfig) as api:
+            fetcher = Fetcher(api)
+            cluster = await fetcher.cluster(namespace)
+    except TransientError as error:
+        mend = "see that --kubeconfig is right, its server can be reached and its token is fresh"
+        return [check.failure(place, str(error), mend)], None
+    # The lists come side by side, so that the order of their faults is none.
+    found = sorted(fetcher.findings, key=lambda finding: finding.looked_at)
+    return found or [check.ok(place, "answers, and lets all be listed")], cluster

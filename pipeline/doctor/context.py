@@ -1,0 +1,82 @@
+"""What a check may use."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from config.schema import Config
+from pipeline.clock import Clock, SystemClock
+from pipeline.contracts import KubeApi
+from pipeline.doctor.clocks import kernel_synchronised
+from pipeline.kube.sessions import Sessions
+from pipeline.threads import DaemonExecutor
+
+T = TypeVar("T")
+
+_DEADLINE: Final = 30.0
+"""Seconds: without its persistence daemon the driver starts every GPU at the first call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the machine shows itself; tests have folders of their own.
+
+    Attributes:
+        proc: procfs.
+        sys: sysfs.
+        dev: device nodes.
+        host: where the folders of other distributions are looked for.
+    """
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+    host: Path = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorContext:
+    """Lent to every check.
+
+    Attributes:
+        config: the whole configuration: some checks depend on what else is there.
+        clock: the only clock.
+        kube: joins a session with an API server, as `SourceContext.kube` does.
+        roots: where the machine shows itself.
+        environ: variables of the environment.
+        deadline: seconds that the checks of one component may take.
+        synchronised: whether the kernel's clock is; None where that can't be told.
+    """
+
+    config: Config
+    clock: Clock = field(default_factory=SystemClock)
+    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]] = field(
+        default_factory=lambda: Sessions().join
+    )
+    roots: Roots = Roots()
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    deadline: float = _DEADLINE
+    synchronised: Callable[[], bool | None] = kernel_synchronised
+
+    @property
+    def node(self) -> str:
+        """The node's name: the configured one, else the machine's."""
+        return self.config.node or socket.gethostname()
+
+    def has(self, kind: str) -> bool:
+        """Whether a source of that kind is configured."""
+        return any(source.kind == kind for source in self.config.sources.values())
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Make a call that may block, for ever perhaps: the end of the process doesn't wait for it."""
+    thread = DaemonExecutor("doctor")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, call)
+    finally:
+        thread.shutdown()

@@ -1,0 +1,92 @@
+"""Whether podgpu can listen where it is to, or does so already."""
+
+import asyncio
+import errno
+from functools import partial
+from typing import Final
+
+from config.schema import Config
+from config.types import ListenAddress
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.neighbours import Neighbour, ask, certificate
+from pipeline.doctor.processes import Holder, who_listens
+from pipeline.doctor.webs import wants_certificates
+from pipeline.sockets import bind, reason
+
+_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not listened on
+_PATIENCE: Final = 10.0
+"""Seconds for one address in all: who listens there may answer by the byte."""
+
+_SLOW: Final = Neighbour(False, "somebody who takes too long to say who it is")
+_APART: Final = (
+    "remove the other one from this node (a DaemonSet or Service of its own), or set another "
+    "listen and scrape that"
+)
+
+
+async def examine(ctx: DoctorContext) -> list[Finding]:
+    """Check `http.port` for each address."""
+    found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
+    return [*found] or [CHECKS["http.port"].skipped("listen", "podgpu listens nowhere")]
+
+
+def addresses(config: Config) -> list[ListenAddress]:
+    """Return the addresses that podgpu listens on, each once."""
+    listens = [getattr(sink.options, "listen", None) for sink in config.sinks.values()]
+    found = [each for each in (*listens, config.http.listen) if isinstance(each, ListenAddress)]
+    return list(dict.fromkeys(found))
+
+
+async def _address(address: ListenAddress, ctx: DoctorContext) -> Finding:
+    check = CHECKS["http.port"]
+    try:
+        # Given back before anybody could connect.
+        (await bind(address)).close()
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return await _taken(address, ctx)
+        mend = "set another listen, or give podgpu what it takes"
+        return check.failure(str(address), f"can't be listened on: {reason(error)}", mend)
+    return check.ok(str(address), "free")
+
+
+async def _taken(address: ListenAddress, ctx: DoctorContext) -> Finding:
+    check, place = CHECKS["http.port"], str(address)
+    host = _ALL.get(address.host, address.host or "localhost")
+    try:
+        async with asyncio.timeout(min(_PATIENCE, ctx.deadline / 2)):
+            neighbour = await in_thread(partial(ask, host, address.port))
+            if not neighbour.podgpu and (shown := await _by_certificate(host, address.port, ctx)):
+                neighbour = shown
+    except TimeoutError:
+        neighbour = _SLOW
+    if neighbour == _UNTOLD:
+        return check.skipped(place, neighbour.who)
+    if not neighbour.podgpu:
+        return check.failure(place, f"taken: {neighbour.who} answers there", _APART)
+    if neighbour.node and neighbour.node != ctx.node:
+        saw = f"taken: {neighbour.who} answers there, and this node is {ctx.node}"
+        return check.failure(place, saw, _APART)
+    if await in_thread(partial(who_listens, address.port, ctx.roots.proc)) is Holder.OTHER:
+        saw = f"{neighbour.who} answers there, and it is none of this container"
+        mend = f"nothing, if this container is there to look at it alone; else {_APART}"
+        return check.warning(place, saw, mend)
+    return check.ok(place, f"{neighbour.who} answers there")
+
+
+_UNTOLD: Final = Neighbour(
+    False, "whoever answers there wants a client's certificate, as podgpu does: can't be told"
+)
+
+
+async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> Neighbour | None:
+    """Know podgpu by its certificate, where nobody is told more without having one too."""
+    own = await in_thread(partial(wants_certificates, ctx.config))
+    if own is None:
+        return None
+    theirs = await in_thread(partial(certificate, host, port))
+    if theirs is None:
+        return _UNTOLD
+    return Neighbour(True, "podgpu, by its certificate,") if theirs == own.certificate else None

@@ -1,0 +1,139 @@
+"""Whether queues have a folder that takes data and keeps it."""
+
+import contextlib
+import fcntl
+import os
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from config.schema import Component, Config
+from config.types import ByteSize
+from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.disk.folder import LOCK
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.examining import Examination
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.mounts import file_system
+from pipeline.doctor.places import access_mend, fault
+from pipeline.doctor.processes import Holder, who_has
+
+_VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
+_LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
+_BLOCK: Final = 512
+"""Bytes of what `st_blocks` counts."""
+
+_PLACE: Final = "queue.path"
+_MEND: Final = (
+    "mount a folder of the node's disk (hostPath) that podgpu's user may write to, and set "
+    "queue.path to it"
+)
+
+
+def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
+    """Return an examination for each sink that has a queue."""
+    return [
+        Examination(f"sink {sink.name}", partial(_examine, sink, ctx), component=True)
+        for sink in config.sinks.values()
+        if isinstance(getattr(sink.options, "queue", None), QueueOptions)
+    ]
+
+
+async def _examine(sink: Component, ctx: DoctorContext) -> list[Finding]:
+    options: QueueOptions = sink.options.queue  # type: ignore[attr-defined]
+    if options.path is None:
+        saw = "none is set: data waits in memory, and ends with podgpu"
+        return [CHECKS["queue.folder"].skipped(_PLACE, saw)]
+    return await in_thread(partial(look, options.path, options.max_size, ctx.roots.proc))
+
+
+def look(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
+    """Check `queue.folder`. Blocking; what is written for it is removed."""
+    check = CHECKS["queue.folder"]
+    if told := fault(path):
+        return [check.failure(str(path), told, access_mend(path))]
+    # podgpu makes what is missing: then the folder above has to take it.
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    place = str(path) if there == path else f"{path} (to be made in {there})"
+    if not there.is_dir():
+        return [check.failure(place, f"{there} is no folder", _MEND)]
+    if refusal := _refusal(there):
+        return [check.failure(place, f"nothing can be written there: {refusal}", _MEND)]
+    if owner := _other_owner(path, proc):
+        mend = "end that one, or set another queue.path: each podgpu needs a folder of its own"
+        return [check.failure(place, f"is in use by {owner}", mend)]
+    kind = file_system(there, proc)
+    if kind in _VOLATILE:
+        saw = f"is on {kind}: what waits there is in memory, and gone when the node restarts"
+        return [check.warning(place, saw, _MEND)]
+    if kind in _LAYERS:
+        saw = f"is on {kind}, the container's own layer: what waits there is gone with it"
+        return [check.warning(place, saw, _MEND)]
+    return [_room(place, there, path, max_size, kind)]
+
+
+def _room(place: str, there: Path, path: Path, max_size: ByteSize, kind: str) -> Finding:
+    check, space = CHECKS["queue.folder"], os.statvfs(there)
+    free, used = space.f_bavail * space.f_frsize, _used(path)
+    if free + used < max_size:
+        taken = f", {used >> 20} MiB are the queue's" if used else ""
+        saw = f"{free >> 20} MiB are free{taken}, fewer than queue.max_size ({max_size})"
+        return check.warning(place, saw, "make room on that disk, or lower queue.max_size")
+    on = f" on {kind}" if kind else ""
+    return check.ok(place, f"takes a file{on}, {free >> 20} MiB are free")
+
+
+def _used(path: Path) -> int:
+    """Return the bytes that the queue has on the disk already."""
+    used = 0
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # sent meanwhile
+                used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return used
+
+
+def _other_owner(path: Path, proc: Path) -> str:
+    """Return who has the queue if it is no podgpu of this container; empty if nobody else has."""
+    lock = path / LOCK
+    try:
+        number = _locked_by(lock)
+        if number is None or who_has(lock, proc) is not Holder.OTHER:
+            return ""
+    except OSError:
+        return ""
+    return f"another podgpu, {number}" if number else "another process"
+
+
+def _locked_by(lock: Path) -> str | None:
+    """Return the words of who has the lock, empty if it doesn't say; None if nobody has it.
+
+    A shared lock is asked for and given back at once.
+
+    Raises:
+        OSError: there is no lock file, or it can't be read.
+    """
+    fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        number = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        return f"process {number} in its own container" if number.isdecimal() else ""
+    finally:
+        os.close(fd)
+    return None
+
+
+def _refusal(folder: Path) -> str:
+    """Write a file and remove it; return what stands in the way, or nothing."""
+    probe = folder / f".podgpu-doctor-{uuid.uuid4().hex}"
+    try:
+        probe.write_bytes(b"podgpu doctor\n")
+    except OSError as error:
+        return os.strerror(error.errno or 0).lower()
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+    return ""

@@ -1,0 +1,1 @@
+"""The rows of the table of checks, by what they look at."""

@@ -1,0 +1,85 @@
+"""Checks of the node, whatever is configured."""
+
+from typing import Final
+
+from pipeline.doctor.check import BOTH, FAILS, WARNS, Check
+
+CHECKS: Final = (
+    Check(
+        "config",
+        "the configuration file",
+        "podgpu would not start with this file",
+        "mend what is named; `podgpu check` tells the same",
+        FAILS,
+        skips=False,
+    ),
+    Check(
+        "counters",
+        "`counters`: the file, or the ConfigMap",
+        "the list of metrics can't be read, or rows of it mean nothing to podgpu",
+        "mount the file's folder; give the service account `get` on the ConfigMap; mend the rows "
+        "that are named",
+        BOTH,
+    ),
+    Check(
+        "node.name",
+        "`node` of the file, and the API server's pods of that node",
+        "the name is not the Node's: no pod is found, and labels name another node",
+        "set `NODE_NAME` from the field `spec.nodeName` and `node: ${NODE_NAME:-}` in the file",
+        BOTH,
+    ),
+    Check(
+        "clock",
+        "the kernel's word on its clock, and the time on the API server's answers",
+        "the clock is off: samples and ages are wrong, tokens and certificates may be refused",
+        "run chrony or systemd-timesyncd on the node",
+        BOTH,
+    ),
+    Check(
+        "http.port",
+        "each address that podgpu listens on: it is bound for a moment, or asked who is there",
+        "the port is taken, as by dcgm-exporter or another podgpu, or may not be listened on",
+        "remove the other exporter from the node, or set another `listen`",
+        BOTH,
+    ),
+    Check(
+        "http.web_config",
+        "`http.web_config`: the file, and the certificates, keys and passwords that it names",
+        "podgpu would not start with it, or clients refuse its certificate, which has expired",
+        "mend the file or what it names; renew the certificate",
+        FAILS,
+        skips=False,
+    ),
+    Check(
+        "twins",
+        "the processes that can be seen from here, and the node's pods where the API server is a "
+        "source",
+        "two podgpu, or podgpu and dcgm-exporter, on one node: each GPU counts twice in a sum",
+        "remove one of them, or keep their nodes apart by a label",
+        WARNS,
+    ),
+    Check(
+        "queue.folder",
+        "`queue.path` of each sink: a file is written there and removed, and who has its lock",
+        "another podgpu has it, it may not be written to, or what waits is lost with the container "
+        "or the node (tmpfs)",
+        "mount a folder of the node's disk that podgpu may write to, one for each podgpu",
+        BOTH,
+    ),
+    Check(
+        "check.deadline",
+        "how long the checks of a component take",
+        "a file, a socket or the driver doesn't answer",
+        "see what the place is: a file server that is away, a driver that hangs (`dmesg`)",
+        FAILS,
+        skips=False,
+    ),
+    Check(
+        "check.bug",
+        "whether a check itself works",
+        "podgpu has a bug; the other checks go on",
+        "report it with the text; what the check looks at is not known",
+        FAILS,
+        skips=False,
+    ),
+)

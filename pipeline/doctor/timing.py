@@ -1,0 +1,61 @@
+"""Whether the clock is right."""
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipeline.doctor import clocks
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding
+from pipeline.errors import TransientError
+
+_OFF: Final = 5.0
+_FAR_OFF: Final = 60.0
+"""Seconds; where tokens and certificates begin to be refused."""
+_KERNEL: Final = "the kernel's clock (adjtimex)"
+_MEND: Final = (
+    "run chrony or systemd-timesyncd on the node, and on the API server's; "
+    "see chronyc tracking or timedatectl"
+)
+
+
+async def examine(ctx: DoctorContext) -> list[Finding]:
+    """Check `clock`."""
+    check = CHECKS["clock"]
+    findings = [await _against_the_server(ctx, kubeconfig) for kubeconfig in _servers(ctx)]
+    told = [finding for finding in findings if finding is not None]
+    match ctx.synchronised():
+        case True:
+            told.append(check.ok(_KERNEL, "synchronised"))
+        case False:
+            saw = "not synchronised: nobody keeps it right"
+            told.append(check.warning(_KERNEL, saw, _MEND))
+        case None if not told:
+            told.append(check.skipped(_KERNEL, "a container may not ask, and there is no server"))
+        case None:
+            pass
+    return told
+
+
+def _servers(ctx: DoctorContext) -> list[Path | None]:
+    components = (*ctx.config.sources.values(), *ctx.config.sinks.values())
+    found = [each.options for each in components if hasattr(each.options, "kubeconfig")]
+    return list(dict.fromkeys(options.kubeconfig for options in found))
+
+
+async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
+    """Compare; None where there is no answer, which is for the check of the server to say."""
+    check = CHECKS["clock"]
+    try:
+        address = await in_thread(partial(clocks.server_address, kubeconfig))
+    except TransientError:
+        return None
+    ahead = await in_thread(partial(clocks.ahead_of, address, ctx.clock))
+    if ahead is None:
+        return None
+    place = f"the time on an answer of {address}"
+    if abs(ahead) <= _OFF:
+        return check.ok(place, f"within {_OFF:g} s of this machine's")
+    saw = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} it"
+    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, saw, _MEND)

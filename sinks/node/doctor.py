@@ -1,0 +1,49 @@
+"""What `podgpu doctor` looks at for the node sink: its Node, and the rights on it."""
+
+from typing import Final
+from urllib.parse import quote
+
+from pipeline.contracts import KubeApi
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.naming import MEND
+from pipeline.doctor.rights import ACCOUNT, FORBIDDEN, NOT_FOUND, Right, mend_of, reviewed
+from pipeline.errors import ApiError, TransientError
+from sinks.node.options import Options
+
+_NODES: Final = "/api/v1/nodes"
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+    """Check `node.rbac`, and `node.name` by reading the Node of that name."""
+    place, node = str(options.kubeconfig or ACCOUNT), options.node or ctx.node
+    check = CHECKS["node.rbac"]
+    try:
+        async with ctx.kube(options.kubeconfig) as api:
+            return [
+                *await _named(api, node),
+                *await reviewed(
+                    api,
+                    check,
+                    place,
+                    Right("get", "nodes", name=node),
+                    Right("patch", "nodes", name=node),
+                ),
+            ]
+    except TransientError as error:
+        return [check.failure(place, str(error), mend_of(error))]
+
+
+async def _named(api: KubeApi, node: str) -> list[Finding]:
+    """Return whether there is such a Node; nothing where it may not be read, which is told."""
+    check, path = CHECKS["node.name"], f"{_NODES}/{quote(node, safe='')}"
+    try:
+        await api.get(path, {})
+    except ApiError as error:
+        if error.status == FORBIDDEN:
+            return []
+        if error.status == NOT_FOUND:
+            return [check.failure(f"GET {path}", f"there is no Node named {node}", MEND)]
+        raise
+    return [check.ok(f"GET {path}", "is a Node")]

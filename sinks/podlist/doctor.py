@@ -1,0 +1,32 @@
+"""What `podgpu doctor` looks at for the podlist sink: the file, its folder, its mount."""
+
+from functools import partial
+from pathlib import Path
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.mounts import is_mounted
+from pipeline.doctor.places import access_mend, fault
+from pipeline.doctor.writing import look
+from sinks.podlist.options import Options
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+    """Check `podlist.target`."""
+    return [await in_thread(partial(_look, options, ctx.roots.proc))]
+
+
+def _look(options: Options, proc: Path) -> Finding:
+    check, path = CHECKS["podlist.target"], options.path
+    if told := fault(path):
+        return check.failure(str(path), told, access_mend(path))
+    if path.is_symlink():
+        saw = "is a symbolic link, which would be replaced by a file"
+        return check.failure(str(path), saw, f"set path to {path.resolve()}")
+    renames = options.write == "rename"
+    if renames and is_mounted(path, proc):
+        saw = "is mounted by itself: nothing can be put in its place"
+        mend = f"mount the folder {path.parent} instead, or set write: inplace"
+        return check.warning(str(path), saw, mend)
+    return look(check, path, replaces=renames)

@@ -1,0 +1,64 @@
+"""What `podgpu doctor` looks at for the dcgm source: the exporter's page, read once."""
+
+import asyncio
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.counters import asked
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.neighbours import ask
+from pipeline.errors import TransientError
+from sources.dcgm.getting import File, Server
+from sources.dcgm.options import Options
+from sources.dcgm.page import understand
+
+_OTHER: Final = (
+    "give the page of a dcgm-exporter; where podgpu has the port 9400 it is on another one, such "
+    "as http://localhost:9401/metrics"
+)
+_SECONDS: Final = 10.0
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+    """Check `dcgm.page`."""
+    check = CHECKS["dcgm.page"]
+    place = options.url or str(options.path)
+    if options.path is None and await _is_podgpu(options.url, ctx):
+        return [check.failure(place, "podgpu itself answers there, no dcgm-exporter", _OTHER)]
+    getter = Server(options) if options.path is None else File(options.path, options, ctx.clock)
+    try:
+        data = await getter.get()
+    except TransientError as error:
+        mend = (
+            "see that dcgm-exporter runs on this node, and that url is its page's"
+            if options.path is None
+            else "see that dcgm-exporter writes it, and mount its folder"
+        )
+        return [check.failure(place, str(error), mend)]
+    plan = await asked(ctx)
+    page = await in_thread(partial(understand, data or b"", plan, ctx.clock.now(), 1))
+    if page.empty:
+        return [check.failure(place, "no metric of dcgm-exporter's is on it", _OTHER)]
+    saw = f"{len(page.devices)} devices, {len(page.readings)} readings"
+    return [check.ok(place, saw)]
+
+
+async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:
+    """Whether podgpu answers, which all its answers say, those behind a password too."""
+    try:
+        parts = urlsplit(url or "")
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return False
+    if host is None or port is None:
+        return False
+    try:
+        # Who answers by the byte is somebody else, and keeps its own time.
+        async with asyncio.timeout(min(_SECONDS, ctx.deadline / 3)):
+            return (await in_thread(partial(ask, host, port, parts.path))).podgpu
+    except TimeoutError:
+        return False

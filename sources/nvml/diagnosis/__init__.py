@@ -1,0 +1,1 @@
+"""The parts of what `podgpu doctor` finds out about driver, library and GPUs. All of it blocks."""

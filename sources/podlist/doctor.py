@@ -1,0 +1,46 @@
+"""What `podgpu doctor` looks at for the podlist source: the file, and who writes it."""
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.claimfiles import look
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding, Verdict
+from pipeline.model import NS
+from sources.podlist.document import read_pod_list
+from sources.podlist.options import Options
+
+_WRITER: Final = "its writer"
+_BOOT: Final = "btime "
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+    """Check `podlist.file`."""
+    return [await in_thread(partial(_look, options, ctx))]
+
+
+def _look(options: Options, ctx: DoctorContext) -> Finding:
+    check = CHECKS["podlist.file"]
+    read = partial(read_pod_list, path=options.path, integers=options.integers)
+    finding, content = look(check, options, read, writer=_WRITER, clock=ctx.clock)
+    boot_s = _boot_s(ctx.roots.proc)
+    if finding.verdict is not Verdict.OK or content is None or boot_s is None:
+        return finding
+    # Nobody has to write while nothing changes; but no container is older than the node's start.
+    if content.stamp[0] < boot_s * NS:
+        saw = "is stale: nobody has written it since the node was started, and it names containers"
+        if finding.saw.startswith("0 "):
+            return finding
+        return check.warning(str(options.path), saw, f"see that {_WRITER} runs on this node")
+    return finding
+
+
+def _boot_s(proc: Path) -> int | None:
+    """Return when the node was started, in seconds since the epoch; see proc_stat(5)."""
+    try:
+        lines = (proc / "stat").read_text(encoding="ascii").splitlines()
+        return next(int(line[len(_BOOT) :]) for line in lines if line.startswith(_BOOT))
+    except (OSError, ValueError, StopIteration):
+        return None

@@ -1,0 +1,44 @@
+"""What `podgpu doctor` looks at for the replay source: the recording."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding
+from pipeline.doctor.places import fault
+from pipeline.recording import RecordingError, RecordingReader
+from sources.replay.options import DEMO, Options
+
+_DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
+
+
+async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
+    """Check `replay.recording`."""
+    return [await in_thread(partial(_look, options))]
+
+
+def _look(options: Options) -> Finding:
+    check = CHECKS["replay.recording"]
+    path = _DEMO_FILE if options.path == DEMO else Path(options.path)
+    mend = (
+        "install podgpu anew: the recording is a part of it"
+        if options.path == DEMO
+        else f"give the path of a file that podgpu record made, or {DEMO}"
+    )
+    if told := fault(path):
+        return check.failure(options.path, told, mend)
+    try:
+        with RecordingReader(path) as reader:
+            first = next(iter(reader), None)
+            header = reader.header
+    except RecordingError as error:
+        return check.failure(options.path, str(error), mend)
+    except OSError as error:
+        saw = f"can't be read: {os.strerror(error.errno or 0).lower()}"
+        return check.failure(options.path, saw, mend)
+    if first is None:
+        return check.failure(options.path, "holds no events", mend)
+    return check.ok(options.path, f"recorded on node {header.node} by podgpu {header.version}")

@@ -1,0 +1,283 @@
+"""`podgpu doctor` on the real node: well, with one right less, and with one thing wrong."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.doctoring import LIST, Patient, expired, other_exporter, wait_rights
+from tests.e2e.helm import Helm
+from tests.e2e.kube import access
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.apiserver import signing_key
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.plugin import DevicePlugin
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.processes import free_ports
+
+ACCOUNT = "podgpu-doctor"
+BOUND = f"default-{ACCOUNT}"
+"""What `access.allow` calls a binding."""
+
+KEPT = ("name", "namespace", "labels")
+"""Of an object's metadata, all that the server doesn't write."""
+
+OF_THE_MACHINE = ("clock", "twins")
+"""Warnings that a healthy node of the tests may have: nobody keeps the clock of a sandbox right,
+and podgpus of other tests, if some run beside these, can be seen from here."""
+
+TEXT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
+Verb = tuple[str, str, str]
+"""Verb, group, resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ward:
+    """A node with a plugin and a pod, and an account with the chart's rights."""
+
+    kube: Cluster
+    patient: Patient
+    plugin: DevicePlugin
+    kubeconfig: Path
+    rules: list[Object]
+
+    def allow(self, without: Verb | None = None) -> None:
+        """Give the chart's rights but one, and wait until they are in force."""
+        less = [
+            {**rule, "verbs": [verb for verb in rule["verbs"] if key(rule, verb) != without]}
+            for rule in self.rules
+        ]
+        access.set_rules(self.kube.api, ACCOUNT, less)
+        self.wait(without)
+
+    def wait(self, without: Verb | None = None, *, listed: bool = True) -> None:
+        """Wait until the rights are those of the chart but one, and that on the list."""
+        rights = {each: each != without for each in verbs(self.rules)}
+        wait_rights(self.kube, ACCOUNT, rights, listed=listed)
+
+
+def key(rule: Object, verb: str) -> Verb:
+    return verb, rule["apiGroups"][0], rule["resources"][0]
+
+
+def verbs(rules: list[Object]) -> list[Verb]:
+    return [key(rule, verb) for rule in rules for verb in rule["verbs"]]
+
+
+@pytest.fixture(scope="module")
+def ward(cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    folder = tmp_path_factory.mktemp("doctor")
+    (port,) = free_ports(1)
+    kubeconfig = folder / "kubeconfig.yaml"
+    patient = Patient(cluster, folder, kubeconfig, port)
+    api, chart = cluster.api, helm.template(patient.values())
+    namespace, _, name = LIST.partition(":")
+    access.service_account(api, ACCOUNT, chart.rules)
+    access.allow(api, ACCOUNT, chart.one("Role")["rules"], namespace)
+    api.create(
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": namespace},
+            "data": {"metrics": TEXT},
+        }
+    )
+    access.kubeconfig(kubeconfig, api, token=access.token(api, ACCOUNT, seconds=3600))
+    plugin = cluster.plugin(["GPU-0", "GPU-1"])
+    cluster.run(gpu_pod("train-0", namespace="ml"))
+    made = Ward(cluster, patient, plugin, kubeconfig, chart.rules)
+    made.allow()
+    try:
+        yield made
+    finally:
+        api.delete("ConfigMap", name, namespace)
+        cluster.tidy()
+
+
+def test_a_healthy_node_is_well(ward: Ward) -> None:
+    answer = ward.patient.looked_at()
+    assert answer.bad(*OF_THE_MACHINE) == []
+    assert answer.status == (1 if answer.bad() else 0)
+    well = {each.check for each in answer.findings if each.verdict == "ok"}
+    assert {
+        "config", "counters", "node.name", "http.port", "podresources.socket",
+        "podresources.version", "podresources.devices", "podresources.sharing", "pods.server",
+        "pods.rbac", "checkpoint.file", "nri.socket", "node.rbac", "pods.patch",
+    } <= well  # fmt: skip
+
+
+RIGHTS: dict[Verb, tuple[str, str]] = {
+    ("list", "", "pods"): ("pods.rbac", "failure"),
+    ("watch", "", "pods"): ("pods.rbac", "failure"),
+    ("list", "resource.k8s.io", "resourceslices"): ("pods.rbac", "warning"),
+    ("watch", "resource.k8s.io", "resourceslices"): ("pods.rbac", "warning"),
+    ("get", "", "nodes"): ("node.rbac", "failure"),
+    ("patch", "", "nodes"): ("node.rbac", "failure"),
+    ("get", "", "pods"): ("pods.patch", "failure"),
+    ("patch", "", "pods"): ("pods.patch", "failure"),
+}
+"""The check that names it, by the right that is missing."""
+
+
+def test_the_table_has_every_right_of_the_chart(ward: Ward) -> None:
+    assert sorted(verbs(ward.rules)) == sorted(RIGHTS)
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: " ".join(filter(None, right)))
+def test_a_right_that_is_missing_is_named(ward: Ward, right: Verb) -> None:
+    check, verdict = RIGHTS[right]
+    verb, group, resource = right
+    ward.allow(without=right)
+    try:
+        (found,) = ward.patient.looked_at().bad(*OF_THE_MACHINE)
+    finally:
+        ward.allow()
+    assert (found.check, found.verdict) == (check, verdict)
+    assert found.saw.startswith(f"may not {verb} {resource}")
+    assert f'apiGroups ["{group}"], resources ["{resource}"], verbs [{verb}]' in found.mend
+
+
+def test_the_right_on_the_list_of_metrics_is_named(ward: Ward) -> None:
+    namespace, _, name = LIST.partition(":")
+    binding = ward.kube.api.get("RoleBinding", BOUND, namespace)
+    ward.kube.api.delete("RoleBinding", BOUND, namespace)
+    ward.wait(listed=False)
+    try:
+        (found,) = ward.patient.looked_at().bad(*OF_THE_MACHINE)
+    finally:
+        binding["metadata"] = {key: binding["metadata"][key] for key in KEPT}
+        ward.kube.api.create(binding)
+        ward.wait()
+    assert (found.check, found.verdict) == ("counters", "warning")
+    assert "403" in found.saw
+    assert f"a Role in {namespace} with verbs [get] on configmaps" in found.mend
+    assert f'resourceNames ["{name}"]' in found.mend
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong, and what is said of it.
+
+    Attributes:
+        make: makes it so, as long as it is entered.
+        said: by check: verdict, what was seen, and the mend.
+        change: of the configuration file.
+    """
+
+    said: dict[str, tuple[str, str, str]]
+    make: Callable[[Ward], AbstractContextManager[Any]] = lambda _: nullcontext()
+    change: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def old_token(ward: Ward) -> Iterator[None]:
+    api, before = ward.kube.api, ward.kubeconfig.read_text()
+    token = expired(access.token(api, ACCOUNT, seconds=3600), signing_key())
+    access.kubeconfig(ward.kubeconfig, api, token=token)
+    try:
+        yield
+    finally:
+        ward.kubeconfig.write_text(before)
+    # Else it might have been refused for another reason.
+    assert "token has expired" in ward.kube.apiserver.said()
+
+
+@contextmanager
+def no_plugin(ward: Ward) -> Iterator[None]:
+    ward.plugin.stop()
+    ward.kube.wait_allocatable(ward.plugin.resource, 0)
+    try:
+        yield
+    finally:
+        ward.plugin.start()
+    ward.kube.wait_allocatable(ward.plugin.resource, len(ward.plugin.healthy))
+
+
+@contextmanager
+def frozen_kubelet(ward: Ward) -> Iterator[None]:
+    ward.kube.kubelet.freeze()
+    try:
+        yield
+    finally:
+        ward.kube.kubelet.thaw()
+
+
+@contextmanager
+def no_kubelet(ward: Ward) -> Iterator[None]:
+    ward.kube.kubelet.stop()
+    try:
+        yield
+    finally:
+        ward.kube.kubelet.start()
+    # Its plugins register anew.
+    ward.kube.wait_allocatable(ward.plugin.resource, len(ward.plugin.healthy))
+
+
+@contextmanager
+def no_server(ward: Ward) -> Iterator[None]:
+    ward.kube.apiserver.stop()
+    try:
+        yield
+    finally:
+        ward.kube.apiserver.start()
+        # It may take a minute by itself to come back to the API server.
+        ward.kube.kubelet.restart()
+
+
+FAULTS = {
+    "the node has another name": Fault(
+        {"node.name": ("failure", "no Node named elsewhere", "spec.nodeName")},
+        change={"node": "elsewhere"},
+    ),
+    "another exporter has the port": Fault(
+        {"http.port": ("failure", "dcgm-exporter", "another listen")},
+        make=lambda ward: other_exporter(ward.patient.port),
+    ),
+    "the token has expired": Fault(
+        {
+            "pods.server": ("failure", "401", "renew the token"),
+            "node.rbac": ("failure", "401", "renew the token"),
+            "pods.patch": ("failure", "401", "renew the token"),
+            "counters": ("warning", "401", "renew the token"),
+        },
+        make=old_token,
+    ),
+    "the device plugin is gone": Fault(
+        {"podresources.devices": ("warning", "no device plugin", "device plugin's pod")},
+        make=no_plugin,
+    ),
+    "the kubelet doesn't answer": Fault(
+        {"podresources.socket": ("failure", "the kubelet", "the kubelet")},
+        make=frozen_kubelet,
+    ),
+    "the kubelet is down": Fault(
+        {"podresources.socket": ("failure", "can't be reached", "start the kubelet")},
+        make=no_kubelet,
+    ),
+    "the API server is down": Fault(
+        {
+            "pods.server": ("failure", "Connect call failed", "the address is right"),
+            "node.rbac": ("failure", "Connect call failed", "the address is right"),
+            "pods.patch": ("failure", "Connect call failed", "the address is right"),
+            "counters": ("warning", "Connect call failed", "the address is right"),
+        },
+        make=no_server,
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_and_nothing_else(ward: Ward, fault: str) -> None:
+    wrong = FAULTS[fault]
+    with wrong.make(ward):
+        answer = ward.patient.looked_at(wrong.change)
+    told = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
+    assert told.keys() == wrong.said.keys(), list(map(str, answer.findings))
+    for check, (verdict, saw, mend) in wrong.said.items():
+        found = told[check]
+        assert found.verdict == verdict, str(found)
+        assert saw in found.saw, str(found)
+        assert mend in found.mend, str(found)
+    assert answer.status == (2 if "failure" in {each.verdict for each in told.values()} else 1)

@@ -1,0 +1,188 @@
+"""`podgpu doctor --cluster` on a real API server: what is missing there, and what is too much."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.doctoring import Answer, Said, ask
+from tests.e2e.helm import NAMESPACE, Helm
+from tests.e2e.kube import access, nodes
+from tests.e2e.kube.api import Api, ApiError, Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import pod
+
+SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+GPU_NODE = "gpu-1"
+TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}
+
+
+class Objects:
+    """DaemonSets and a node that are objects alone: no controller makes pods of them."""
+
+    def __init__(self, api: Api, helm: Helm, kubeconfig: Path) -> None:
+        self.api = api
+        self._helm = helm
+        self._kubeconfig = kubeconfig
+        self._made: list[str] = []
+
+    def make(self, where: str, made: Object) -> Object:
+        found: Object = self.api.request("POST", where, made)
+        self._made.append(f"{where}/{made['metadata']['name']}")
+        return found
+
+    def install(self, **values: Any) -> Object:
+        """Make the chart's DaemonSet, and say that it wants no pods, as the controller would."""
+        return self.make(SETS, self._helm.template(values).one("DaemonSet"))
+
+    def desired(self, name: str, count: int) -> None:
+        """Write what the controller would: so many pods wanted and ready."""
+        status = {
+            "currentNumberScheduled": count,
+            "desiredNumberScheduled": count,
+            "numberMisscheduled": 0,
+            "numberReady": count,
+        }
+        self.api.request(
+            "PATCH", f"{SETS}/{name}/status", {"status": status}, "application/merge-patch+json"
+        )
+
+    def node(self, **labels: str) -> None:
+        """Make a node with eight GPUs."""
+        nodes.add(self.api, GPU_NODE, {"nvidia.com/gpu": "8"})
+        self.api.patch("Node", GPU_NODE, {"metadata": {"labels": labels}})
+
+    def looked_at(self) -> Answer:
+        return ask("--cluster", "--kubeconfig", self._kubeconfig)
+
+    def found(self, check: str) -> list[Said]:
+        return [each for each in self.looked_at().findings if each.check == check]
+
+    def clear(self) -> None:
+        for where in reversed(self._made):
+            with suppress(ApiError):
+                self.api.request("DELETE", where, {"propagationPolicy": "Background"})
+        nodes.remove_all(self.api)
+
+
+@pytest.fixture
+def objects(cluster: Cluster, helm: Helm) -> Iterator[Objects]:
+    access.add_namespace(cluster.api, NAMESPACE)
+    made = Objects(cluster.api, helm, cluster.admin_kubeconfig)
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+def test_a_cluster_without_podgpu(objects: Objects) -> None:
+    (found,) = objects.found("cluster.daemonset")
+    assert found.verdict == "failure"
+    assert "podgpu has none" in found.saw
+    assert "helm install podgpu" in found.mend
+
+
+def test_no_pods_are_wanted_since_no_node_has_the_label(objects: Objects) -> None:
+    objects.node(**{"example.com/gpu": "yes"})
+    objects.install()
+    (found,) = objects.found("cluster.daemonset")
+    assert found.verdict == "failure"
+    # The node of the tests may still have the resource of a plugin that is gone.
+    assert re.search(r"wants no pods: on \d nodes with GPUs: affinity wants ", found.saw), found.saw
+    assert "nvidia.com/gpu.present In (true) or feature.node.kubernetes.io/pci-10de" in found.saw
+    assert "give the node such labels" in found.mend
+
+
+def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) -> None:
+    objects.node(**{"nvidia.com/gpu.present": "true"})
+    objects.install(nodeSelector={"pool": "gpu"})
+    (found,) = objects.found("cluster.daemonset")
+    assert "nodeSelector wants pool=gpu, and it has no such label" in found.saw
+    assert f"kubectl label node {GPU_NODE} pool=gpu" in found.mend
+
+
+def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> None:
+    objects.node(**{"nvidia.com/gpu.present": "true"})
+    objects.api.patch("Node", GPU_NODE, {"spec": {"taints": [TAINT]}})
+    objects.install()
+    (found,) = objects.found("cluster.daemonset")
+    assert "it has the taint team=vision:NoSchedule" in found.saw
+    assert "add the toleration {key: team, operator: Exists}" in found.mend
+
+
+def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
+    objects.node(**{"nvidia.com/gpu.present": "true"})
+    objects.install(runtimeClassName="nvidia")
+    (found,) = objects.found("cluster.runtimeclass")
+    assert found.verdict == "failure"
+    assert "names the RuntimeClass nvidia, and there is none" in found.saw
+    assert "make a RuntimeClass nvidia" in found.mend
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
+    objects.make(CLASSES, {**made, "metadata": {"name": "nvidia"}})
+    (found,) = objects.found("cluster.runtimeclass")
+    assert found.verdict == "ok"
+
+
+def dcgm_exporter() -> Object:
+    labels = {"app": "nvidia-dcgm-exporter"}
+    container = {"name": "dcgm-exporter", "image": "nvidia/dcgm-exporter:4.5.0"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "dcgm-exporter", "namespace": NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def test_two_exporters_are_on_one_node(objects: Objects) -> None:
+    objects.node(**{"nvidia.com/gpu.present": "true"})
+    for at, made in enumerate((objects.install(), objects.make(SETS, dcgm_exporter()))):
+        objects.desired(made["metadata"]["name"], 1)
+        labels = made["spec"]["template"]["metadata"]["labels"]
+        (alone,) = objects.found("cluster.exporters")
+        assert alone.verdict == "ok", "one exporter"
+        placed = pod(f"exporter-{at}", namespace=NAMESPACE, labels=labels)
+        placed["spec"]["nodeName"] = GPU_NODE
+        objects.api.create(placed)
+    (found,) = objects.found("cluster.exporters")
+    assert found.verdict == "warning"
+    assert f"DaemonSet {NAMESPACE}/dcgm-exporter and DaemonSet {NAMESPACE}/podgpu" in found.saw
+    assert f"are both on {GPU_NODE}" in found.saw
+    assert "remove one of them" in found.mend
+
+
+def test_a_cluster_that_is_well(objects: Objects, kube: Cluster) -> None:
+    label = "nvidia.com/gpu.present"
+    kube.plugin(["GPU-0", "GPU-1"])
+    kube.api.patch("Node", kube.node, {"metadata": {"labels": {label: "true"}}})
+    try:
+        made = objects.install()
+        objects.desired(made["metadata"]["name"], 1)
+        answer = objects.looked_at()
+    finally:
+        kube.api.patch("Node", kube.node, {"metadata": {"labels": {label: None}}})
+    assert [str(each) for each in answer.bad()] == []
+    assert answer.status == 0
+
+
+def test_a_user_who_may_list_nothing_is_told_each_rule(
+    objects: Objects, cluster: Cluster, tmp_path: Path
+) -> None:
+    few = access.account(tmp_path, cluster.api, "podgpu-few", [])
+    try:
+        answer = ask("--cluster", "--kubeconfig", few)
+    finally:
+        access.remove_service_account(cluster.api, "podgpu-few")
+    told = [each for each in answer.findings if each.check == "cluster.server"]
+    resources = ("nodes", "daemonsets", "runtimeclasses", "namespaces")
+    assert {each.verdict for each in told} == {"warning"}, json.dumps([str(e) for e in told])
+    for resource in resources:
+        assert any(f'resources ["{resource}"], verbs [list]' in each.mend for each in told)

@@ -1,0 +1,70 @@
+"""The table of checks is the documentation's, and names neither more nor less than there is."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.doctor.check import Check
+from pipeline.doctor.checks import CHECKS, GROUPS, markdown
+from pipeline.registry import ENTRIES, load
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+SOURCES = [
+    *(ROOT / "pipeline/doctor").rglob("*.py"),
+    *(ROOT / "pipeline/cli/doctor").glob("*.py"),
+    *(ROOT / "sources").rglob("*.py"),
+    *(ROOT / "sinks").rglob("*.py"),
+]
+TESTS = [
+    *(ROOT / "tests/pipeline/doctor").rglob("test_*.py"),
+    *(ROOT / "tests/sources").glob("*/test_doctor.py"),
+    *(ROOT / "tests/sinks").glob("*/test_doctor.py"),
+]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_tables_of_the_page_are_the_checks_own(group: str) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+    table = "\n".join(markdown(GROUPS[group])) + "\n"
+    place = re.compile(rf"(?<=^## {group}$)(.*?)(^\| check .*?)(?=^[^|]|\Z)", re.M | re.S)
+    page = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        page = place.sub(lambda found: found[1] + table, page)
+        PAGE.write_text(page, encoding="utf-8")
+    found = place.search(page)
+    assert found is not None
+    assert found[2].rstrip() + "\n" == table
+
+
+def test_every_check_has_one_row_and_cells_without_lines() -> None:
+    assert sum(map(len, GROUPS.values())) == len(CHECKS)
+    for check in CHECKS.values():
+        assert re.fullmatch(r"[a-z]+(\.[a-z_]+)?", check.id)
+        for cell in (check.looks_at, check.means, check.mend):
+            assert cell, check.id
+            assert "|" not in cell, check.id
+            assert "\n" not in cell, check.id
+
+
+def test_every_check_is_given_somewhere_and_none_that_has_no_row() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    assert set(re.findall(r'CHECKS\["([^"]+)"\]', text)) == set(CHECKS)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_every_check_is_provoked_by_a_test(check: Check) -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in TESTS)
+    assert f'"{check.id}"' in text
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_what_an_entry_names_is_there(entry: tuple[str, str]) -> None:
+    dotted = ENTRIES[entry].doctor  # type: ignore[index]
+    if dotted:
+        assert callable(load(dotted))
+        return
+    package = ROOT / f"{entry[0]}s" / entry[1]
+    assert not (package / "doctor.py").exists(), "there is one that nobody calls"

@@ -1,0 +1,84 @@
+"""What the doctor says of a receiver, each fault provoked on real ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.types import Duration
+from pipeline.doctor.findings import Finding, Verdict
+from sinks.otlp.doctor import examine
+from sinks.otlp.options import Options
+from tests.pipeline.doctor.support import context, free_port, is_bad, of
+from tests.sinks.otlp.transport.receivers import GrpcReceiver, HttpReceiver, answers, fails, never
+
+PROTOCOLS = ["grpc", "http/protobuf"]
+
+
+def options(url: str, protocol: Any, **more: Any) -> Options:
+    endpoint = url if protocol == "grpc" else f"{url}/v1/metrics"
+    return Options(endpoint=endpoint, protocol=protocol, **more)
+
+
+async def looked(folder: Path, made: Options, **environ: str) -> Finding:
+    return of(await examine(made, context(folder / "ctx", environ=environ)), "otlp.receiver")
+
+
+def receiver(protocol: str) -> Any:
+    return GrpcReceiver() if protocol == "grpc" else HttpReceiver()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_receiver_is_sent_no_point_and_is_well(tmp_path: Path, protocol: str) -> None:
+    async with receiver(protocol).serving() as made:
+        told = await looked(tmp_path, options(made.url, protocol))
+    assert told.verdict is Verdict.OK, told
+    assert made.messages == [b""]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_nobody_listens(tmp_path: Path, protocol: str) -> None:
+    url = f"http://127.0.0.1:{await free_port()}"
+    told = await looked(tmp_path, options(url, protocol))
+    is_bad(told, "failure", "127.0.0.1", "see that the collector runs")
+
+
+REFUSALS = [
+    ("grpc", fails("UNAUTHENTICATED", "no token"), "no token", "bearer_token_file"),
+    ("grpc", fails("PERMISSION_DENIED", "not you"), "not you", "let the receiver admit podgpu"),
+    ("grpc", fails("UNIMPLEMENTED", "no metrics"), "no metrics", "has a receiver of OTLP"),
+    ("http/protobuf", answers(401), "401", "bearer_token_file"),
+    ("http/protobuf", answers(403), "403", "let the receiver admit podgpu"),
+    ("http/protobuf", answers(404), "404", "has a receiver of OTLP"),
+    ("http/protobuf", answers(503), "503", "see that the collector runs"),
+]
+
+
+@pytest.mark.parametrize("row", REFUSALS, ids=lambda row: f"{row[0]} {row[2]}")
+async def test_a_receiver_that_refuses(tmp_path: Path, row: tuple[str, Any, str, str]) -> None:
+    protocol, answer, saw, mend = row
+    made = receiver(protocol)
+    made.answer = answer
+    async with made.serving():
+        told = await looked(tmp_path, options(made.url, protocol))
+    is_bad(told, "failure", saw, mend)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_receiver_that_does_not_answer(tmp_path: Path, protocol: str) -> None:
+    made = receiver(protocol)
+    made.answer = never
+    async with made.serving():
+        asked = options(made.url, protocol, timeout=Duration.parse("200ms"))
+        told = await looked(tmp_path, asked)
+    is_bad(told, "failure", "0.2 s", "see that the collector runs")
+
+
+async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
+    made = options("http://127.0.0.1:4317", "grpc", bearer_token_file=tmp_path / "none")
+    is_bad(await looked(tmp_path, made), "failure", "none", "mount the file")
+
+
+async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:
+    told = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
+    is_bad(told, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "mend the option or the variable")

@@ -1,0 +1,69 @@
+"""What the doctor says of dcgm-exporter's page, each fault provoked."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.types import Duration
+from pipeline.doctor.findings import Finding, Verdict
+from sources.dcgm.doctor import examine
+from sources.dcgm.options import Options
+from tests.pipeline.doctor.support import context, is_bad, of, page, serving
+from tests.sources.dcgm.reading import PAGES
+
+PAGE = (PAGES / "4.2.prom").read_bytes()
+
+
+async def looked(folder: Path, options: Options) -> Finding:
+    return of(await examine(options, context(folder / "ctx")), "dcgm.page")
+
+
+@asynccontextmanager
+async def exporter(text: bytes) -> AsyncIterator[str]:
+    async with serving(lambda _: page(text)) as port:
+        yield f"http://127.0.0.1:{port}/metrics"
+
+
+async def test_a_page_is_well(tmp_path: Path) -> None:
+    async with exporter(PAGE) as url:
+        told = await looked(tmp_path, Options(url=url))
+    assert told.verdict is Verdict.OK
+    assert told.looked_at == url
+    assert "devices" in told.saw
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    async with exporter(b"") as url:
+        pass
+    told = await looked(tmp_path, Options(url=url))
+    is_bad(told, "failure", "can't connect", "see that dcgm-exporter runs")
+
+
+async def test_a_page_of_somebody_else(tmp_path: Path) -> None:
+    async with exporter(b"node_load1 1\n") as url:
+        told = await looked(tmp_path, Options(url=url))
+    is_bad(told, "failure", "no metric of dcgm-exporter's", "give the page of a dcgm-exporter")
+
+
+@pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
+async def test_podgpu_s_own_page_is_no_dcgm_exporter_s(tmp_path: Path, status: str) -> None:
+    async with serving(lambda _: page(PAGE, "Server: podgpu", status=status)) as port:
+        told = await looked(tmp_path, Options(url=f"http://127.0.0.1:{port}/metrics"))
+    is_bad(told, "failure", "podgpu itself answers there", "localhost:9401")
+
+
+async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    told = await looked(tmp_path, Options(path=tmp_path / "dcgm.prom"))
+    is_bad(told, "failure", "no such file", "mount its folder")
+
+
+async def test_a_file_that_nobody_writes_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "dcgm.prom"
+    path.write_bytes(PAGE)
+
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    told = await looked(tmp_path, Options(path=path, max_age=Duration.parse("1m")))
+    is_bad(told, "failure", "has not been written", "see that dcgm-exporter writes it")

@@ -1,0 +1,406 @@
+"""What the doctor says of driver, library and GPUs, each fault provoked."""
+
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.doctor.context import DoctorContext
+from pipeline.doctor.findings import Finding, Verdict
+from sources.nvml.diagnosis import opening
+from sources.nvml.doctor import examine
+from sources.nvml.options import Options
+from tests.fakes.nvml import FakeNvml, Scenario, h100s
+from tests.fakes.nvml.cards import a100
+from tests.fakes.nvml.nodes import h100, slices
+from tests.pipeline.doctor.support import context, healthy, is_bad, of, verdicts, write
+
+PROFILING = "counters: {also: [profiling]}\n"
+WELL = {
+    "nvml.driver": "ok",
+    "nvml.library": "ok",
+    "nvml.versions": "ok",
+    "nvml.nodes": "ok",
+    "nvml.access": "ok",
+    "nvml.gpus": "ok",
+    "nvml.mig": "ok",
+    "nvml.profiling": "ok",
+    "nvml.processes": "ok",
+}
+
+
+async def looked(ctx: DoctorContext, options: Options | None = None) -> list[Finding]:
+    return await examine(options or Options(), ctx)
+
+
+async def test_a_healthy_node_is_well_in_all_and_nvml_is_given_back(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    fake_nvml.set(h100s(2))
+    ctx = context(tmp_path, PROFILING, roots=healthy(tmp_path, 2))
+    found = await looked(ctx)
+    assert verdicts(found) == WELL
+    assert of(found, "nvml.driver").saw == "driver 580.95.05, 2 GPUs"
+    calls = fake_nvml.calls()
+    assert calls["nvmlShutdown"] == calls["nvmlInitWithFlags"] == 2
+
+
+async def test_a_library_that_hangs_costs_what_was_found_before_nothing(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    fake_nvml.set(Scenario(gpus=[h100()], block={"nvmlInitWithFlags": 20}))
+    found = await looked(context(tmp_path, roots=healthy(tmp_path), deadline=0.4))
+    assert of(found, "nvml.driver").verdict is Verdict.OK
+    is_bad(of(found, "check.deadline"), "failure", "no answer within 0.36 s", "dmesg")
+
+
+# -- nvml.driver ---------------------------------------------------------------------------------
+
+
+def without_driver(ctx: DoctorContext) -> None:
+    (ctx.roots.proc / "driver/nvidia/version").unlink()
+    (ctx.roots.sys / "module/nvidia/version").unlink()
+    (ctx.roots.sys / "module/nvidia").rmdir()
+
+
+def without_gpu(ctx: DoctorContext) -> None:
+    without_driver(ctx)
+    for vendor in (ctx.roots.sys / "bus/pci/devices").glob("*/vendor"):
+        vendor.write_text("0x8086\n")
+
+
+def with_nouveau(ctx: DoctorContext) -> None:
+    without_driver(ctx)
+    (ctx.roots.sys / "module/nouveau").mkdir()
+
+
+DRIVERS = [
+    (without_driver, "no NVIDIA driver on the host; 1 NVIDIA GPUs", "install the driver"),
+    (without_gpu, "no NVIDIA GPU on its PCI bus", "nodes with a GPU (nodeSelector"),
+    (with_nouveau, "nouveau has them", "blacklist nouveau"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "saw", "mend"), DRIVERS)
+async def test_a_host_without_a_driver(
+    fake_nvml: FakeNvml,
+    tmp_path: Path,
+    spoil: Callable[[DoctorContext], None],
+    saw: str,
+    mend: str,
+) -> None:
+    fake_nvml.set(Scenario(init_error=9))
+    ctx = context(tmp_path)
+    spoil(ctx)
+    found = await looked(ctx)
+    is_bad(of(found, "nvml.driver"), "failure", saw, mend)
+    told = verdicts(found)
+    assert told["nvml.versions"] == told["nvml.nodes"] == "skipped", "what follows is said once"
+    assert [finding.check for finding in found if finding.mend] == ["nvml.driver"]
+
+
+@pytest.mark.parametrize("hangs", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"])
+async def test_a_call_that_hangs_leaves_what_was_found_until_then(
+    fake_nvml: FakeNvml, tmp_path: Path, hangs: str
+) -> None:
+    fake_nvml.set(Scenario(gpus=[h100()], block={hangs: 20}))
+    told = verdicts(await looked(context(tmp_path, roots=healthy(tmp_path), deadline=1.0)))
+    assert told["check.deadline"] == "failure"
+    found = {each: told[each] for each in ("nvml.library", "nvml.versions", "nvml.nodes")}
+    assert set(found.values()) == {"ok"}, told
+
+
+async def test_windows_driver_is_no_missing_driver(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    without_driver(ctx)
+    write(ctx.roots.dev / "dxg")
+    assert of(await looked(ctx), "nvml.driver").verdict is Verdict.OK
+
+
+# -- nvml.library --------------------------------------------------------------------------------
+
+ENVIRONS = [
+    ({}, "set NVIDIA_VISIBLE_DEVICES=all; and run podgpu with the runtime class"),
+    (
+        {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,graphics"},
+        "set NVIDIA_DRIVER_CAPABILITIES=utility; and run",
+    ),
+    ({"NVIDIA_VISIBLE_DEVICES": "all"}, "runtimeClassName: nvidia"),
+]
+
+
+@pytest.mark.parametrize(("environ", "mend"), ENVIRONS)
+async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], mend: str
+) -> None:
+    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    found = await looked(context(tmp_path, environ=environ))
+    is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", mend)
+    assert "cannot open shared object file" in of(found, "nvml.library").saw
+
+
+async def test_windows_driver_without_its_library_here_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    ctx = context(tmp_path)
+    without_driver(ctx)
+    write(ctx.roots.dev / "dxg")
+    found = await looked(ctx)
+    is_bad(of(found, "nvml.library"), "failure", "the driver is Windows'", "/usr/lib/wsl/lib")
+    assert of(found, "nvml.nodes").verdict is Verdict.SKIPPED
+
+
+@pytest.mark.parametrize("code", [9, 17, 999])
+async def test_windows_driver_that_fails_is_not_passed_over(
+    fake_nvml: FakeNvml, tmp_path: Path, code: int
+) -> None:
+    fake_nvml.set(Scenario(init_error=code))
+    ctx = context(tmp_path)
+    without_driver(ctx)
+    write(ctx.roots.dev / "dxg")
+    bad = [finding for finding in await looked(ctx) if finding.mend]
+    assert [finding.check for finding in bad] == ["nvml.access"]
+
+
+async def test_without_a_driver_nobody_misses_its_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    ctx = context(tmp_path)
+    without_driver(ctx)
+    assert of(await looked(ctx), "nvml.library").verdict is Verdict.SKIPPED
+
+
+def test_it_is_the_linker_that_is_asked() -> None:
+    """In a process of its own, where no fake was loaded before."""
+    code = "from sources.nvml.diagnosis.opening import _loaded; print(_loaded()[1])"
+    environ = {**os.environ, "LD_LIBRARY_PATH": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+    with pytest.raises(OSError, match="libnvidia-ml-none") as caught:
+        ctypes.CDLL("libnvidia-ml-none.so.1")
+    expected = str(caught.value).replace("libnvidia-ml-none", "libnvidia-ml")
+    assert done.stdout.strip() in (expected, ""), "or this machine has one"
+
+
+# -- nvml.versions, nvml.access ------------------------------------------------------------------
+
+CODES = [
+    (18, "nvml.versions", "driver 580.95.05", "reload the driver or reboot"),
+    (4, "nvml.access", "no_permission (4)", "NVIDIA_VISIBLE_DEVICES=all"),
+    (999, "nvml.access", "unknown (999): the devices are not to be had", "restart podgpu's pod"),
+    (9, "nvml.access", "driver_not_loaded (9)", "dmesg"),
+    (17, "nvml.access", "operating_system (17)", "dmesg"),
+]
+
+
+@pytest.mark.parametrize("row", CODES, ids=lambda row: str(row[0]))
+async def test_an_initialisation_that_fails_is_told_by_its_code(
+    fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str]
+) -> None:
+    code, check, saw, mend = row
+    fake_nvml.set(Scenario(init_error=code))
+    bad = [finding for finding in await looked(context(tmp_path)) if finding.mend]
+    assert [finding.check for finding in bad] == [check]
+    is_bad(bad[0], "failure", saw, mend)
+
+
+async def test_calls_that_all_fail_are_the_work_of_a_daemon_reload(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    fake_nvml.set(replace(h100s(2), errors={"*": 999}))
+    found = await looked(context(tmp_path))
+    bad = [finding for finding in found if finding.mend]
+    assert [finding.check for finding in bad] == ["nvml.access"]
+    is_bad(bad[0], "failure", "every call answers unknown (999)", "daemon-reload of systemd")
+
+
+async def test_what_is_no_node_cannot_be_opened(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    node = ctx.roots.dev / "nvidiactl"
+    node.unlink()
+    node.mkdir()
+    bad = [finding for finding in await looked(ctx) if finding.mend]
+    assert [finding.check for finding in bad] == ["nvml.access"]
+    is_bad(bad[0], "failure", "can't be opened: is a directory", "dmesg")
+
+
+REFUSALS = [
+    (errno.EPERM, "operation not permitted", "daemon-reload of systemd"),
+    (errno.EACCES, "permission denied", "let podgpu's user read and write it"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
+    fake_nvml: FakeNvml,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: tuple[int, str, str],
+) -> None:
+    """Neither can be had for root in a folder: the call alone stands for the kernel."""
+
+    number, saw, mend = refusal
+
+    def refuse(_: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(opening, "_open", refuse)
+    found = await looked(context(tmp_path))
+    bad = [finding for finding in found if finding.mend]
+    is_bad(bad[0], "failure", saw, mend)
+
+
+# -- nvml.nodes ----------------------------------------------------------------------------------
+
+
+async def test_device_nodes_that_are_missing_are_named(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    fake_nvml.set(Scenario(init_error=9))
+    ctx = context(tmp_path)
+    (ctx.roots.dev / "nvidiactl").unlink()
+    (ctx.roots.dev / "nvidia0").unlink()
+    found = await looked(ctx)
+    told = of(found, "nvml.nodes")
+    is_bad(told, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
+    assert f"{ctx.roots.dev}/nvidiactl" in told.saw
+    assert [finding.check for finding in found if finding.mend] == ["nvml.nodes"]
+
+
+# -- nvml.gpus -----------------------------------------------------------------------------------
+
+
+async def test_a_lost_gpu_is_named_and_the_others_are_looked_at(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    fake_nvml.set(h100s(3).with_gpu(1, lost=True))
+    found = await looked(context(tmp_path, roots=healthy(tmp_path, 3)))
+    told = of(found, "nvml.gpus")
+    is_bad(told, "failure", "gpu_is_lost (15)", "nvidia-smi --gpu-reset")
+    assert told.looked_at.startswith("GPU 1")
+    assert of(found, "nvml.mig").verdict is Verdict.OK
+
+
+ANSWERS = [
+    (15, "gpu_is_lost (15)", "drain the node, then reset the GPU", ""),
+    (16, "reset_required (16)", "drain the node, then reset the GPU", ""),
+    (4, "no_permission (4)", "hand this GPU to the container", "dmesg"),
+    (8, "insufficient_power (8)", "power cables", "dmesg"),
+    (9, "driver_not_loaded (9)", "dmesg", "reset the GPU"),
+    (10, "timeout (10)", "dmesg", "reset the GPU"),
+    (2, "invalid_argument (2)", "dmesg", "reset the GPU"),
+    (17, "operating_system (17)", "dmesg", "reset the GPU"),
+]
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
+@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row[1])
+async def test_a_gpu_s_mend_is_by_what_it_answers_and_a_reset_for_a_lost_one_alone(
+    fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str], call: str
+) -> None:
+    code, saw, mend, never = row
+    fake_nvml.set(replace(h100s(2), errors={call: code}))
+    found = await looked(context(tmp_path, roots=healthy(tmp_path, 2)))
+    bad = [each for each in found if each.check == "nvml.gpus" and each.mend]
+    if call == "nvmlDeviceGetUUID" and code == 4:
+        assert bad == [], "a GPU that refuses one reading works"
+        return
+    assert len(bad) == 2
+    for each in bad:
+        is_bad(each, "failure", saw, mend)
+        assert not never or never not in each.mend
+
+
+COUNTS = [
+    (Scenario(), 1, "shows no GPU", "NVIDIA_VISIBLE_DEVICES=all"),
+    (h100s(1), 4, "shows 1 of the 4 GPUs", "fallen off the bus"),
+    (replace(h100s(1), errors={"nvmlDeviceGetCount": 2}), 1, "invalid_argument (2)", "dmesg"),
+]
+
+
+@pytest.mark.parametrize("row", COUNTS, ids=lambda row: row[2])
+async def test_gpus_that_are_not_shown(
+    fake_nvml: FakeNvml, tmp_path: Path, row: tuple[Scenario, int, str, str]
+) -> None:
+    scenario, gpus, saw, mend = row
+    fake_nvml.set(scenario)
+    found = await looked(context(tmp_path, roots=healthy(tmp_path, gpus)))
+    is_bad(of(found, "nvml.gpus"), "failure", saw, mend)
+
+
+# -- nvml.mig ------------------------------------------------------------------------------------
+
+
+async def test_a_mig_mode_that_waits_for_a_reset(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    fake_nvml.set(h100s(1, values={"mig_mode_current": 0, "mig_mode_pending": 1}))
+    found = await looked(context(tmp_path))
+    told = of(found, "nvml.mig")
+    is_bad(told, "warning", "off, to be on", "reset it (nvidia-smi --gpu-reset")
+
+
+@pytest.mark.parametrize("code", [4, 8, 9, 10, 999])
+async def test_a_mig_mode_that_is_not_told_is_not_off(
+    fake_nvml: FakeNvml, tmp_path: Path, code: int
+) -> None:
+    fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
+    told = of(await looked(context(tmp_path)), "nvml.mig")
+    is_bad(told, "warning", f"({code})", "dmesg")
+
+
+@pytest.mark.parametrize("code", [3, 13])
+async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path, code: int) -> None:
+    fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
+    told = of(await looked(context(tmp_path)), "nvml.mig")
+    assert (told.verdict, told.saw) == (Verdict.OK, "off")
+
+
+async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    fake_nvml.set(Scenario(gpus=[h100(mig=[])]))
+    found = await looked(context(tmp_path))
+    is_bad(of(found, "nvml.mig"), "warning", "not one instance", "NVIDIA_MIG_MONITOR_DEVICES=all")
+    fake_nvml.set(Scenario(gpus=[h100(mig=slices(0, "3g.40gb"))]))
+    assert of(await looked(context(tmp_path / "b")), "nvml.mig").verdict is Verdict.OK
+
+
+# -- nvml.profiling ------------------------------------------------------------------------------
+
+ENGINE = "sources: {gpus: {kind: nvml}, dcgm: {kind: hostengine}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("", Verdict.SKIPPED), (PROFILING, Verdict.WARNING), (PROFILING + ENGINE, Verdict.OK)],
+)
+async def test_profiling_of_cards_before_hopper(
+    fake_nvml: FakeNvml, tmp_path: Path, text: str, verdict: Verdict
+) -> None:
+    fake_nvml.set(Scenario(gpus=[a100()]))
+    told = of(await looked(context(tmp_path, text)), "nvml.profiling")
+    assert told.verdict is verdict, told
+    if verdict is Verdict.WARNING:
+        is_bad(told, "warning", "not on this architecture", "kind hostengine")
+
+
+# -- nvml.processes ------------------------------------------------------------------------------
+
+
+async def test_a_pid_namespace_of_its_own_hides_processes(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    ctx = context(tmp_path)
+    link = ctx.roots.proc / "self/ns/pid"
+    link.unlink()
+    link.symlink_to("pid:[4026532201]")
+    told = of(await looked(ctx), "nvml.processes")
+    assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
+    assert "a namespace of its own" in told.saw
+    assert "hostPID: true" in told.saw
+    unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
+    assert unasked.verdict is Verdict.SKIPPED

@@ -1,0 +1,31 @@
+"""What the doctor says of a recording, each fault provoked."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.doctor.findings import Finding, Verdict
+from sources.replay.doctor import examine
+from sources.replay.options import DEMO, Options
+from tests.pipeline.doctor.support import context, is_bad, of, write
+
+
+async def looked(folder: Path, path: str) -> Finding:
+    return of(await examine(Options(path=path), context(folder / "ctx")), "replay.recording")
+
+
+async def test_the_demo_s_recording_is_well(tmp_path: Path) -> None:
+    told = await looked(tmp_path, DEMO)
+    assert told.verdict is Verdict.OK
+    assert "recorded on node" in told.saw
+
+
+@pytest.mark.parametrize("text", ["", "no recording", "{}\n"])
+async def test_what_is_no_recording(tmp_path: Path, text: str) -> None:
+    told = await looked(tmp_path, str(write(tmp_path / "a.podgpu.gz", text)))
+    is_bad(told, "failure", "", "podgpu record made")
+
+
+async def test_no_file(tmp_path: Path) -> None:
+    told = await looked(tmp_path, str(tmp_path / "none"))
+    is_bad(told, "failure", "no such file", "podgpu record made")
