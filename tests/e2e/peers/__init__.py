@@ -1,4 +1,4 @@
-"""The programs of others, built from source: a node's own, and those that metrics are pushed to.
+"""The programs of others, built from source: a node's own, those that metrics are pushed to, helm.
 
 Each folder here is a Go module: its go.mod names the programs as tools and go.sum holds their
 checksums. Only the Collector has a page of code, which says what goes into it. One module for all
@@ -24,6 +24,7 @@ _LIMIT = 3600
 _KUBERNETES = "v1.37.2"
 _VERSION = "k8s.io/component-base/version"
 _CONTAINERD = "github.com/containerd/containerd/v2"
+_HELM = "helm.sh/helm/v3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,12 @@ _ALL = {
     "kubernetes": _Module(
         {
             name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kubelet", "kube-apiserver", "kube-scheduler")
+            for name in (
+                "kubelet",
+                "kube-apiserver",
+                "kube-scheduler",
+                "kube-controller-manager",
+            )
         },
         values={
             f"{_VERSION}.gitVersion": _KUBERNETES,
@@ -65,6 +71,15 @@ _ALL = {
         tags="remove_all_sd",  # else every cloud's library is compiled: minutes
         values={"github.com/prometheus/common/version.Version": "3.16.0"},
     ),
+    "helm": _Module(
+        {"helm": f"{_HELM}/cmd/helm"},
+        values={
+            f"{_HELM}/internal/version.version": "v3.22.0",
+            # The Kubernetes that it renders for where it asks none.
+            f"{_HELM}/pkg/chartutil.k8sVersionMajor": "1",
+            f"{_HELM}/pkg/chartutil.k8sVersionMinor": _KUBERNETES.split(".")[1],
+        },
+    ),
 }
 _NODE = ("containerd", "etcd", "kubernetes")
 
@@ -80,6 +95,7 @@ class Peers:
     kubelet: Path
     apiserver: Path
     scheduler: Path
+    controllers: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,7 @@ def build() -> Peers:
         kubelet=BUILT / "kubernetes" / "kubelet",
         apiserver=BUILT / "kubernetes" / "kube-apiserver",
         scheduler=BUILT / "kubernetes" / "kube-scheduler",
+        controllers=BUILT / "kubernetes" / "kube-controller-manager",
     )
 
 
@@ -114,6 +131,12 @@ def prometheus() -> Prometheus:
     _make("prometheus")
     folder = BUILT / "prometheus"
     return Prometheus(folder / "prometheus", folder / "promtool")
+
+
+def helm() -> Path:
+    """Return helm, built first when it isn't there yet: some two minutes."""
+    _make("helm")
+    return BUILT / "helm" / "helm"
 
 
 def _make(*names: str) -> None:

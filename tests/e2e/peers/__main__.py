@@ -6,3 +6,4 @@ if __name__ == "__main__":
     print(peers.build())
     print(peers.collector())
     print(peers.prometheus())
+    print(peers.helm())

@@ -1,0 +1,1 @@
+"""What puts podgpu on a cluster, and what is made for that."""

@@ -1,0 +1,184 @@
+{{/* What the enabled sources and sinks need: folders of the host, rights, root; and whether two podgpus may share a node. */}}
+
+{{/* A folder of the host. Takes root, needs, path in the container, whether it is written, and why. */}}
+{{- define "podgpu.mount" -}}
+{{- $root := index . 0 -}}
+{{- $needs := index . 1 -}}
+{{- $path := index . 2 -}}
+{{- $write := index . 3 -}}
+{{- $place := include "podgpu.distribution" $root | fromYaml -}}
+{{- $hosts := dict
+      "/var/lib/kubelet/pod-resources" ($root.Values.kubeletPath | default $place.podResources)
+      "/var/lib/kubelet/device-plugins" $place.devicePlugins
+      "/var/run/nri" $place.nri -}}
+{{- $given := false -}}
+{{- range $root.Values.extraVolumeMounts -}}
+{{- if eq .mountPath $path -}}{{- $given = true -}}{{- end -}}
+{{- end -}}
+{{- if not $given -}}
+{{- $had := get $needs.mounts $path | default (dict "why" list "write" false) -}}
+{{- $_ := set $needs.mounts $path (dict
+      "host" (get $hosts $path | default $path)
+      "write" (or $write $had.write)
+      "why" (append $had.why (index . 4))) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A right of the API server. Takes needs, group, resource, verbs. */}}
+{{- define "podgpu.right" -}}
+{{- $needs := index . 0 -}}
+{{- $rule := dict "apiGroups" (list (index . 1)) "resources" (list (index . 2)) "verbs" (index . 3) -}}
+{{- if not (has $rule $needs.rules) -}}
+{{- $_ := set $needs "rules" (append $needs.rules $rule) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "podgpu.asroot" -}}
+{{- $needs := index . 0 -}}
+{{- $_ := set $needs "root" (append $needs.root (index . 1)) -}}
+{{- end -}}
+
+{{- define "podgpu.alone" -}}
+{{- $needs := index . 0 -}}
+{{- $_ := set $needs "alone" (append $needs.alone (index . 1)) -}}
+{{- end -}}
+
+{{/* A folder that podgpu writes to. Takes root, needs, folder, and who writes what. */}}
+{{- define "podgpu.written" -}}
+{{- include "podgpu.mount" (list (index . 0) (index . 1) (index . 2) true (index . 3)) -}}
+{{- include "podgpu.asroot" (list (index . 1) (index . 3)) -}}
+{{- include "podgpu.alone" (list (index . 1) (index . 3)) -}}
+{{- end -}}
+
+{{- define "podgpu.source" -}}
+{{- $root := index . 0 -}}
+{{- $needs := index . 1 -}}
+{{- $who := printf "source %s" (index . 2) -}}
+{{- $it := index . 3 -}}
+{{- if eq $it.kind "podresources" -}}
+{{- range $it.sockets | default (list "/var/lib/kubelet/pod-resources/kubelet.sock") -}}
+{{- include "podgpu.mount" (list $root $needs (dir .) false (printf "%s asks who holds which GPU on its socket, which is made anew when the kubelet starts" $who)) -}}
+{{- end -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket is root's" $who)) -}}
+{{- else if eq $it.kind "checkpoint" -}}
+{{- include "podgpu.mount" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")) false (printf "%s reads the kubelet's checkpoint, which is put in its place anew" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: root alone can read the checkpoint" $who)) -}}
+{{- else if eq $it.kind "podlist" -}}
+{{- include "podgpu.mount" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json")) false (printf "%s reads podlist.json" $who)) -}}
+{{- else if eq $it.kind "nri" -}}
+{{- include "podgpu.mount" (list $root $needs (dir ($it.socket | default "/var/run/nri/nri.sock")) false (printf "%s is a plugin at the container runtime's socket" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket is root's" $who)) -}}
+{{- if ne ($it.inject | default "off" | toString) "off" -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: two plugins that inject keep containers from being made" $who)) -}}
+{{- end -}}
+{{- else if eq $it.kind "pods" -}}
+{{- if not $it.kubeconfig -}}
+{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}
+{{- if ne (toString $it.resource_slices) "false" -}}
+{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
+{{- end -}}
+{{- end -}}
+{{- else if and (eq $it.kind "dcgm") $it.path -}}
+{{- include "podgpu.mount" (list $root $needs (dir $it.path) false (printf "%s reads an exporter's file" $who)) -}}
+{{- else if eq $it.kind "hostengine" -}}
+{{- $address := trimPrefix "unix://" ($it.address | default "") -}}
+{{- if hasPrefix "/" $address -}}
+{{- include "podgpu.mount" (list $root $needs (dir $address) false (printf "%s asks DCGM's host engine on its socket" $who)) -}}
+{{- end -}}
+{{- if $it.library -}}
+{{- $_ := set $needs.files $it.library (dict "host" $it.library "why" (printf "%s calls DCGM's client library" $who)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "podgpu.sink" -}}
+{{- $root := index . 0 -}}
+{{- $needs := index . 1 -}}
+{{- $who := printf "sink %s" (index . 2) -}}
+{{- $it := index . 3 -}}
+{{- if and (eq $it.kind "jsonl") (ne ($it.path | default "-") "-") -}}
+{{- include "podgpu.written" (list $root $needs (dir $it.path) (printf "%s writes its lines" $who)) -}}
+{{- else if eq $it.kind "podlist" -}}
+{{- include "podgpu.written" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json")) (printf "%s writes podlist.json" $who)) -}}
+{{- else if eq $it.kind "textfile" -}}
+{{- include "podgpu.written" (list $root $needs (dir $it.path) (printf "%s writes the page for node_exporter" $who)) -}}
+{{- else if eq $it.kind "otlp" -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: what two push counts twice" $who)) -}}
+{{- else if or (eq $it.kind "node") (eq $it.kind "pods") -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: one podgpu writes a node's annotations" $who)) -}}
+{{- if not $it.kubeconfig -}}
+{{- include "podgpu.right" (list $needs "" (ternary "nodes" "pods" (eq $it.kind "node")) (list "get" "patch")) -}}
+{{- end -}}
+{{- end -}}
+{{- with dig "queue" "path" "" $it -}}
+{{- include "podgpu.written" (list $root $needs . (printf "%s keeps its queue" $who)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What dcgm-exporter's options need: they come as arguments, variables and values. */}}
+{{- define "podgpu.dcgmneeds" -}}
+{{- $root := index . 0 -}}
+{{- $needs := index . 1 -}}
+{{- $said := dict "labels" $root.Values.kubernetes.enablePodLabels "uid" $root.Values.kubernetes.enablePodUID "dra" $root.Values.kubernetesDRA.enabled "map" "" "socket" "" -}}
+{{- $words := dict
+      "kubernetes-enable-pod-labels" "labels" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS" "labels"
+      "kubernetes-enable-pod-uid" "uid" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID" "uid"
+      "kubernetes-enable-dra" "dra" "KUBERNETES_ENABLE_DRA" "dra"
+      "m" "map" "configmap-data" "map" "DCGM_EXPORTER_CONFIGMAP_DATA" "map"
+      "pod-resources-kubelet-socket" "socket" "DCGM_POD_RESOURCES_KUBELET_SOCKET" "socket" -}}
+{{- range $root.Values.extraEnv -}}
+{{- $name := .name -}}{{- $value := .value -}}
+{{- with get $words $name -}}{{- $_ := set $said . ($value | default "") -}}{{- end -}}
+{{- end -}}
+{{- $waiting := "" -}}
+{{- range $root.Values.arguments -}}
+{{- $word := toString . -}}
+{{- if $waiting -}}
+{{- $_ := set $said $waiting $word -}}
+{{- $waiting = "" -}}
+{{- else if hasPrefix "-" $word -}}
+{{- $option := regexReplaceAll "=.*$" (regexReplaceAll "^--?" $word "") "" -}}
+{{- with get $words $option -}}
+{{- if contains "=" $word -}}{{- $_ := set $said . (regexReplaceAll "^[^=]*=" $word "") -}}
+{{- else if has . (list "map" "socket") -}}{{- $waiting = . -}}
+{{- else -}}{{- $_ := set $said . true -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $on := list -}}
+{{- range list "labels" "uid" "dra" -}}
+{{- if has (get $said . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
+{{- end -}}
+{{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
+{{- if has "dra" $on -}}{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}{{- end -}}
+{{- if regexMatch "^[^:]+:[^:]+$" $said.map -}}{{- $_ := set $needs "maps" (list $said.map) -}}{{- end -}}
+{{- include "podgpu.mount" (list $root $needs (dir ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock")) false "the kubelet is asked who holds which GPU on its socket, which is made anew when the kubelet starts") -}}
+{{- include "podgpu.asroot" (list $needs "the kubelet's socket is root's") -}}
+{{- end -}}
+
+{{/* All of it, as JSON. */}}
+{{- define "podgpu.needs" -}}
+{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list -}}
+{{- $root := . -}}
+{{- if include "podgpu.dcgm" . -}}
+{{- include "podgpu.dcgmneeds" (list $root $needs) -}}
+{{- else -}}
+{{- $config := include "podgpu.config" . | fromYaml -}}
+{{- range $name, $it := $config.sources -}}{{- include "podgpu.source" (list $root $needs $name $it) -}}{{- end -}}
+{{- range $name, $it := $config.sinks -}}{{- include "podgpu.sink" (list $root $needs $name $it) -}}{{- end -}}
+{{- if and (dig "counters" "configmap" "" $config) (not (dig "counters" "kubeconfig" "" $config)) -}}
+{{- $_ := set $needs "maps" (list $config.counters.configmap) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.hostNetwork -}}{{- include "podgpu.alone" (list $needs "hostNetwork") -}}{{- end -}}
+{{- if .Values.hostPort -}}{{- include "podgpu.alone" (list $needs "hostPort") -}}{{- end -}}
+{{- $driver := dig "driver" dict (include "podgpu.distribution" . | fromYaml) -}}
+{{- $base := .Values.driverRoot | default $driver.root -}}
+{{- if and $base (ne $base "none") -}}
+{{- $library := .Values.driverLibrary | default (ternary $driver.library "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1" (eq $base ($driver.root | default ""))) -}}
+{{- $_ := set $needs.files "/opt/podgpu-driver/libnvidia-ml.so.1" (dict "host" (printf "%s%s" (trimSuffix "/" $base) $library) "why" "the driver's library, of a driver that NVIDIA's toolkit doesn't hand out") -}}
+{{- $_ := set $needs "driver" true -}}
+{{- end -}}
+{{- $_ := set $needs "token" (or (not (empty $needs.rules)) (not (empty $needs.maps))) -}}
+{{- $needs | toJson -}}
+{{- end -}}

@@ -1,0 +1,66 @@
+{{/* The container's security context: as little as the configuration needs, with the values over it. */}}
+{{- define "podgpu.security" -}}
+{{- $needs := include "podgpu.needs" . | fromJson -}}
+{{- $context := dict
+      "runAsUser" (ternary 0 65532 (not (empty $needs.root)))
+      "runAsGroup" 0
+      "runAsNonRoot" (empty $needs.root)
+      "allowPrivilegeEscalation" false
+      "readOnlyRootFilesystem" true
+      "capabilities" (dict "drop" (list "ALL"))
+      "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- if and $needs.root (include "podgpu.distribution" . | fromYaml).scc -}}
+{{- $_ := set $context "seLinuxOptions" (dict "type" "spc_t") -}}
+{{- end -}}
+{{- include "podgpu.overlay" (list $context (deepCopy .Values.securityContext)) -}}
+{{- if $context.privileged -}}
+{{- /* The API server refuses the two together. */ -}}
+{{- $_ := unset $context "allowPrivilegeEscalation" -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end -}}
+
+{{/* Which nodes: those with a label that says that there is a GPU. */}}
+{{- define "podgpu.affinity" -}}
+{{- if .Values.affinity -}}
+{{- toYaml .Values.affinity -}}
+{{- else if and .Values.gpuNodesOnly (not .Values.nodeSelector) -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms: # one of these is enough
+      # GPU feature discovery, the GPU operator, and who labels nodes by hand.
+      - matchExpressions:
+          - {key: nvidia.com/gpu.present, operator: In, values: ["true"]}
+      # Node feature discovery: a PCI device of NVIDIA's; by its class too, where it is told so.
+      {{- range list "pci-10de" "pci-0300_10de" "pci-0302_10de" }}
+      - matchExpressions:
+          - {key: feature.node.kubernetes.io/{{ . }}.present, operator: In, values: ["true"]}
+      {{- end }}
+      {{- with (include "podgpu.distribution" . | fromYaml).labels }}
+      # What the distribution calls them.
+      {{- range . }}
+      - matchExpressions:
+          - {{ toJson . }}
+      {{- end }}
+      {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A probe; takes root, path, and the values. */}}
+{{- define "podgpu.probe" -}}
+{{- $root := index . 0 -}}
+{{- $tls := $root.Values.tlsServerConfig -}}
+{{- if and $tls.enabled (eq $tls.clientAuthType "RequireAndVerifyClientCert") -}}
+# The kubelet has no certificate to show.
+tcpSocket:
+  port: metrics
+{{ else -}}
+httpGet:
+  path: {{ index . 1 }}
+  port: metrics
+  scheme: {{ ternary "HTTPS" "HTTP" $tls.enabled }}
+{{ end -}}
+{{ toYaml (index . 2) }}
+timeoutSeconds: 5
+failureThreshold: 3
+{{- end -}}

@@ -1,0 +1,126 @@
+"""A case of an alert's table, and the test that promtool makes of it.
+
+Samples are a minute apart, from 0 on. Values are in promtool's notation: `1x9` is 1 ten times,
+`_x9` nine minutes without a sample, `0+2x9` grows by 2, `stale` ends a series. A window of ten
+minutes has ten samples in Prometheus 3 and eleven before: no case depends on that.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Labels = Mapping[str, str]
+
+OTHER_NAME = "dcgm-exporter-x7f9k"
+NODE, UUID, BUS = "node-1", "GPU-aaaa", "00000000:01:00.0"
+AROUND: Labels = {"job": "podgpu", "instance": "10.0.0.1:9400", "node": NODE}
+"""What the scrape puts on everything."""
+
+
+def series(metric: str, **labels: str) -> str:
+    """Write a series of podgpu's own."""
+    return _written(metric, {**AROUND, **labels})
+
+
+def gpu(metric: str, pod: str = "", uuid: str = UUID, index: str = "0", **more: str) -> str:
+    """Write a GPU's series, with the labels of a pod that holds it alone."""
+    holder = {"namespace": "ml" if pod else "", "pod": pod, "container": "main" if pod else ""}
+    return series(metric, **{"gpu": index, "UUID": uuid, "Hostname": NODE, **holder, **more})
+
+
+def instance(metric: str, pod: str = "", number: str = "2", **more: str) -> str:
+    """Write a series of a MIG instance."""
+    place = {"GPU_I_PROFILE": "1g.10gb", "GPU_I_ID": number, "GPU_CI_ID": "0"}
+    return gpu(metric, pod, **{**place, **more})
+
+
+def device(**more: str) -> Labels:
+    """The labels that an alert about a GPU has."""
+    return {"gpu": "0", "UUID": UUID, "Hostname": NODE, **more}
+
+
+def own(**more: str) -> Labels:
+    """The labels that an alert about podgpu itself has."""
+    return {**AROUND, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What an alert does at one moment.
+
+    Attributes:
+        about: what is tried.
+        series: values by series.
+        at: minutes from the first sample.
+        firing: the labels of each alert that fires then, without its name and severity.
+        summary: what it says; only where one fires.
+        description: likewise.
+    """
+
+    about: str
+    series: Mapping[str, str]
+    at: int
+    firing: Sequence[Labels] = ()
+    summary: str = ""
+    description: str = ""
+
+
+def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, Any]:
+    """Return a case as an element of `tests` in a file for `promtool test rules`.
+
+    What fires under the name that another exporter gives the node is not looked at.
+    """
+    found = [
+        {"labels": _written("ALERTS", _fired(alert, severity, labels)), "value": 1}
+        for labels in case.firing
+    ]
+    asked = f'ALERTS{{alertname="{alert}",alertstate="firing",Hostname!="{OTHER_NAME}"}}'
+    test: dict[str, Any] = {
+        "name": f"{alert}: {case.about}",
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": values} for name, values in case.series.items()
+        ],
+        "promql_expr_test": [{"expr": asked, "eval_time": f"{case.at}m", "exp_samples": found}],
+    }
+    if case.summary:
+        told = {
+            "exp_labels": {"severity": severity, **case.firing[0]},
+            "exp_annotations": {
+                "summary": case.summary,
+                "description": case.description,
+                "runbook_url": runbook,
+            },
+        }
+        test["alert_rule_test"] = [
+            {"eval_time": f"{case.at}m", "alertname": alert, "exp_alerts": [told]}
+        ]
+    return test
+
+
+def beside(case: Case) -> Case | None:
+    """Let another exporter tell what it can of the same devices; None where that is nothing.
+
+    It calls the node by the name of its own pod, as dcgm-exporter does where nobody says otherwise.
+    """
+    other = {"job": "dcgm-exporter", "instance": "10.0.0.1:9401", "Hostname": OTHER_NAME}
+    copies = {
+        re.sub(
+            r'\b(job|instance|Hostname)="[^"]*"', lambda m: f'{m[1]}="{other[m[1]]}"', name
+        ): told
+        for name, told in case.series.items()
+        if name.startswith("DCGM_")
+    }
+    if not copies:
+        return None
+    return replace(case, series={**case.series, **copies}, summary="", description="")
+
+
+def _fired(alert: str, severity: str, labels: Labels) -> Labels:
+    return {"alertname": alert, "alertstate": "firing", "severity": severity, **labels}
+
+
+def _written(metric: str, labels: Labels) -> str:
+    pairs = ",".join(f'{name}="{value}"' for name, value in labels.items() if value)
+    return f"{metric}{{{pairs}}}"

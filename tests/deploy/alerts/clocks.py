@@ -1,0 +1,96 @@
+"""Clocks that are held down."""
+
+from collections.abc import Mapping
+
+from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu
+
+HELD_DOWN = "podgpu_clock_throttle_active"
+ONE_OF_TEN, TWO_OF_TEN = "0 0 0 1 0 0 0 0 0 0 " * 4, "0 0 0 1 0 0 0 0 1 0 " * 4
+
+
+def throttled(reason: str, pod: str = "") -> str:
+    return gpu(HELD_DOWN, pod, reason=reason)
+
+
+CLOCKS: Mapping[str, tuple[Case, ...]] = {
+    "PodgpuThermalThrottling": (
+        Case(
+            "all the time",
+            {throttled("sw_thermal"): "1x39", throttled("hw_thermal"): "0x39"},
+            35,
+            [device(reason="sw_thermal")],
+            f"GPU 0 of {NODE} is slowed down by heat",
+            f"sw_thermal held the clocks of {UUID} down for 100% of ten minutes.",
+        ),
+        Case(
+            "two minutes of ten",
+            {throttled("sw_thermal"): TWO_OF_TEN},
+            35,
+            [device(reason="sw_thermal")],
+        ),
+        Case(
+            "while the GPU changes hands",
+            {throttled("hw_thermal", "train-0"): "1x19", throttled("hw_thermal"): "_x20 1x19"},
+            22,
+            [device(reason="hw_thermal")],
+        ),
+        Case("for less than five minutes", {throttled("hw_thermal"): "0x9 1x29"}, 14),
+        Case("one minute of ten", {throttled("sw_thermal"): ONE_OF_TEN}, 35),
+        Case("the power limit", {throttled("power_cap"): "1x39"}, 35),
+        Case("once", {throttled("hw_thermal"): "0x20 1 0x20"}, 30),
+        Case("no longer read", {throttled("hw_thermal"): "1x9 stale"}, 25),
+    ),
+    "PodgpuPowerBrake": (
+        Case(
+            "the power supply's brake",
+            {throttled("hw_power_brake"): "0x9 1x29", throttled("hw_slowdown"): "0x9 1x29"},
+            35,
+            [device(reason="hw_power_brake")],
+            f"The hardware slows GPU 0 of {NODE} down",
+            f"hw_power_brake held the clocks of {UUID} down for 100% of ten minutes.",
+        ),
+        Case(
+            "an older card, which says nothing more exact",
+            {throttled("hw_slowdown"): "1x39"},
+            35,
+            [device(reason="hw_slowdown")],
+        ),
+        Case(
+            "two minutes of ten",
+            {throttled("hw_power_brake"): TWO_OF_TEN},
+            35,
+            [device(reason="hw_power_brake")],
+        ),
+        Case(
+            "two minutes of ten, an older card",
+            {throttled("hw_slowdown"): TWO_OF_TEN, throttled("hw_thermal"): "0x39"},
+            35,
+            [device(reason="hw_slowdown")],
+        ),
+        Case("heat", {throttled("hw_thermal"): "1x39", throttled("hw_slowdown"): "1x39"}, 35),
+        Case(
+            "heat for two minutes of ten",
+            {throttled("hw_thermal"): TWO_OF_TEN, throttled("hw_slowdown"): TWO_OF_TEN},
+            35,
+        ),
+        Case(
+            "one minute of ten",
+            {throttled("hw_power_brake"): ONE_OF_TEN, throttled("hw_slowdown"): ONE_OF_TEN},
+            35,
+        ),
+        Case("for less than five minutes", {throttled("hw_power_brake"): "0x9 1x29"}, 14),
+        Case("no brake", {throttled("hw_power_brake"): "0x39", throttled("power_cap"): "1x39"}, 35),
+    ),
+    "PodgpuPowerCapped": (
+        Case(
+            "over an hour",
+            {throttled("power_cap"): "1x99"},
+            75,
+            [device(reason="power_cap")],
+            f"The power limit holds GPU 0 of {NODE} down",
+            f"The clocks of {UUID} have been held down by its power limit for an hour.",
+        ),
+        Case("for less than an hour", {throttled("power_cap"): "1x99"}, 55),
+        Case("now and then", {throttled("power_cap"): "1 1 1 1 0 " * 20}, 75),
+    ),
+}

@@ -1,0 +1,311 @@
+"""GPUs that are gone, and their memory."""
+
+from collections.abc import Mapping
+
+from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu, instance, series
+
+UP = "podgpu_gpu_up"
+HELD = "podgpu_device_holder_info"
+OTHER = {"uuid": "GPU-bbbb", "index": "1"}
+PRESENT = series("podgpu_gpus", state="present")
+EXPECTED = series("podgpu_gpus", state="expected")
+NVML = series("podgpu_source_up", source="gpus", kind="nvml")
+NAMELESS = {"node": ""}
+WITHOUT = (
+    "GPUs were there within the last day and none is there now, or the driver can't be asked at "
+    "all."
+)
+VOLATILE, AGGREGATE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
+FAILED, PENDING = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"
+
+GPUS: Mapping[str, tuple[Case, ...]] = {
+    "PodgpuGpuDown": (
+        Case(
+            "a GPU that two pods hold is lost",
+            {
+                gpu(UP): "1x9 0x9",
+                gpu(UP, **OTHER): "1x19",
+                gpu(HELD, "train-0"): "1x19",
+                gpu(HELD, "train-1"): "1x19",
+            },
+            13,
+            [device()],
+            f"GPU 0 of {NODE} doesn't answer",
+            f"{UUID} is lost, hangs, or its driver can't be asked. Held by ml/train-0 ml/train-1.",
+        ),
+        Case(
+            "nobody is known to hold it",
+            {gpu(UP): "0x9", gpu(UP, **OTHER): "1x9"},
+            5,
+            [device()],
+            f"GPU 0 of {NODE} doesn't answer",
+            f"{UUID} is lost, hangs, or its driver can't be asked. No holder is known.",
+        ),
+        Case("for less than two minutes", {gpu(UP): "1x9 0x9", gpu(UP, **OTHER): "1x19"}, 11),
+        Case(
+            "its pod's end begins no new waiting",
+            {
+                gpu(UP, "train-0"): "0 0 _x9",
+                gpu(UP): "_ _ 0x9",
+                gpu(UP, **OTHER): "1x19",
+            },
+            3,
+            [device()],
+        ),
+        Case(
+            "another podgpu of the node gets answers",
+            {
+                gpu(UP): "0x9",
+                gpu(UP, instance="10.0.0.2:9400"): "1x9",
+                gpu(UP, **OTHER): "1x9",
+            },
+            8,
+        ),
+        Case("it answers again", {gpu(UP): "0x9 1x9", gpu(UP, **OTHER): "1x19"}, 12),
+        Case("it has no series any more", {gpu(UP): "0x5 stale", gpu(UP, **OTHER): "1x9"}, 8),
+        Case(
+            "the driver of all is away",
+            {gpu(UP): "1x9 0x20", gpu(UP, **OTHER): "1x9 0x20"},
+            25,
+        ),
+        Case(
+            "the driver of all is away, and another node's isn't",
+            {gpu(UP): "1x9 0x20", gpu(UP, uuid="GPU-cccc", Hostname="node-2"): "1x30"},
+            25,
+        ),
+        Case("nothing is known of it", {gpu(UP, **OTHER): "1x9"}, 8),
+    ),
+    "PodgpuNodeWithoutGpu": (
+        Case(
+            "the driver is gone",
+            {PRESENT: "4x4 0x19", EXPECTED: "4x23"},
+            16,
+            [{"job": "podgpu", "node": NODE}],
+            f"No GPU of {NODE} answers",
+            WITHOUT,
+        ),
+        Case(
+            "the scrape names no node",
+            {
+                series("podgpu_gpus", **NAMELESS, state="present"): "0x19",
+                series("podgpu_gpus", **NAMELESS, state="expected"): "4x19",
+            },
+            12,
+            [{"job": "podgpu", "instance": "10.0.0.1:9400"}],
+            "No GPU of 10.0.0.1:9400 answers",
+            WITHOUT,
+        ),
+        Case(
+            "the only one isn't listed after a reboot, which gave podgpu another address",
+            {
+                PRESENT: "1x20 stale",
+                EXPECTED: "1x20 stale",
+                series("podgpu_gpus", state="present", instance="10.0.0.2:9400"): "_x25 0x999",
+                series("podgpu_gpus", state="expected", instance="10.0.0.2:9400"): "_x25 0x999",
+            },
+            900,
+            [{"job": "podgpu", "node": NODE}],
+        ),
+        Case(
+            "the driver doesn't come up after a reboot",
+            {
+                PRESENT: "8x20 stale",
+                EXPECTED: "8x20 stale",
+                NVML: "1x20 0x999",
+            },
+            900,
+            [{"job": "podgpu", "node": NODE}],
+        ),
+        Case(
+            "there never was a driver, and the scrape names no node",
+            {series("podgpu_source_up", **NAMELESS, source="gpus", kind="nvml"): "0x19"},
+            12,
+            [{"job": "podgpu", "instance": "10.0.0.1:9400"}],
+        ),
+        Case(
+            "the driver is gone, and its source with it",
+            {PRESENT: "4x4 0x19", EXPECTED: "4x23", NVML: "1x4 0x19"},
+            16,
+            [{"job": "podgpu", "node": NODE}],
+        ),
+        Case(
+            "one of two podgpus gets answers, as while one takes the other's place",
+            {
+                PRESENT: "0x30",
+                EXPECTED: "4x30",
+                NVML: "0x30",
+                series("podgpu_gpus", state="present", instance="10.0.0.2:9400"): "4x30",
+                series("podgpu_gpus", state="expected", instance="10.0.0.2:9400"): "4x30",
+            },
+            20,
+        ),
+        Case(
+            "another source tells of GPUs that answer",
+            {PRESENT: "4x30", EXPECTED: "4x30", NVML: "0x30"},
+            20,
+        ),
+        Case(
+            "a driver that is upgraded in four minutes",
+            {PRESENT: "4x9 0x4 4x30", EXPECTED: "4x50"},
+            20,
+        ),
+        Case(
+            "another source is down",
+            {series("podgpu_source_up", source="k", kind="dcgm"): "0x30"},
+            20,
+        ),
+        Case("one of four is left", {PRESENT: "1x19", EXPECTED: "4x19"}, 16),
+        Case("for less than ten minutes", {PRESENT: "4x4 0x19", EXPECTED: "4x23"}, 14),
+        Case("a node without GPUs", {PRESENT: "0x19", EXPECTED: "0x19"}, 16),
+        Case("whether they answer isn't known", {EXPECTED: "4x19"}, 16),
+        Case("more than a day ago", {PRESENT: "1x20 0x1600", EXPECTED: "1x20 0x1600"}, 1500),
+    ),
+    "PodgpuGpuVanished": (
+        Case(
+            "not listed after a restart",
+            {gpu(UP, "train-0"): "1x100", gpu(UP, **OTHER): "1x200"},
+            125,
+            [device()],
+            f"GPU 0 of {NODE} is gone",
+            f"{UUID} was there within the last day, and the driver no longer lists it, though it "
+            "lists others of that node.",
+        ),
+        Case("five hours later", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x400"}, 400, [device()]),
+        Case(
+            "most of a day later", {gpu(UP): "1x300", gpu(UP, **OTHER): "1x1600"}, 1500, [device()]
+        ),
+        Case("a day later", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x1700"}, 1600),
+        Case("for less than ten minutes", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x200"}, 114),
+        Case("it is down, not gone", {gpu(UP): "1x100 0x99", gpu(UP, **OTHER): "1x200"}, 150),
+        Case(
+            "another pod holds it",
+            {
+                gpu(UP, "train-0"): "1x100",
+                gpu(UP, "train-1"): "_x101 1x99",
+                gpu(UP, **OTHER): "1x200",
+            },
+            150,
+        ),
+        Case(
+            "podgpu restarts at another address",
+            {
+                gpu(UP): "1x100",
+                gpu(UP, instance="10.0.0.2:9400"): "_x101 1x99",
+            },
+            150,
+        ),
+        Case(
+            "another card has come in its place",
+            {
+                gpu(UP): "1x100",
+                gpu(UP, uuid="GPU-cccc"): "_x105 1x99",
+                gpu(UP, **OTHER): "1x200",
+            },
+            150,
+        ),
+        Case(
+            "another machine, with fewer, has got the node's name",
+            {
+                gpu(UP): "1x100",
+                gpu(UP, **OTHER): "1x100",
+                gpu(UP, uuid="GPU-cccc"): "_x110 1x99",
+            },
+            150,
+        ),
+        Case(
+            "another machine has got the name, and one of its cards vanishes",
+            {
+                gpu(UP): "1x100",
+                gpu(UP, **OTHER): "1x100",
+                gpu(UP, uuid="GPU-cccc"): "_x105 1x999",
+                gpu(UP, uuid="GPU-dddd", index="1"): "_x105 1x200",
+            },
+            350,
+            [device(UUID="GPU-dddd", gpu="1")],
+        ),
+        Case(
+            "its place among the others is another one since, and then it is gone",
+            {
+                gpu(UP): "1x100",
+                gpu(UP, index="2"): "_x101 1x300",
+                gpu(UP, **OTHER): "1x900",
+            },
+            440,
+            [device(gpu="2")],
+        ),
+        Case("nothing of the node is scraped", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x100"}, 150),
+    ),
+    "PodgpuGpuRecoveryNeeded": (
+        Case(
+            "a reset is asked for",
+            {gpu("podgpu_recovery_action", "train-0"): "0x4 1x9"},
+            8,
+            [device()],
+            f"The driver asks for a repair of GPU 0 of {NODE}",
+            f"Recovery action 1 for {UUID}: 1 is a reset, 2 a reboot, 3 a drain of its peers, "
+            "4 a drain and a reset.",
+        ),
+        Case("for less than two minutes", {gpu("podgpu_recovery_action"): "0x4 1x9"}, 6),
+        Case("nothing is asked for", {gpu("podgpu_recovery_action"): "0x9"}, 8),
+        Case("nothing is asked for any more", {gpu("podgpu_recovery_action"): "2x4 0x9"}, 8),
+    ),
+    "PodgpuEccUncorrected": (
+        Case(
+            "one error, by which its pod ends",
+            {
+                gpu(VOLATILE, "train-0"): "3x20",
+                gpu(VOLATILE): "_x21 4x20",
+                gpu(HELD, "train-0"): "1x20",
+            },
+            22,
+            [device()],
+            f"Uncorrected memory errors in GPU 0 of {NODE}",
+            f"1 within 15 minutes, in {UUID}. Held meanwhile by ml/train-0.",
+        ),
+        Case("the board's own count alone", {gpu(AGGREGATE): "7x20 9x20"}, 25, [device()]),
+        Case(
+            "the volatile count went back with the driver",
+            {
+                gpu(VOLATILE): "3x20 1x20",
+                gpu(AGGREGATE): "7x20 8x20",
+            },
+            25,
+            [device()],
+        ),
+        Case("a quarter of an hour ago", {gpu(VOLATILE): "3x20 4x40"}, 37),
+        Case("old errors", {gpu(VOLATILE): "3x40", gpu(AGGREGATE): "7x40"}, 30),
+        Case("the driver is loaded anew", {gpu(VOLATILE): "3x20 0x20"}, 25),
+        Case("a GPU with errors is new", {gpu(VOLATILE): "_x20 3x20"}, 25),
+        Case("ECC is off", {gpu(UP): "1x40"}, 30),
+    ),
+    "PodgpuRowRemapFailed": (
+        Case(
+            "a failure",
+            {gpu(FAILED): "0x4 1x9"},
+            8,
+            [device()],
+            f"GPU 0 of {NODE} has no spare memory rows left",
+            f"A remapping of a broken row has failed in {UUID}.",
+        ),
+        Case("for less than a minute", {gpu(FAILED): "0x4 1x9"}, 5),
+        Case("none", {gpu(FAILED): "0x9"}, 8),
+        Case("a card without remapping", {gpu(UP): "1x9"}, 8),
+    ),
+    "PodgpuRowRemapPending": (
+        Case(
+            "pending, while pods come and go",
+            {
+                gpu(PENDING, "train-0"): "1x6",
+                gpu(PENDING): "_x7 1x9",
+                gpu(HELD, "train-1"): "1x20",
+            },
+            9,
+            [device()],
+            f"GPU 0 of {NODE} waits for a reset to replace broken memory rows",
+            f"A remapping is pending in {UUID}. Held by ml/train-1.",
+        ),
+        Case("for less than five minutes", {gpu(PENDING): "0x4 1x9"}, 9),
+        Case("after the reset", {gpu(PENDING): "1x9 0x9"}, 11),
+        Case("a MIG instance has no such reading", {instance("DCGM_FI_DEV_FB_USED"): "1x9"}, 8),
+    ),
+}

@@ -1,0 +1,145 @@
+"""podgpu itself and its sources."""
+
+from collections.abc import Mapping
+
+from tests.deploy.alerts.case import NODE, Case, own, series
+
+UP, BUILD = series("up"), series("podgpu_build_info", version="0.1.0")
+KUBELET = {"source": "kubelet", "kind": "podresources"}
+SOURCE_UP = series("podgpu_source_up", **KUBELET)
+AGE = series("podgpu_source_age_seconds", **KUBELET)
+ATTRIBUTED = series("podgpu_attribution_age_seconds", **KUBELET)
+UNRESOLVED = series("podgpu_device_ids_unresolved", **KUBELET)
+REFUSED = series("podgpu_config_reloads_total", result="refused")
+
+NEW = {"instance": "10.0.0.9:9400"}
+NEW_UP = series("up", **NEW)
+ELSEWHERE = {"instance": "10.0.0.2:9400", "node": "node-2"}
+OTHER_UP, OTHER_BUILD = series("up", **ELSEWHERE), series("podgpu_build_info", **ELSEWHERE)
+OLD_PROCESS = {series("process_start_time_seconds"): "-99999x99"}
+
+ITSELF: Mapping[str, tuple[Case, ...]] = {
+    "PodgpuDown": (
+        Case(
+            "it ends",
+            {UP: "1x9 0x30", BUILD: "1x9 stale"},
+            15,
+            [own()],
+            f"podgpu on {NODE} can't be scraped",
+            "Others of its job could within the last six hours, or it itself. Nothing is known of "
+            "that node's GPUs meanwhile.",
+        ),
+        Case(
+            "a new pod never answers at its new address",
+            {UP: "1x9 stale", BUILD: "1x9 stale", NEW_UP: "_x10 0x30"},
+            20,
+            [own(**NEW)],
+        ),
+        Case(
+            "it never answered, and podgpus of other nodes do",
+            {NEW_UP: "0x30", OTHER_UP: "1x30", OTHER_BUILD: "1x30"},
+            20,
+            [own(**NEW)],
+        ),
+        Case(
+            "of a job that scrapes other programs too, it alone that was podgpu",
+            {UP: "1x9 0x30", BUILD: "1x9 stale", OTHER_UP: "1x40", NEW_UP: "0x40"},
+            20,
+            [own()],
+        ),
+        Case(
+            "the new pod of the node doesn't answer, and the old one goes on",
+            {UP: "1x30", BUILD: "1x30", NEW_UP: "_x10 0x30"},
+            20,
+        ),
+        Case("for less than three minutes", {UP: "1x9 0x30", BUILD: "1x9 stale"}, 12),
+        Case("it runs", {UP: "1x30", BUILD: "1x30"}, 15),
+        Case("another program", {UP: "0x30"}, 15),
+        Case("its pod is no target any more", {UP: "1x9 stale", BUILD: "1x9 stale"}, 15),
+    ),
+    "PodgpuSourceDown": (
+        Case(
+            "down",
+            {SOURCE_UP: "1x9 0x30", AGE: "0+60x40"},
+            16,
+            [own(**KUBELET)],
+            f"Source kubelet of podgpu on {NODE} is down",
+            "The source of kind podresources can't do its work and tries again; the log says why.",
+        ),
+        Case("for less than five minutes", {SOURCE_UP: "1x9 0x30"}, 14),
+        Case("up", {SOURCE_UP: "1x30"}, 16),
+        Case("taken out of the configuration", {SOURCE_UP: "0x9 stale"}, 16),
+    ),
+    "PodgpuSourceStale": (
+        Case(
+            "up, and silent for eleven minutes",
+            {SOURCE_UP: "1x30", AGE: "0+60x30"},
+            11,
+            [own(**KUBELET)],
+            f"Source kubelet of podgpu on {NODE} has fallen silent",
+            "The source of kind podresources last reported 11m 0s ago.",
+        ),
+        Case("up, and silent for ten", {SOURCE_UP: "1x30", AGE: "0+60x30"}, 10),
+        Case("down is another alert", {SOURCE_UP: "0x30", AGE: "0+60x30"}, 20),
+        Case("it reports", {SOURCE_UP: "1x30", AGE: "5x30"}, 20),
+        Case("it hasn't reported yet", {SOURCE_UP: "1x30"}, 20),
+    ),
+    "PodgpuAttributionStale": (
+        Case(
+            "up, and its word eleven minutes old",
+            {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"},
+            11,
+            [own(**KUBELET)],
+            f"Holders that source kubelet told podgpu on {NODE} of grow old",
+            "The source of kind podresources last stood by its word 11m 0s ago.",
+        ),
+        Case("down is another alert", {SOURCE_UP: "0x30", ATTRIBUTED: "0+60x30"}, 20),
+        Case("up, and its word ten minutes old", {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"}, 10),
+        Case(
+            "up, and its word always four minutes old",
+            {SOURCE_UP: "1x30", ATTRIBUTED: "240x30"},
+            20,
+        ),
+        Case("confirmed", {SOURCE_UP: "1x30", ATTRIBUTED: "9x30"}, 20),
+    ),
+    "PodgpuUnresolvedDevice": (
+        Case(
+            "two ids that stay",
+            {UNRESOLVED: "0x20 2x40"},
+            35,
+            [own(**KUBELET)],
+            f"Source kubelet of podgpu on {NODE} names devices that aren't there",
+            "2 ids fit no device of the node; the log names them.",
+        ),
+        Case("from the start on", {UNRESOLVED: "1x40"}, 12, [own(**KUBELET)]),
+        Case("seven, while MIG instances are made anew", {UNRESOLVED: "0x20 7x8 0x20"}, 29),
+        Case("and when that is over", {UNRESOLVED: "0x20 7x8 0x20"}, 40),
+        Case("for less than ten minutes", {UNRESOLVED: "0x20 2x40"}, 28),
+        Case("none", {UNRESOLVED: "0x42"}, 42),
+    ),
+    "PodgpuConfigRefused": (
+        Case(
+            "for the first time",
+            {REFUSED: "_x20 1x20", series("podgpu_config_reloads_total", result="done"): "4x40"},
+            22,
+            [own(result="refused")],
+            f"podgpu on {NODE} doesn't take its changed configuration",
+            "Result of the reload: refused. The configuration before stays in force; the log says "
+            "why.",
+        ),
+        Case("once more", {REFUSED: "1x20 2x20"}, 22, [own(result="refused")]),
+        Case("a quarter of an hour ago", {REFUSED: "_x20 1x40"}, 37),
+        Case(
+            "podgpu restarts, and refuses again",
+            {REFUSED: "3x20 1x20"},
+            22,
+            [own(result="refused")],
+        ),
+        Case(
+            "Prometheus was away",
+            {REFUSED: "_x20 1x40", UP: "_x20 1x40", **OLD_PROCESS},
+            22,
+        ),
+        Case("taken over", {series("podgpu_config_reloads_total", result="done"): "_x20 1x20"}, 22),
+    ),
+}

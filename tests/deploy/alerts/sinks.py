@@ -1,0 +1,126 @@
+"""Sinks: what they lose, what waits, and who doesn't take it."""
+
+from collections.abc import Mapping
+
+from tests.deploy.alerts.case import NODE, Case, own, series
+
+SINK = {"sink": "collector"}
+
+
+def of(metric: str, **labels: str) -> str:
+    return series(f"podgpu_sink_{metric}", **SINK, **labels)
+
+
+FULL, TOO_OLD = of("dropped_total", reason="queue_full"), of("dropped_total", reason="no_space")
+UP, OLD = series("up"), {series("process_start_time_seconds"): "-99999x99"}
+PARTIAL = of("rejected_total", reason="partial")
+
+SINKS: Mapping[str, tuple[Case, ...]] = {
+    "PodgpuSinkDown": (
+        Case(
+            "down",
+            {of("up"): "1x9 0x20"},
+            16,
+            [own(**SINK)],
+            f"Sink collector of podgpu on {NODE} is down",
+            "The sink takes no readings and is tried again; the log says why.",
+        ),
+        Case("for less than five minutes", {of("up"): "1x9 0x20"}, 14),
+        Case("up", {of("up"): "1x30"}, 16),
+    ),
+    "PodgpuSinkDropping": (
+        Case(
+            "for a reason that had no series before",
+            {FULL: "0x40", TOO_OLD: "_x20 120x20"},
+            22,
+            [own(**SINK)],
+            f"Sink collector of podgpu on {NODE} loses data",
+            "120 readings or points were given up within 15 minutes.",
+        ),
+        Case("more of what was lost before", {FULL: "7x20 8x20"}, 22, [own(**SINK)]),
+        Case("a quarter of an hour ago", {FULL: "7x20 8x40"}, 37),
+        Case("nothing", {FULL: "7x40"}, 22),
+        Case("podgpu restarts where it was", {FULL: "7x20 0x20"}, 22),
+        Case("losses before the first scrape", {FULL: "_x20 7x20"}, 22, [own(**SINK)]),
+        Case(
+            "losses before the first scrape of a podgpu that has restarted",
+            {FULL: "9000x20 100x20"},
+            22,
+            [own(**SINK)],
+        ),
+        Case(
+            "and all the time since",
+            {FULL: "9000x20 0+100x20"},
+            32,
+            [own(**SINK)],
+        ),
+        Case("losses before Prometheus was away", {FULL: "_x20 7x20", UP: "_x20 1x20", **OLD}, 22),
+        Case(
+            "losses before Prometheus was away, and others since",
+            {FULL: "_x20 7x19 8x20", UP: "_x20 1x40", **OLD},
+            42,
+            [own(**SINK)],
+        ),
+        Case(
+            "losses of a podgpu that was started while Prometheus was away",
+            {
+                FULL: "_x20 7x20",
+                UP: "_x20 1x20",
+                series("process_start_time_seconds"): "_x20 1000x20",
+            },
+            22,
+            [own(**SINK)],
+        ),
+    ),
+    "PodgpuSinkRejected": (
+        Case(
+            "a part of a message",
+            {PARTIAL: "0x20 40x20"},
+            22,
+            [own(**SINK)],
+            f"The receiver of sink collector of podgpu on {NODE} refuses data",
+            "40 points were refused for good within 15 minutes.",
+        ),
+        Case("from the first message on", {PARTIAL: "_x20 40x20"}, 22, [own(**SINK)]),
+        Case("of a podgpu that has restarted", {PARTIAL: "900x20 40x20"}, 22, [own(**SINK)]),
+        Case("before Prometheus was away", {PARTIAL: "_x20 40x20", UP: "_x20 1x20", **OLD}, 22),
+        Case("nothing", {PARTIAL: "40x40"}, 22),
+    ),
+    "PodgpuSinkNotDelivering": (
+        Case(
+            "the receiver is away",
+            {of("delivering"): "1x9 0x20"},
+            16,
+            [own(**SINK)],
+            f"The receiver of sink collector of podgpu on {NODE} takes nothing",
+            "Data waits in the sink's queue until it is full.",
+        ),
+        Case("for less than five minutes", {of("delivering"): "1x9 0x20"}, 14),
+        Case("nothing was sent yet", {of("up"): "1x30"}, 16),
+    ),
+    "PodgpuSinkQueueFilling": (
+        Case(
+            "its oldest data is 21 minutes old",
+            {of("oldest_age_seconds"): "0+60x40"},
+            21,
+            [own(**SINK)],
+            f"The queue of sink collector of podgpu on {NODE} fills up",
+            "Its oldest data is 21m 0s old. What doesn't fit any more is lost, the oldest first.",
+        ),
+        Case("20 minutes old", {of("oldest_age_seconds"): "0+60x40"}, 20),
+        Case("caught up", {of("oldest_age_seconds"): "0+60x20 0x20"}, 25),
+        Case("a sink without a queue", {of("up"): "1x40"}, 25),
+    ),
+    "PodgpuSinkQueueUnwritable": (
+        Case(
+            "the disk is full",
+            {of("queue_writable"): "1x9 0x20"},
+            16,
+            [own(**SINK)],
+            f"The disk of sink collector's queue of podgpu on {NODE} takes nothing",
+            "8 MiB of memory have to do instead; what waits there is lost if podgpu ends.",
+        ),
+        Case("for less than five minutes", {of("queue_writable"): "1x9 0x20"}, 14),
+        Case("in order", {of("queue_writable"): "1x30"}, 16),
+    ),
+}

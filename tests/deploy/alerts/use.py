@@ -1,0 +1,204 @@
+"""GPUs that are held and idle, busy and nobody's, or claimed by several."""
+
+from collections.abc import Mapping
+
+from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu, instance, series
+
+UTIL, ENCODER = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_ENC_UTIL"
+ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+HELD, INFO = "podgpu_device_holder_info", "podgpu_device_info"
+CONFLICTS = "podgpu_attribution_conflicts"
+ATTRIBUTED = series("podgpu_attribution_age_seconds", source="kubelet", kind="podresources")
+ROW = {"namespace": "ml", "pod": "train-0", "container": "main"}
+SLICE = {"GPU_I_ID": "2", "GPU_CI_ID": "0"}
+
+USE: Mapping[str, tuple[Case, ...]] = {
+    "PodgpuAllocatedIdle": (
+        Case(
+            "held for over an hour, busy for 4 %",
+            {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
+            70,
+            [device(**ROW)],
+            f"ml/train-0 holds GPU 0 of {NODE} and doesn't use it",
+            f"{UUID} has been held for an hour and was busy for 4.0 % of it.",
+        ),
+        Case(
+            "a MIG instance",
+            {instance(ENGINE, "train-0"): "0.01x99", instance(HELD, "train-0"): "1x99"},
+            70,
+            [device(**ROW, **SLICE, GPU_I_PROFILE="1g.10gb")],
+            f"ml/train-0 holds GPU 0 of {NODE} and doesn't use it",
+            f"{UUID} (MIG 1g.10gb, GPU instance 2) has been held for an hour and was busy for "
+            "1.0 % of it.",
+        ),
+        Case(
+            "a shared GPU that none of two uses",
+            {
+                gpu(UTIL): "0x99",
+                gpu(HELD, "train-0"): "1x99",
+                gpu(HELD, "train-1"): "1x99",
+            },
+            70,
+            [device(**ROW), device(**{**ROW, "pod": "train-1"})],
+        ),
+        Case(
+            "podgpu was restarted at another address",
+            {
+                gpu(UTIL, "train-0"): "0x40",
+                gpu(HELD, "train-0"): "1x40",
+                gpu(UTIL, "train-0", instance="10.0.0.2:9400"): "_x40 0x60",
+                gpu(HELD, "train-0", instance="10.0.0.2:9400"): "_x40 1x60",
+            },
+            70,
+            [device(**ROW)],
+        ),
+        Case(
+            "for less than an hour since Prometheus knows of it",
+            {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
+            57,
+        ),
+        Case("busy for 5 %", {gpu(UTIL, "train-0"): "5x99", gpu(HELD, "train-0"): "1x99"}, 70),
+        Case(
+            "busy for four minutes of the hour",
+            {
+                gpu(UTIL, "train-0"): "0x30 100x3 0x99",
+                gpu(HELD, "train-0"): "1x140",
+            },
+            70,
+        ),
+        Case(
+            "held for less than an hour",
+            {
+                gpu(UTIL, "train-0"): "_x50 0x99",
+                gpu(UTIL): "0x49",
+                gpu(HELD, "train-0"): "_x50 1x99",
+            },
+            100,
+        ),
+        Case("free", {gpu(UTIL): "0x99"}, 70),
+        Case("its utilisation isn't known", {gpu(HELD, "train-0"): "1x99"}, 70),
+        Case(
+            "its utilisation isn't known for ten minutes of the hour",
+            {
+                gpu(UTIL, "train-0"): "0x39 stale _x10 0x50",
+                gpu(HELD, "train-0"): "1x99",
+            },
+            70,
+        ),
+        Case(
+            "lost while it was held",
+            {
+                gpu(UTIL, "train-0"): "0x60 stale",
+                gpu(HELD, "train-0"): "1x99",
+            },
+            80,
+        ),
+        Case(
+            "it encodes video",
+            {
+                gpu(UTIL, "train-0"): "0x99",
+                gpu(ENCODER, "train-0"): "40x99",
+                gpu(HELD, "train-0"): "1x99",
+            },
+            70,
+        ),
+        Case(
+            "the load of its encoders is all that is known",
+            {
+                gpu(ENCODER, "train-0"): "0x99",
+                gpu(HELD, "train-0"): "1x99",
+            },
+            70,
+        ),
+    ),
+    "PodgpuBusyUnattributed": (
+        Case(
+            "nobody holds it",
+            {gpu(UTIL): "50x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"},
+            25,
+            [device()],
+            f"Somebody uses a GPU of {NODE} that nobody was given",
+            f"{UUID} was busy for 50.0 % of ten minutes, and no pod holds it.",
+        ),
+        Case(
+            "a MIG instance of which another one is held",
+            {
+                instance(ENGINE): "0.5x99",
+                instance(ENGINE, "train-0", "3"): "0.5x99",
+                instance(HELD, "train-0", "3"): "1x99",
+                gpu(INFO): "1x99",
+                instance(INFO): "1x99",
+                instance(INFO, number="3"): "1x99",
+                ATTRIBUTED: "5x99",
+            },
+            25,
+            [device(**SLICE)],
+        ),
+        Case(
+            "pods are known, and not which of them holds what",
+            {
+                gpu(UTIL): "50x99",
+                gpu(INFO): "1x99",
+                series("podgpu_attribution_age_seconds", source="pods", kind="pods"): "5x99",
+            },
+            25,
+        ),
+        Case(
+            "held",
+            {
+                gpu(UTIL, "train-0"): "50x99",
+                gpu(HELD, "train-0"): "1x99",
+                gpu(INFO): "1x99",
+                ATTRIBUTED: "5x99",
+            },
+            25,
+        ),
+        Case(
+            "held until five minutes ago",
+            {
+                gpu(UTIL): "50x99",
+                gpu(HELD, "train-0"): "1x20 stale",
+                gpu(INFO): "1x99",
+                ATTRIBUTED: "5x99",
+            },
+            25,
+        ),
+        Case("no source tells of holders", {gpu(UTIL): "50x99", gpu(INFO): "1x99"}, 25),
+        Case(
+            "the one that does is stale",
+            {
+                gpu(UTIL): "50x99",
+                gpu(INFO): "1x99",
+                ATTRIBUTED: "300x99",
+            },
+            25,
+        ),
+        Case(
+            "for 5 %, and holders were told of four minutes ago",
+            {gpu(UTIL): "5x99", gpu(INFO): "1x99", ATTRIBUTED: "250x99"},
+            25,
+            [device()],
+        ),
+        Case("for 4 %", {gpu(UTIL): "4x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
+        Case(
+            "for less than ten minutes",
+            {gpu(UTIL): "0x9 50x99", gpu(INFO): "1x199", ATTRIBUTED: "5x199"},
+            19,
+        ),
+        Case("idle", {gpu(UTIL): "1x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
+        Case("its utilisation isn't known", {gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
+    ),
+    "PodgpuAttributionConflict": (
+        Case(
+            "two pods",
+            {gpu(CONFLICTS): "2x29", gpu(HELD, "old"): "1x29", gpu(HELD, "new"): "1x29"},
+            15,
+            [device()],
+            f"2 pods claim GPU 0 of {NODE} and contradict one another",
+            f"{UUID}: which of them holds it can't be told. Claimed by ml/new ml/old.",
+        ),
+        Case("on a MIG instance", {instance(CONFLICTS): "2x29"}, 15, [device(**SLICE)]),
+        Case("for less than ten minutes", {gpu(CONFLICTS): "0x9 2x19"}, 18),
+        Case("none", {gpu(CONFLICTS): "0x29"}, 15),
+    ),
+}

@@ -1,0 +1,71 @@
+"""The dashboards as they lie in the chart, and what their queries become in Grafana's hands."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "chart" / "files" / "dashboards"
+FILES: Mapping[str, Mapping[str, Any]] = {
+    path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))
+}
+
+_SPECIAL = r"([\\.+*?()|\[\]{}^$])"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a panel."""
+
+    dashboard: str
+    panel: str
+    row: str
+    name: str
+    expr: str
+    instant: bool
+
+    def __str__(self) -> str:
+        return f"{self.dashboard}: {self.row}: {self.panel}: {self.name}"
+
+
+def queries() -> Iterator[Query]:
+    """Yield the queries of all dashboards."""
+    for name, dashboard in FILES.items():
+        row = ""
+        for panel in dashboard["panels"]:
+            if panel["type"] == "row":
+                row = panel["title"]
+            for target in panel.get("targets", ()):
+                ref, expr, instant = target["refId"], target["expr"], target["instant"]
+                yield Query(name, panel["title"], row, ref, expr, instant)
+
+
+def variables(dashboard: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return a dashboard's variables that are asked of Prometheus, by name."""
+    listed = dashboard["templating"]["list"]
+    return {each["name"]: each for each in listed if each["type"] == "query"}
+
+
+def filled(expr: str, values: Mapping[str, str], window: int) -> str:
+    """Put in values of variables the way Grafana does.
+
+    Args:
+        expr: a query.
+        values: by variable, as they are to stand in the query.
+        window: seconds between two points of a line; what is shown is ten times as long.
+    """
+    known = {
+        **values,
+        "__range_s": str(10 * window),
+        "__range": f"{10 * window}s",
+        "__rate_interval": f"{window}s",
+    }
+    return re.sub(r"\$(\w+)", lambda found: known[found.group(1)], expr)
+
+
+def several(values: list[str]) -> str:
+    """Write values of a variable of which several can be chosen, for a string in PromQL."""
+    escaped = [re.sub(_SPECIAL, r"\\\\\1", value) for value in values]
+    return f"({'|'.join(escaped)})" if len(escaped) > 1 else escaped[0]

@@ -1,0 +1,40 @@
+"""The label forms: what in each is called otherwise than in the form that files are written in."""
+
+import re
+from collections.abc import Mapping
+
+from pipeline.exposition.style import FORMS
+from pipeline.fields import CATALOGUE
+
+Renamed = Mapping[str, str]
+
+_PLAIN = FORMS["dcgm"]
+_LABELS = {
+    "UUID": "uuid",
+    "Hostname": "hostname",
+    "namespace": "namespace",
+    "pod": "pod",
+    "container": "container",
+}
+"""The attribute of a form by the label's name in the plain one."""
+
+
+def renamed(form: str) -> Renamed:
+    """Return what has another name in a form, by its name in the plain one."""
+    names = next(found for name, found in FORMS.items() if name == form)
+    made = {
+        old: getattr(names, attribute)
+        for old, attribute in _LABELS.items()
+        if getattr(names, attribute) != old
+    }
+    if names.first_metrics:
+        made |= {field.metric: field.dcgm_1x for field in CATALOGUE if field.dcgm_1x}
+    return made
+
+
+ALL: Mapping[str, Renamed] = {form: renamed(form) for form in FORMS}
+
+
+def in_names(text: str, names: Renamed) -> str:
+    """Write an expression in other names; variables keep theirs."""
+    return re.sub(r"(?<!\$)\b\w+\b", lambda found: names.get(found[0], found[0]), text)

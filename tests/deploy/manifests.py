@@ -1,0 +1,128 @@
+"""What a rendered chart says, taken apart."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.loader import parse
+from config.schema import Config
+from pipeline.registry import RegisteredKinds
+
+Object = dict[str, Any]
+_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFolder:
+    """A folder or file of the host in a pod."""
+
+    path: str
+    why: tuple[str, ...]
+    """The comments right above the volume."""
+
+
+class Manifests:
+    """A stream of objects, as helm writes it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.objects: list[Object] = [each for each in yaml.safe_load_all(text) if each]
+
+    def all(self, kind: str) -> list[Object]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def kinds(self) -> set[str]:
+        return {each["kind"] for each in self.objects}
+
+    def one(self, kind: str, name: str | None = None) -> Object:
+        (found,) = [
+            each for each in self.all(kind) if name is None or each["metadata"]["name"] == name
+        ]
+        return found
+
+    @property
+    def pod(self) -> Object:
+        """The DaemonSet's pod."""
+        spec: Object = self.one("DaemonSet")["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def container(self) -> Object:
+        (found,) = self.pod["containers"]
+        made: Object = found
+        return made
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {each["name"]: each.get("value", "") for each in self.container["env"]}
+
+    @property
+    def mounts(self) -> Mapping[str, tuple[str, bool]]:
+        """Folders of the host and whether they are read-only, by the path in the container."""
+        hosts = {
+            each["name"]: each["hostPath"]["path"]
+            for each in self.pod["volumes"]
+            if "hostPath" in each
+        }
+        return {
+            each["mountPath"]: (hosts[each["name"]], each.get("readOnly", False))
+            for each in self.container["volumeMounts"]
+            if each["name"] in hosts
+        }
+
+    @property
+    def rules(self) -> list[Object]:
+        """What the DaemonSet's account may do in all namespaces, in order."""
+        name = self.one("DaemonSet")["metadata"]["name"]
+        return ordered(
+            rule
+            for role in self.all("ClusterRole")
+            if not role["metadata"]["name"].endswith(f"{name}-extender")
+            for rule in role["rules"]
+        )
+
+    def config(self) -> Config:
+        """podgpu's configuration, as podgpu reads it.
+
+        Raises:
+            ConfigError: podgpu would refuse it.
+        """
+        name = self.one("DaemonSet")["metadata"]["name"]
+        text = self.one("ConfigMap", name)["data"]["config.yaml"]
+        return parse(text, RegisteredKinds(), env={"NODE_NAME": "node1"}, origin="config.yaml")
+
+    def host_folders(self) -> list[HostFolder]:
+        """Return the volumes of the host with the comments above them."""
+        lines = self.text.splitlines()
+        found = []
+        for at, line in enumerate(lines):
+            if line.strip() != "hostPath:":
+                continue
+            path = yaml.safe_load(lines[at + 1])["path"]
+            above = at - 2
+            why: list[str] = []
+            while lines[above].strip().startswith("#"):
+                why.insert(0, lines[above].strip().removeprefix("#").strip())
+                above -= 1
+            found.append(HostFolder(path, tuple(why)))
+        return found
+
+
+def ordered(rules: Iterable[Object]) -> list[Object]:
+    return sorted(({key: sorted(value) for key, value in rule.items()} for rule in rules), key=repr)
+
+
+def documented(*pages: Path) -> list[Object]:
+    """Return the rules that pages show."""
+    return ordered(
+        rule
+        for page in pages
+        for block in _BLOCK.findall(page.read_text(encoding="utf-8"))
+        if "verbs" in block
+        for shown in yaml.safe_load_all(block)
+        for rule in shown.get("rules", [])
+    )

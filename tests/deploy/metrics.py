@@ -1,0 +1,40 @@
+"""Every metric that a podgpu with its usual names can show, and those that expressions name."""
+
+import re
+from collections.abc import Mapping, Set
+
+from pipeline.exposition.shape import INFO_FAMILIES
+from pipeline.exposition.topology import TOPOLOGY_FAMILIES
+from pipeline.fields import CATALOGUE
+from pipeline.telemetry import FAMILIES
+
+GROUPS: Mapping[str, str] = {field.metric: field.group for field in CATALOGUE}
+"""The group of fields that each metric about devices belongs to."""
+
+OWN: Set[str] = {
+    family.name + ending
+    for family in FAMILIES
+    for ending in (("_sum", "_count") if family.type == "summary" else ("",))
+}
+"""podgpu's metrics about itself."""
+
+INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES)}
+
+SCRAPE: Set[str] = {"up"}
+"""What Prometheus itself adds to a scrape."""
+
+METRICS: Set[str] = GROUPS.keys() | OWN | INFO | SCRAPE
+
+UNASKED: Set[str] = METRICS - {
+    name for name, group in GROUPS.items() if group not in ("standard", "own")
+}
+"""Those that are there when nobody chooses fields."""
+
+_NAME = re.compile(
+    r"(?<![\w:])(?:DCGM_|podgpu[_:]|process_)[\w:]+|(?<![\w:.])up\b(?=\s*(?:[{=]|$))"
+)
+
+
+def named(expression: str) -> Set[str]:
+    """Return the metrics that an expression or a text names, recorded ones among them."""
+    return set(_NAME.findall(expression))

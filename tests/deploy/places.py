@@ -1,0 +1,8 @@
+"""Where what is deployed lies."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "chart"
+PLAIN = ROOT / "deploy" / "podgpu.yaml"
+DOCS = ROOT / "docs"

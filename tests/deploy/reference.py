@@ -1,0 +1,65 @@
+"""The page of values, made from values.yaml, its comments and its schema."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+_KEY = re.compile(r"^( *)([A-Za-z]+):")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value, not a heading over others."""
+
+    path: str
+    default: Any
+    text: str
+    """What the comment above it says; empty where there is none."""
+
+
+def values(text: str, schema: dict[str, Any]) -> Iterator[Value]:
+    """Yield the values of a values.yaml; the schema tells what is a heading over others."""
+    parsed = yaml.safe_load(text)
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if line.strip().startswith("#"):
+            comment.append(line.strip().removeprefix("#").strip())
+            continue
+        found = _KEY.match(line)
+        if found:
+            path[len(found.group(1)) // 2 :] = [found.group(2)]
+            above = all(heading(schema, path[:depth]) for depth in range(1, len(path)))
+            if above and not heading(schema, path):
+                yield Value(".".join(path), _at(parsed, path), " ".join(comment))
+        comment = []
+
+
+def heading(schema: dict[str, Any], path: list[str]) -> bool:
+    """Whether a mapping of values has a row for each of them, and none for itself."""
+    for key in path:
+        schema = schema["properties"][key]
+    return schema.get("type") == "object" and "properties" in schema and path != ["config"]
+
+
+def _at(parsed: Any, path: list[str]) -> Any:
+    for key in path:
+        parsed = parsed[key]
+    return parsed
+
+
+def table(text: str, schema: dict[str, Any]) -> str:
+    """Return the table, a line for each value."""
+    rows = ["| Value | Default | |", "| --- | --- | --- |"]
+    for value in values(text, schema):
+        default = json.dumps(value.default, ensure_ascii=False)
+        rows.append(f"| `{value.path}` | `{_cell(default)}` | {_cell(value.text)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,194 @@
+"""The dashboards: what every one of them and every panel has to have."""
+
+import re
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.dashboards import DASHBOARDS
+from deploy.dashboards.writing import text
+from tests.deploy.dashboards import FILES, FOLDER, Query, queries, variables
+from tests.deploy.metrics import METRICS, UNASKED, named
+
+PAGE = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text()
+UIDS = {"fleet": "podgpu-fleet", "node": "podgpu-node", "pods": "podgpu-pods"}
+CORE = {"row", "timeseries", "stat", "table", "bargauge", "state-timeline"}
+"""Kinds of panels that come with every Grafana."""
+
+UNITS = {
+    *("short", "percent", "percentunit", "watt", "kwatth", "celsius", "hertz", "mbytes"),
+    *("Bps", "cps", "s", "dateTimeFromNow"),
+}
+IN_MIB = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_TOTAL")
+
+PANELS = [
+    pytest.param(panel, id=f"{name}: {panel['title']}")
+    for name, dashboard in FILES.items()
+    for panel in dashboard["panels"]
+    if panel["type"] != "row"
+]
+QUERIES = [pytest.param(query, id=str(query)) for query in queries()]
+
+each_file = pytest.mark.parametrize("name", list(FILES))
+each_panel = pytest.mark.parametrize("panel", PANELS)
+each_query = pytest.mark.parametrize("query", QUERIES)
+
+
+def test_they_are_what_they_are_made_from() -> None:
+    assert FILES.keys() == DASHBOARDS.keys()
+    for name, dashboard in DASHBOARDS.items():
+        there = (FOLDER / f"{name}.json").read_text()
+        assert there == text(dashboard), "python -m deploy.dashboards makes them anew"
+
+
+@each_file
+def test_head(name: str) -> None:
+    dashboard = FILES[name]
+    assert dashboard["uid"] == UIDS[name]
+    assert "id" not in dashboard
+    assert dashboard["schemaVersion"] == 42
+    assert "podgpu" in dashboard["tags"]
+    assert dashboard["title"].startswith("podgpu: ")
+    assert dashboard["description"]
+
+
+@each_file
+def test_goes_into_a_configmap(name: str) -> None:
+    assert (FOLDER / f"{name}.json").stat().st_size < 300_000
+
+
+@each_file
+def test_data_source_is_a_variable(name: str) -> None:
+    first = FILES[name]["templating"]["list"][0]
+    assert (first["type"], first["name"], first["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
+    assert _datasources(FILES[name]) == {("prometheus", "${datasource}")}
+
+
+def _datasources(part: object) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    if isinstance(part, Mapping):
+        if isinstance(source := part.get("datasource"), Mapping):
+            found.add((source["type"], source["uid"]))
+        part = list(part.values())
+    if isinstance(part, list):
+        found.update(*map(_datasources, part))
+    return found
+
+
+@each_file
+def test_panels_stand_side_by_side(name: str) -> None:
+    panels = FILES[name]["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    for place in places:
+        assert place["x"] >= 0
+        assert place["x"] + place["w"] <= 24
+    for one, other in combinations(places, 2):
+        apart = (
+            one["x"] + one["w"] <= other["x"]
+            or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"]
+            or other["y"] + other["h"] <= one["y"]
+        )
+        assert apart, (one, other)
+
+
+@each_panel
+def test_panel(panel: Mapping[str, Any]) -> None:
+    assert panel["type"] in CORE
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["targets"]
+    defaults = panel["fieldConfig"]["defaults"]
+    units = {defaults["unit"]} | {
+        each["value"]
+        for override in panel["fieldConfig"]["overrides"]
+        for each in override["properties"]
+        if each["id"] == "unit"
+    }
+    assert units <= UNITS
+    if "percent" in units and panel["type"] == "timeseries":
+        assert defaults["max"] == 100
+
+
+@each_panel
+def test_what_is_unknown_is_not_drawn_as_0(panel: Mapping[str, Any]) -> None:
+    assert panel["fieldConfig"]["defaults"]["custom"].get("spanNulls", False) is False
+    assert "noValue" in panel["fieldConfig"]["defaults"]
+    for target in panel["targets"]:
+        assert not re.search(r"\bvector\s*\(|\babsent|\bor\s+0\b", target["expr"])
+
+
+@each_panel
+def test_memory_is_in_mib(panel: Mapping[str, Any]) -> None:
+    """DCGM's unit for memory; decimal megabytes would be 5 % off."""
+    exprs = [target["expr"] for target in panel["targets"]]
+    if any(metric in expr and "/" not in expr for expr in exprs for metric in IN_MIB):
+        overrides = [
+            each["value"]
+            for override in panel["fieldConfig"]["overrides"]
+            for each in override["properties"]
+        ]
+        assert "mbytes" in (panel["fieldConfig"]["defaults"]["unit"], *overrides)
+
+
+@each_panel
+def test_columns_are_asked_for(panel: Mapping[str, Any]) -> None:
+    """Each column of a table is a value of a query or a label that it keeps; units have columns."""
+    if panel["type"] != "table":
+        return
+    organized = panel["transformations"][-1]["options"]["renameByName"]
+    values = {f"Value #{target['refId']}" for target in panel["targets"]}
+    if len(values) == 1:
+        values = {"Value"}
+    kept = set(re.findall(r"\w+", " ".join(target["expr"] for target in panel["targets"])))
+    assert set(organized) <= values | kept
+    titles = [override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]]
+    assert set(titles) <= set(organized.values())
+
+
+@each_query
+def test_metrics_exist_and_need_not_be_asked_for(query: Query) -> None:
+    assert named(query.expr)
+    assert named(query.expr) <= METRICS
+    assert named(query.expr) <= UNASKED
+
+
+@each_query
+def test_variables_are_those_of_the_dashboard(query: Query) -> None:
+    own = {name for name in re.findall(r"\$(\w+)", query.expr) if not name.startswith("__")}
+    assert own <= variables(FILES[query.dashboard]).keys()
+
+
+@each_file
+def test_every_variable_is_used(name: str) -> None:
+    asked = " ".join(query.expr for query in queries() if query.dashboard == name)
+    for variable, about in variables(FILES[name]).items():
+        others = " ".join(each["definition"] for each in variables(FILES[name]).values())
+        assert f"${variable}" in asked + others
+        assert named(about["definition"]) <= METRICS
+
+
+@each_query
+def test_readings_of_a_device_are_put_together(query: Query) -> None:
+    """Who holds a device stands on its readings, and two podgpus may tell of one for a while."""
+    alone = re.sub(r"\b(?:rate|increase|avg_over_time)\(", "", query.expr)
+    for found in re.finditer(r"(DCGM_\w+|podgpu_gpu_up)(?=[{\[)])", alone):
+        before = alone[: found.start()]
+        assert re.search(r"(?:max|sum|count) by \([^()]*\) \($", before), found.group()
+
+
+@each_file
+def test_page_tells_of_it(name: str) -> None:
+    for word in (f"`{UIDS[name]}`", f"dashboards/{name}.json", FILES[name]["title"]):
+        assert word in PAGE
+    for panel in FILES[name]["panels"]:
+        if panel["type"] == "row":
+            assert panel["title"] in PAGE

@@ -1,0 +1,71 @@
+"""The plain YAML, as anybody would look at it before they apply it.
+
+That it is what the chart renders is for `tests/e2e/test_chart.py`, which has helm.
+"""
+
+from tests.deploy.manifests import Manifests, documented
+from tests.deploy.places import DOCS, PLAIN
+
+SHIPPED = Manifests(PLAIN.read_text(encoding="utf-8"))
+
+
+def test_what_it_makes() -> None:
+    assert SHIPPED.kinds() == {
+        "Namespace",
+        "ServiceAccount",
+        "ConfigMap",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Service",
+        "DaemonSet",
+    }
+
+
+def test_its_configuration_is_good() -> None:
+    config = SHIPPED.config()
+    assert next(iter(config.sources)) == "gpus"
+    assert {each.kind for each in config.sources.values()} == {
+        "nvml",
+        "podresources",
+        "pods",
+        "checkpoint",
+    }
+
+
+def test_its_rights_are_those_that_the_sources_ask_for() -> None:
+    assert SHIPPED.rules == documented(DOCS / "sources" / "pods.md")
+
+
+def test_each_folder_of_the_host_has_its_reason_and_is_read_only() -> None:
+    folders = {folder.path: folder.why for folder in SHIPPED.host_folders()}
+    assert set(folders) == {"/var/lib/kubelet/pod-resources", "/var/lib/kubelet/device-plugins"}
+    assert all(why and why[0].startswith("source ") for why in folders.values())
+    assert all(read_only for _, read_only in SHIPPED.mounts.values())
+
+
+def test_it_is_root_without_any_privilege() -> None:
+    context = SHIPPED.container["securityContext"]
+    assert context == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "runAsNonRoot": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert "privileged: true" not in SHIPPED.text
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & SHIPPED.pod.keys()
+
+
+def test_its_port_is_called_metrics_everywhere() -> None:
+    (port,) = SHIPPED.container["ports"]
+    (served,) = SHIPPED.one("Service")["spec"]["ports"]
+    assert (port["name"], port["containerPort"]) == ("metrics", 9400)
+    assert (served["name"], served["targetPort"], served["port"]) == ("metrics", "metrics", 9400)
+
+
+def test_an_update_leaves_no_gap() -> None:
+    spec = SHIPPED.one("DaemonSet")["spec"]
+    assert spec["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert spec["minReadySeconds"] > 2 * 15, "two scrapes of the ServiceMonitor's interval"

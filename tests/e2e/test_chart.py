@@ -1,0 +1,88 @@
+"""What the chart renders is good, whatever the values."""
+
+import json
+import os
+
+import pytest
+
+from tests.deploy.manifests import Manifests
+from tests.deploy.places import CHART, PLAIN
+from tests.e2e.charts import EVERY
+from tests.e2e.helm import Helm
+
+HEAD = """\
+# podgpu on every GPU node: kubectl apply -f deploy/podgpu.yaml, after the image is set to yours.
+# Made from the chart; docs/install.md says how, and what to look at.
+"""
+
+
+@pytest.fixture(scope="session", params=EVERY, ids=[json.dumps(each)[:70] for each in EVERY])
+def rendered(request: pytest.FixtureRequest, helm: Helm) -> Manifests:
+    return helm.template(request.param)
+
+
+def test_the_chart_has_no_fault_that_helm_finds(helm: Helm) -> None:
+    said = helm.run("lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in said
+    assert "WARNING" not in said
+
+
+def test_the_plain_yaml_is_current(helm: Helm) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+    made = HEAD + helm.template({}, "--set", "createNamespace=true").text
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        PLAIN.write_text(made, encoding="utf-8")
+    assert PLAIN.read_text(encoding="utf-8") == made
+
+
+# What holds for all of them.
+
+
+def test_the_configuration_is_one_that_podgpu_takes(rendered: Manifests) -> None:
+    if "dcgm-exporter" not in rendered.container["args"]:
+        assert rendered.config().sinks
+
+
+def test_no_pod_is_privileged_and_none_has_a_capability(rendered: Manifests) -> None:
+    for kind in ("DaemonSet", "Deployment"):
+        for made in rendered.all(kind):
+            for container in made["spec"]["template"]["spec"]["containers"]:
+                context = container["securityContext"]
+                assert "privileged" not in context
+                assert context["capabilities"] == {"drop": ["ALL"]}
+                assert context["readOnlyRootFilesystem"] is True
+                assert context["allowPrivilegeEscalation"] is False
+
+
+def test_each_folder_of_the_host_has_its_reason(rendered: Manifests) -> None:
+    folders = rendered.host_folders()
+    in_pods = sum("hostPath" in volume for volume in rendered.pod["volumes"])
+    assert len(folders) == in_pods, "the comments were looked for at the right places"
+    assert all(folder.why for folder in folders)
+
+
+def test_whoever_reads_what_is_root_s_is_root_and_nobody_else(rendered: Manifests) -> None:
+    context = rendered.container["securityContext"]
+    reads = set(rendered.mounts) - {"/opt/podgpu-driver/libnvidia-ml.so.1"}
+    assert (context["runAsUser"] == 0) == bool(reads)
+    assert context["runAsNonRoot"] is (context["runAsUser"] != 0)
+
+
+def test_a_token_is_mounted_where_there_are_rights_and_nowhere_else(rendered: Manifests) -> None:
+    has_rights = bool(rendered.rules or rendered.all("Role"))
+    assert rendered.pod["automountServiceAccountToken"] is has_rights
+
+
+def test_names_fit_together(rendered: Manifests) -> None:
+    daemon = rendered.one("DaemonSet")
+    labels = daemon["spec"]["template"]["metadata"]["labels"]
+    assert daemon["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    served = rendered.one("Service", "podgpu")
+    assert served["spec"]["selector"].items() <= labels.items()
+    for monitor in rendered.all("ServiceMonitor"):
+        chosen = monitor["spec"]["selector"]["matchLabels"]
+        assert chosen.items() <= served["metadata"]["labels"].items()
+    for binding in rendered.all("ClusterRoleBinding"):
+        rendered.one("ClusterRole", binding["roleRef"]["name"])
+        rendered.one("ServiceAccount", binding["subjects"][0]["name"])
+    assert rendered.pod["serviceAccountName"] == "podgpu"

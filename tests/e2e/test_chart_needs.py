@@ -1,0 +1,205 @@
+"""Rights, folders and updates: what the enabled sources and sinks need, and no more."""
+
+import pytest
+
+from tests.deploy.manifests import Object, documented, ordered
+from tests.deploy.places import DOCS
+from tests.e2e.charts import Values, rule, sink, source
+from tests.e2e.helm import Helm
+
+ROOT_READS = {
+    "/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", True),
+    "/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", True),
+}
+PODS_RULE = rule("pods", "list", "watch")
+SLICES_RULE = rule("resourceslices", "list", "watch", group="resource.k8s.io")
+
+
+RIGHTS: list[tuple[Values, list[Object]]] = [
+    ({"preset": "gpus"}, []),
+    ({"preset": "kubernetes"}, [PODS_RULE, SLICES_RULE]),
+    ({"preset": "runtime"}, [PODS_RULE, SLICES_RULE]),
+    ({"preset": "koordinator"}, [PODS_RULE, SLICES_RULE]),
+    (source("pods", resource_slices=False), [PODS_RULE]),
+    (source("pods", kubeconfig="/etc/podgpu/kubeconfig"), []),
+    ({"config": {"sources": {"pods": None}}}, []),
+    (sink("node", kind="node"), [PODS_RULE, SLICES_RULE, rule("nodes", "get", "patch")]),
+    (sink("marks", kind="pods"), [PODS_RULE, SLICES_RULE, rule("pods", "get", "patch")]),
+    ({"rbac": {"create": False}}, []),
+    ({"kubernetes": {"rbac": {"create": False}}}, []),
+    # dcgm-exporter's options, in each way to give them.
+    ({"arguments": ["-c", "5000"]}, []),
+    ({"arguments": ["-c", "5000"], "kubernetes": {"enablePodLabels": True}}, [PODS_RULE]),
+    ({"arguments": ["-c", "5000"], "kubernetes": {"enablePodUID": True}}, [PODS_RULE]),
+    ({"dcgmExporter": True, "kubernetes": {"enablePodUID": True}}, [PODS_RULE]),
+    ({"arguments": ["--kubernetes-enable-pod-labels"]}, [PODS_RULE]),
+    ({"arguments": ["--kubernetes-enable-pod-labels=false"]}, []),
+    ({"arguments": ["-kubernetes-enable-dra=true"]}, [PODS_RULE, SLICES_RULE]),
+    ({"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}}, [PODS_RULE, SLICES_RULE]),
+    (
+        {
+            "arguments": ["-c", "1000"],
+            "extraEnv": [
+                {"name": "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "value": "true"},
+                {"name": "KUBERNETES_ENABLE_DRA", "value": "false"},
+            ],
+        },
+        [PODS_RULE],
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "rules"), RIGHTS, ids=[str(each)[:60] for each, _ in RIGHTS])
+def test_rights_are_those_of_what_is_enabled(
+    helm: Helm, values: Values, rules: list[Object]
+) -> None:
+    # A kind that this podgpu doesn't have yet is no matter here.
+    made = helm.template(values, "--skip-schema-validation")
+    assert made.rules == ordered(rules)
+    # Without a rule there is nothing to bind either.
+    assert bool(made.all("ClusterRoleBinding")) is bool(rules)
+
+
+@pytest.mark.parametrize(
+    ("values", "pages"),
+    [
+        ({}, ["sources/pods.md"]),
+        (sink("node", kind="node"), ["sources/pods.md", "sinks/node.md"]),
+        (sink("marks", kind="pods"), ["sources/pods.md", "sinks/pods.md"]),
+    ],
+    ids=lambda it: str(it)[:40],
+)
+def test_rights_are_those_that_the_pages_tell(helm: Helm, values: Values, pages: list[str]) -> None:
+    paths = [DOCS / page for page in pages]
+    if not all(path.exists() for path in paths):
+        pytest.skip(f"there is no page {pages[-1]}")
+    assert helm.template(values).rules == documented(*paths)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config": {"counters": {"configmap": "monitoring:exporter-metrics-config-map"}}},
+        {"arguments": ["-m", "monitoring:exporter-metrics-config-map"]},
+        {"arguments": ["--configmap-data=monitoring:exporter-metrics-config-map"]},
+    ],
+    ids=str,
+)
+def test_the_list_of_counters_is_the_one_map_that_can_be_read(helm: Helm, values: Values) -> None:
+    made = helm.template(values)
+    role, binding = made.one("Role"), made.one("RoleBinding")
+    assert ordered(role["rules"]) == documented(DOCS / "configuration.md")
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "monitoring"
+    assert binding["subjects"][0]["namespace"] == "podgpu"
+
+
+PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
+    ({"preset": "gpus"}, {}),
+    ({}, ROOT_READS),
+    (
+        {"preset": "runtime"},
+        {**ROOT_READS, "/var/run/nri": ("/var/run/nri", True)},
+    ),
+    (
+        {"preset": "koordinator"},
+        {
+            "/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", True),
+            "/var/run/koordlet/pod-resources": ("/var/run/koordlet/pod-resources", True),
+            "/var/run/nri": ("/var/run/nri", True),
+        },
+    ),
+    (
+        {"distribution": "k0s"},
+        {
+            **ROOT_READS,
+            "/var/lib/kubelet/pod-resources": ("/var/lib/k0s/kubelet/pod-resources", True),
+        },
+    ),
+    (
+        {"distribution": "k0s", "kubeletPath": "/data/kubelet/pod-resources"},
+        {**ROOT_READS, "/var/lib/kubelet/pod-resources": ("/data/kubelet/pod-resources", True)},
+    ),
+    (
+        {"preset": "gpus", "distribution": "gke"},
+        {
+            "/opt/podgpu-driver/libnvidia-ml.so.1": (
+                "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1",
+                True,
+            )
+        },
+    ),
+    ({"preset": "gpus", "distribution": "gke", "driverRoot": "none"}, {}),
+    (
+        {"preset": "gpus", "driverRoot": "/run/nvidia/driver"},
+        {
+            "/opt/podgpu-driver/libnvidia-ml.so.1": (
+                "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+                True,
+            )
+        },
+    ),
+    (
+        {"preset": "gpus", "driverRoot": "/", "driverLibrary": "/usr/lib64/libnvidia-ml.so.1"},
+        {"/opt/podgpu-driver/libnvidia-ml.so.1": ("/usr/lib64/libnvidia-ml.so.1", True)},
+    ),
+    (
+        # One folder for a source that reads it and a sink that writes it.
+        sink("list", kind="podlist"),
+        {
+            **ROOT_READS,
+            "/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", False),
+        },
+    ),
+    (
+        {"preset": "gpus", **sink("lines", kind="jsonl", path="/var/log/podgpu/gpu.jsonl")},
+        {"/var/log/podgpu": ("/var/log/podgpu", False)},
+    ),
+    (
+        # Mounted by hand, so not by the chart.
+        {
+            "preset": "gpus",
+            **sink("collector", kind="otlp", queue={"path": "/queue"}),
+            "extraConfigMapVolumes": [{"name": "queue", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "queue", "mountPath": "/queue"}],
+        },
+        {},
+    ),
+    (
+        {"arguments": ["-c", "5000"]},
+        {"/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", True)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "mounts"), PATHS, ids=[str(each)[:60] for each, _ in PATHS])
+def test_folders_are_those_of_what_is_enabled(
+    helm: Helm, values: Values, mounts: dict[str, tuple[str, bool]]
+) -> None:
+    assert dict(helm.template(values).mounts) == mounts
+
+
+UPDATES: list[tuple[Values, int]] = [
+    ({}, 1),
+    (sink("lines", kind="jsonl"), 1),
+    (sink("lines", kind="jsonl", path="/var/log/podgpu/gpu.jsonl"), 0),
+    (sink("collector", kind="otlp"), 0),
+    (sink("list", kind="podlist"), 0),
+    (sink("file", kind="textfile", path="/textfile/podgpu.prom"), 0),
+    (sink("node", kind="node"), 0),
+    (source("runtime", kind="nri"), 1),
+    (source("runtime", kind="nri", inject="koordinator"), 0),
+    ({"hostNetwork": True}, 0),
+    ({"hostPort": 9400}, 0),
+    ({"arguments": ["-c", "5000"]}, 1),
+    ({"hostNetwork": True, "rollingUpdate": {"maxUnavailable": 2, "maxSurge": 0}}, 0),
+]
+
+
+@pytest.mark.parametrize(("values", "surge"), UPDATES, ids=[str(each)[:60] for each, _ in UPDATES])
+def test_two_share_a_node_in_an_update_where_they_can(
+    helm: Helm, values: Values, surge: int
+) -> None:
+    made = helm.template(values, "--skip-schema-validation")
+    strategy = made.one("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]
+    assert strategy["maxSurge"] == surge
+    assert (strategy["maxUnavailable"] == 0) is (surge == 1)

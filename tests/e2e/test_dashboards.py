@@ -1,0 +1,266 @@
+"""Every query of podgpu's dashboards, asked of a real Prometheus that scrapes a podgpu with pods.
+
+The Prometheus knows this one node and scrapes it as the dashboards want it, with honor_labels: as
+one target, and as two, as it is for some minutes when a new podgpu takes an old one's place.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.dashboards import FILES, Query, filled, queries, several, variables
+from tests.e2e import debian
+from tests.e2e.node import Node, running
+from tests.e2e.processes import Process, free_ports, wait_until
+from tests.e2e.prometheus import EXPORTER, HONOURED, INTERVAL, Server
+from tests.e2e.promql import Asked, Series
+from tests.e2e.scenes import mixed
+from tests.e2e.test_alerts import run
+from tests.fakes.nvml import Proc, Scenario
+from tests.fakes.nvml.cards import linked
+from tests.fakes.nvml.topologies import hgx
+
+WINDOW = 6
+"""Seconds that rates are taken over."""
+
+HEAT_AND_POWER = 0x24
+XID = 31
+
+EMPTY = {
+    "fleet: Use: GPUs held and free: C",  # who holds what is known
+    "fleet: Use: GPUs held and free: D",  # no GPU is down
+    "fleet: Faults: GPUs down: A",
+    "fleet: Faults: Memory to be mended: B",
+    "pods: Now: Conflicts: A",
+    "pods: Pods: Owners: A",  # needs an API server
+}
+"""Queries that have nothing to show on this node: it has not every fault at once."""
+
+
+class Alone(Server):
+    """A Prometheus that scrapes one podgpu, as one target or as two."""
+
+    def __init__(self, programs: debian.Prometheus, folder: Path, *, twice: bool) -> None:
+        seat, port = free_ports(2)
+        self._seats = [seat]
+        addresses = [f"127.0.0.1:{seat}", *(["10.0.0.2:9400"] if twice else [])]
+        job = {
+            "job_name": HONOURED,
+            "honor_labels": True,
+            "static_configs": [
+                {
+                    "targets": [f"127.0.0.1:{seat}"],
+                    "labels": {**EXPORTER, "instance": address},
+                }
+                for address in addresses
+            ],
+        }
+        every = f"{INTERVAL:g}s"
+        config = folder / "prometheus.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "global": {"scrape_interval": every, "scrape_timeout": every},
+                    "scrape_configs": [job],
+                }
+            )
+        )
+        process = Process(
+            [
+                programs.server,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            folder / "prometheus.log",
+        )
+        Asked.__init__(self, process, port)
+
+
+def scene() -> Scenario:
+    """Four H100s on NVSwitches, two of them cut; GPU 2 is hot and has a broken memory row."""
+    links = linked()
+    scenario = mixed()
+    for at, (gpu, joined) in enumerate(zip(scenario.gpus, hgx(4).gpus, strict=True)):
+        values = {**joined.values, **links["values"], **gpu.values}
+        if at == 2:
+            values |= {"clocks_event_reasons": HEAT_AND_POWER, "remapped_pending": 1}
+        scenario = scenario.with_gpu(
+            at, values=values, fields=links["fields"], remotes=joined.remotes
+        )
+    return scenario.with_gpu(0, processes=[Proc(4711)])
+
+
+@pytest.fixture(scope="module", params=["one target", "two targets"])
+def node(
+    request: pytest.FixtureRequest,
+    programs: debian.Prometheus,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Node]:
+    """GPU 0 is train-0's alone, GPU 2 shared by two, an instance of GPU 1 is train-1's."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    server = Alone(programs, folder, twice=request.param == "two targets")
+    try:
+        server.wait_ready()
+        scenario = scene()
+        with running(server, folder / "node", scenario) as node:
+            first, cut, shared, _ = scenario.gpus
+            assert cut.mig
+            node.hold(
+                {
+                    "train-0": [first.uuid, shared.uuid],
+                    "train-1": [shared.uuid, cut.mig[0].uuid],
+                }
+            )
+            wait_until(lambda: node.query("podgpu_xid_errors_total{$i}"), "XIDs")
+            node.fake.push_xid(0, XID)
+            node.wait(f'podgpu_xid_errors_total{{$i,xid="{XID}"}} > 0', {"0": 1})
+            node.wait("count by (pod) (podgpu_device_holder_info{$i})", HELD, "pod")
+            node.wait_scraped(WINDOW, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+            yield node
+    finally:
+        status = server.process.stop()
+    assert status == 0, server.process.said()[-3000:]
+
+
+HELD = {"train-0": 2.0, "train-1": 2.0}
+
+
+def chosen(node: Node, dashboard: str) -> Mapping[str, str]:
+    """Choose as Grafana does: the first of one, all of several; from what Prometheus lists."""
+    values: dict[str, str] = {}
+    for name, about in variables(FILES[dashboard]).items():
+        definition = filled(about["definition"], values, WINDOW)
+        metric, label = definition.removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+        listed: list[str] = node.server.api(f"label/{label}/values", **{"match[]": metric})
+        assert listed, definition
+        if not about["includeAll"]:
+            values[name] = listed[0]
+        else:
+            values[name] = about.get("allValue") or several(listed)
+    return values
+
+
+def answer(node: Node, query: Query, values: Mapping[str, str]) -> list[Series]:
+    expr = filled(query.expr, values, WINDOW)
+    if query.instant:
+        return node.server.query(expr)
+    now = time.time()
+    return node.server.range(expr, now - WINDOW, now)
+
+
+def test_variables(node: Node) -> None:
+    assert chosen(node, "fleet") == {"node": ".*"}
+    assert chosen(node, "pods") == {"namespace": ".+", "pod": ".+"}
+    of_node = dict(chosen(node, "node"))
+    assert f":{node.port}" in of_node.pop("instance")
+    assert of_node == {"node": "gpu-node", "gpu": ".*"}
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_every_query_is_answered(node: Node, name: str) -> None:
+    values = chosen(node, name)
+    empty = {
+        str(query)
+        for query in queries()
+        if query.dashboard == name and not answer(node, query, values)
+    }
+    assert empty == {query for query in EMPTY if query.startswith(f"{name}: ")}
+
+
+def shown(node: Node, title: str, **choices: str) -> dict[Any, float]:
+    """Return what a query shows: the last value by what its labels say."""
+    (query,) = (query for query in queries() if str(query) == title)
+    found = answer(node, query, {**chosen(node, query.dashboard), **choices})
+    return {tuple(series.labels.values()): round(series.value, 6) for series in found}
+
+
+NUMBERS: Mapping[str, Mapping[tuple[str, ...], float]] = {
+    "fleet: Now: Nodes: A": {(): 1},
+    "fleet: Now: GPUs: A": {(): 4},
+    "fleet: Now: GPUs held: A": {(): 0.75},
+    "fleet: Now: Power: A": {(): 408},
+    "fleet: Now: Utilisation: A": {(): 20},
+    "fleet: Now: GPUs down: A": {(): 0},
+    "fleet: Use: GPUs held and free: A": {(): 3},
+    "fleet: Use: GPUs held and free: B": {(): 1},
+    "fleet: Use: GPUs by utilisation: B": {(): 2},
+    "fleet: Use: Devices held by namespace: A": {("ml",): 3},
+    "fleet: Use: Largest free NVLink group: A": {("gpu-node",): 1},
+    "node: Now: GPUs: B": {(): 4},
+    "node: Now: Devices held: A": {(): 3},
+    "node: Now: XID errors: A": {(): 1},
+    "node: Work: Utilisation: A": {("0",): 10, ("2",): 30},
+    "node: Power, heat and links: Clock: A": {(str(at),): (1100 + at) * 1e6 for at in range(4)},
+    "node: Faults: XID errors: A": {("0", "31"): 1},
+    "pods: Now: Devices held: A": {(): 3},
+    "pods: Now: Pods: A": {(): 2},
+    "pods: Now: Shared devices: A": {(): 1},
+    "pods: Now: Power: A": {(): 100.5},
+    "pods: Pods: Power: A": {("ml", "train-0"): 100.5},
+}
+
+
+@pytest.mark.parametrize("title", list(NUMBERS))
+def test_numbers(node: Node, title: str) -> None:
+    assert shown(node, title) == NUMBERS[title]
+
+
+def test_a_choice_of_gpus_and_pods_is_kept_to(node: Node) -> None:
+    assert shown(node, "node: Work: Utilisation: A", gpu="(0|1)") == {("0",): 10}
+    assert shown(node, "pods: Now: Devices held: A", pod="train-1") == {(): 2}
+    assert shown(node, "pods: Now: Shared devices: A", pod="train-1") == {(): 1}
+
+
+def test_where_nobody_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> None:
+    """Of five nodes one GPU is held, two are free; three more are of nodes that don't know."""
+    nodes = {
+        "held": ("kubelet", "podresources", "5"),
+        "free": ("kubelet", "podresources", "5"),
+        "stale": ("kubelet", "podresources", "301"),
+        "pods-alone": ("pods", "pods", "5"),
+        "no-source": None,
+    }
+    values: dict[str, str] = {}
+    for at, (node, source) in enumerate(nodes.items()):
+        place = f'job="podgpu",instance="10.0.0.{at}:9400"'
+        for gpu in range(2 if node == "held" else 1):
+            card = f'{place},Hostname="{node}",gpu="{gpu}",UUID="GPU-{node}-{gpu}"'
+            values[f"podgpu_gpu_up{{{card}}}"] = "1x9"
+            values[f"podgpu_device_info{{{card}}}"] = "1x9"
+            if (node, gpu) == ("held", 0):
+                values[f'podgpu_device_holder_info{{{card},pod="a"}}'] = "1x9"
+        if source is not None:
+            name, kind, age = source
+            told = f'{place},source="{name}",kind="{kind}"'
+            values[f"podgpu_attribution_age_seconds{{{told}}}"] = f"{age}x9"
+    wanted = {
+        "fleet: Now: GPUs held: A": 1 / 3,
+        "fleet: Use: GPUs held and free: A": 1,
+        "fleet: Use: GPUs held and free: B": 2,
+        "fleet: Use: GPUs held and free: C": 3,
+    }
+    exprs = {
+        str(query): filled(query.expr, {"node": ".*"}, WINDOW)
+        for query in queries()
+        if str(query) in wanted
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": found} for name, found in values.items()],
+        "promql_expr_test": [
+            {
+                "expr": exprs[title],
+                "eval_time": "5m",
+                "exp_samples": [{"labels": "{}", "value": value}],
+            }
+            for title, value in wanted.items()
+        ],
+    }
+    cases = tmp_path / "tests.yaml"
+    cases.write_text(json.dumps({"rule_files": [], "tests": [test]}))
+    run(debian.prometheus().promtool, "test", "rules", cases)
