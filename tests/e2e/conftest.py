@@ -8,8 +8,12 @@ import pytest
 
 from tests.e2e import debian, peers
 from tests.e2e.collector import Collector, collecting
+from tests.e2e.helm import Helm
+from tests.e2e.image import Image
+from tests.e2e.image import build as build_image
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.whole import missing_rights
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
 from tests.e2e.prometheus3 import Prometheus3, Taking, taking
@@ -25,10 +29,17 @@ Collect = Callable[..., Collector]
 """Takes the name of a folder, and what `collecting` takes."""
 Take = Callable[[Taking], Prometheus3]
 
+
+def _image() -> Image | None:
+    return None if missing_rights() else build_image()
+
+
 _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cluster": peers.build,
     "collect": peers.collector,
     "take": peers.prometheus,
+    "helm": peers.helm,
+    "image": _image,
 }
 """What makes the programs that a fixture starts."""
 
@@ -62,6 +73,28 @@ def kube(cluster: Cluster) -> Iterator[Cluster]:
     """A Kubernetes without pods and plugins, and so it is left."""
     yield cluster
     cluster.tidy()
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Helm without a cluster."""
+    return Helm(peers.helm())
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    """podgpu's image, made by its Dockerfile."""
+    made = _image()
+    if made is None:
+        pytest.skip(f"an image can't be made: {missing_rights()}")
+    return made
+
+
+@pytest.fixture(scope="session")
+def loaded(image: Image, cluster: Cluster) -> Image:
+    """The image, which the node has too."""
+    cluster.containerd.load(image.archive)
+    return image
 
 
 @pytest.fixture(scope="session")

@@ -56,13 +56,15 @@ class Answer:
     body: bytes
 
 
-def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """Ask a server on loopback.
+def get(
+    port: int, path: str, headers: Mapping[str, str] | None = None, host: str = "127.0.0.1"
+) -> Answer:
+    """Ask a server, on loopback or in a pod.
 
     Raises:
         OSError: it isn't there.
     """
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
         connection.request("GET", path, headers=dict(headers or {}))
         answer = connection.getresponse()

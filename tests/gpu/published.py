@@ -3,7 +3,8 @@
     python3 -m tests.gpu.published --out DIR
 
 Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands out this
-machine's GPUs, and a podgpu with the sinks `node` and `pods`. Prints one JSON report.
+machine's GPUs, and a podgpu with the sinks `node` and `pods`; then asks `podgpu doctor` and `podgpu
+top`. Prints one JSON report.
 """
 
 import argparse
@@ -20,7 +21,8 @@ from pipeline.topology.views import matrix
 from tests.e2e.documented import rules
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, gpu_pod
-from tests.e2e.processes import wait_until
+from tests.e2e.node import PODGPU
+from tests.e2e.processes import get, wait_until
 from tests.e2e.witness import RULES, Subject, watching
 from tests.gpu.topology import active_links, cells, said
 from tests.gpu.truth import gpus
@@ -99,6 +101,34 @@ def deleted(kube: Cluster, sight: Sight) -> float:
     return round(time.monotonic() - began, 1)
 
 
+def doctor(podgpu: Subject) -> dict[str, Any]:
+    """Return what the doctor has against a node that is in order, and how long it took."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [PODGPU, "doctor", "-c", podgpu.config, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout)
+    against = [one for one in found["findings"] if one["verdict"] in {"warning", "failure"}]
+    return {
+        "status": done.returncode,
+        "looked": len(found["findings"]),
+        "against": against,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def shown(podgpu: Subject) -> list[str]:
+    """Return what `podgpu top` shows, and make sure that the page for people is there."""
+    assert b"<table" in get(podgpu.port, "/").body
+    assert json.loads(get(podgpu.port, "/status").body)["version"] == 1
+    return said(
+        str(PODGPU), "top", "--once", "--url", f"http://127.0.0.1:{podgpu.port}"
+    ).splitlines()
+
+
 def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, Any]:
     sight = Sight(kube)
     report: dict[str, Any] = {"gpus": len(minors), "first": sight.wait_free(minors)}
@@ -107,6 +137,8 @@ def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, 
     report["memory"] = [gpu.get("memory") for gpu in json.loads(sight.text())["gpus"]]
     report["seconds"] = pods_follow(kube, sight, minors)
     report["written again"] = deleted(kube, sight)
+    report["doctor"] = doctor(podgpu)
+    report["top"] = shown(podgpu)
     report["requests"] = {
         " ".join(labels[key] for key in ("sink", "method", "result")): value
         for labels, value in podgpu.of("podgpu_sink_requests_total")

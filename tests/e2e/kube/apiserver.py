@@ -19,6 +19,8 @@ _USERS = {
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
     # Its rights come with the server, as the node's do.
     "scheduler": ("system:kube-scheduler", ""),
+    # In a cluster for keeps each controller has an account of its own.
+    "controllers": ("system:kube-controller-manager", "system:masters"),
 }
 """Name and group, by the word that is also the token."""
 
@@ -33,6 +35,8 @@ class ApiServer(Daemon):
         self._program = peers.apiserver
         self._etcd = etcd
         (self.port,) = free_ports(1)
+        self.accounts = False
+        """Whether pods get accounts and tokens, from the next start on: controllers make them."""
 
     @property
     def api(self) -> Api:
@@ -60,10 +64,10 @@ class ApiServer(Daemon):
             f"--token-auth-file={tokens}",
             "--authorization-mode=Node,RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={_signing_key()}",
-            f"--service-account-signing-key-file={_signing_key()}",
-            # It wants what a controller makes, which does not run here.
-            "--disable-admission-plugins=ServiceAccount",
+            f"--service-account-key-file={signing_key()}",
+            f"--service-account-signing-key-file={signing_key()}",
+            # It wants what a controller makes, which mostly does not run here.
+            f"--{'enable' if self.accounts else 'disable'}-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--allow-privileged",
             # Without it a stop waits a minute for those who watch.
@@ -78,7 +82,7 @@ class ApiServer(Daemon):
         return True
 
 
-def _signing_key() -> Path:
+def signing_key() -> Path:
     """Return a private key on the curve P-256, as RFC 5915 writes it."""
     key = folders.CERTS / "sa.key"
     if not key.exists():

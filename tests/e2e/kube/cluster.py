@@ -15,6 +15,7 @@ from tests.e2e.kube.api import Api, Object
 from tests.e2e.kube.apiserver import NODE, ApiServer
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.containerd import Containerd
+from tests.e2e.kube.controllers import Controllers
 from tests.e2e.kube.daemon import Daemon
 from tests.e2e.kube.dra import DraDriver, remove_claim
 from tests.e2e.kube.etcd import Etcd
@@ -47,6 +48,7 @@ class Cluster:
         self.etcd = Etcd(programs)
         self.apiserver = ApiServer(programs, self.etcd)
         self.scheduler = Scheduler(programs, self.apiserver)
+        self.controllers = Controllers(programs, self.apiserver)
         self.kubelet = Kubelet(programs, None if standalone else self.apiserver)
         self._plugins: list[DevicePlugin | DraDriver] = []
         self._ends = ExitStack()

@@ -2,7 +2,10 @@
 
 import json
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.debian import Runtime
 from tests.e2e.kube import folders, images
@@ -10,8 +13,9 @@ from tests.e2e.kube.daemon import Daemon
 from tests.e2e.peers import Peers
 from tests.e2e.processes import wait_until
 
-_SNAPSHOTTER = "native"
-"""Copies layers: for two megabytes that is cheap, and it works on whatever file system is there."""
+NETWORK = "podgpu-e2e"
+POD_ADDRESSES = "10.244.7.0/24"
+"""Of pods with a network of their own."""
 
 _CONFIG = """\
 version = 4
@@ -31,6 +35,7 @@ state = "{run}/containerd"
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
   cdi_spec_dirs = ["{cdi}"]
+  netns_mounts_under_state_dir = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["{cni_plugins}"]
   conf_dir = "{cni}"
@@ -46,8 +51,31 @@ state = "{run}/containerd"
   plugin_config_path = "{run}/nri-conf"
 """
 
-_NETWORK = {"cniVersion": "1.0.0", "name": "loopback", "plugins": [{"type": "loopback"}]}
-"""Enough for a node to be ready; pods use the node's own network."""
+
+@cache
+def _snapshotter() -> str:
+    """Return how layers are laid upon each other: by overlayfs, or copied where that can't be."""
+    with tempfile.TemporaryDirectory(dir=folders.CONTAINERD) as made:
+        for name in ("lower", "upper", "work", "whole"):
+            (Path(made) / name).mkdir()
+        layers = "lowerdir=lower,upperdir=upper,workdir=work"
+        mount = ["mount", "-t", "overlay", "-o", layers, "overlay", "whole"]
+        if subprocess.run(mount, cwd=made, capture_output=True, check=False).returncode:
+            return "native"
+        subprocess.run(["umount", "whole"], cwd=made, check=True)
+    return "overlayfs"
+
+
+def _network() -> dict[str, Any]:
+    """Return the network of pods that don't use the node's own: each has a wire to the node."""
+    addresses = {
+        "type": "host-local",
+        "dataDir": str(folders.RUN / "addresses"),
+        "ranges": [[{"subnet": POD_ADDRESSES}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    wire = {"type": "ptp", "ipam": addresses}
+    return {"cniVersion": "1.0.0", "name": NETWORK, "plugins": [wire]}
 
 
 class Containerd(Daemon):
@@ -57,6 +85,7 @@ class Containerd(Daemon):
         super().__init__()
         self._peers = peers
         self._runtime = runtime
+        self._executed = 0
 
     def command(self) -> list[str | Path]:
         config = folders.STATE / "containerd.toml"
@@ -71,10 +100,10 @@ class Containerd(Daemon):
                 cni_plugins=self._runtime.cni_plugins,
                 runc=self._runtime.runc,
                 image=images.IMAGE,
-                snapshotter=_SNAPSHOTTER,
+                snapshotter=_snapshotter(),
             )
         )
-        (folders.CNI / "loopback.conflist").write_text(json.dumps(_NETWORK))
+        (folders.CNI / "network.conflist").write_text(json.dumps(_network()))
         return [self._peers.containerd, "--config", config]
 
     def ready(self) -> bool:
@@ -83,7 +112,16 @@ class Containerd(Daemon):
     def load_image(self) -> None:
         archive = folders.STATE / "busybox.tar"
         images.write(archive, self._runtime.busybox)
-        images.load(archive, self._peers.ctr, folders.CRI_SOCKET, _SNAPSHOTTER)
+        self.load(archive)
+
+    def load(self, archive: Path) -> None:
+        """Take over the images of a file such as `docker save` writes."""
+        images.load(archive, self._peers.ctr, folders.CRI_SOCKET, _snapshotter())
+
+    def tag(self, image: str, other: str) -> None:
+        """Give an image another name besides."""
+        done = self._ctr("--namespace", "k8s.io", "images", "tag", "--force", image, other)
+        assert done.returncode == 0, done.stderr
 
     def tasks(self) -> list[str]:
         """Return the ids of all that runs, sandboxes included."""
@@ -91,17 +129,34 @@ class Containerd(Daemon):
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
+    def pid_of(self, container: str) -> int:
+        """Return the number of a container's first process, as the node counts."""
+        for line in self._ctr("--namespace", "k8s.io", "tasks", "list").stdout.splitlines():
+            task, pid, *_ = line.split()
+            if task == container:
+                return int(pid)
+        raise LookupError(f"no container {container} runs")
+
+    def execute(self, container: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a container, with the user and the variables that it has."""
+        self._executed += 1
+        name = f"test-{self._executed}"
+        return self._ctr(
+            *("--namespace", "k8s.io", "tasks", "exec", "--exec-id", name, container, *command),
+            seconds=60,
+        )
+
     def kill_tasks(self) -> None:
         """End what still runs without asking the kubelet, which must be down: else it starts it."""
         for task in self.tasks():
             self._ctr("--namespace", "k8s.io", "tasks", "delete", "--force", task)
         wait_until(lambda: not self.tasks(), "no container runs")
 
-    def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _ctr(self, *arguments: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self._peers.ctr, "--address", folders.CRI_SOCKET, *arguments],
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=seconds,
         )

@@ -14,12 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.e2e import peers
-from tests.e2e.kube import folders, sysctls
+from tests.e2e.kube import folders, service, sysctls
+from tests.e2e.kube.containerd import NETWORK
 from tests.e2e.processes import wait_until
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _CONTAINER_LOGS = Path("/var/log/containers")
 """The kubelet links each container's log there."""
+
+_NETWORKS = Path("/var/lib/cni")
+"""What pods were given is remembered there, until it is taken back."""
 
 _SHIMS = Path("/run/containerd")
 """Shims have their sockets there whatever containerd's own folder is."""
@@ -43,19 +47,30 @@ def clear() -> None:
     _unmount()
     _remove_cgroups()
     sysctls.restore()
+    service.remove()
     shutil.rmtree(folders.STATE, ignore_errors=True)
     for path in folders.DEVICE_PLUGINS.glob("*"):
         path.unlink()
     for path in _SHIMS.glob("s/*"):
         if not _served(path):
             path.unlink()
+    for sandbox in _networked():
+        for path in _NETWORKS.glob(f"results/*-{sandbox}-*"):
+            path.unlink()
     for link in _CONTAINER_LOGS.glob("*"):
         if link.is_symlink() and link.readlink().is_relative_to(folders.STATE):
             link.unlink()
-    mostly_empty = (folders.DEVICE_PLUGINS, *_SHIMS.glob("*"), _CONTAINER_LOGS)
+    networks = (_NETWORKS / "results", _NETWORKS)
+    mostly_empty = (folders.DEVICE_PLUGINS, *_SHIMS.glob("*"), _CONTAINER_LOGS, *networks)
     for folder in (*mostly_empty, folders.DEVICE_PLUGINS.parent, _SHIMS):
         with suppress(OSError):  # absent, or holds what is not ours
             folder.rmdir()
+
+
+def _networked() -> set[str]:
+    """Return the ids of the pods that have the network of the tests."""
+    found = _NETWORKS.glob(f"results/{NETWORK}-*")
+    return {path.name.removeprefix(f"{NETWORK}-").rpartition("-")[0] for path in found}
 
 
 def _served(path: Path) -> bool:

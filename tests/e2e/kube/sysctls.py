@@ -1,4 +1,4 @@
-"""Settings of the kernel that a kubelet makes for the whole machine, and never takes back."""
+"""Settings of the kernel that a node makes for the whole machine, and never takes back."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ _SET = (
     "kernel/keys/root_maxkeys",
     "kernel/panic",
     "kernel/panic_on_oops",
+    "net/ipv4/ip_forward",
     "vm/overcommit_memory",
     "vm/panic_on_oom",
 )

@@ -1,0 +1,123 @@
+"""A Prometheus that scrapes the pods behind a Service, as a ServiceMonitor tells it to.
+
+Prometheus' own way to ask an API server is in none of the programs here, so a thread asks, and
+writes what it hears to the file that Prometheus reads its targets from.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.deploy.manifests import Object
+from tests.e2e import debian
+from tests.e2e.kube.api import Api, ApiError
+from tests.e2e.processes import Process, free_ports
+from tests.e2e.promql import Asked
+
+EVERY = 1.0
+"""Seconds between two scrapes. Those of the ServiceMonitor would take minutes to tell anything."""
+
+JOB, ITSELF = "podgpu", "prometheus"
+"""The second scrapes Prometheus: what is missing there too, the machine was too busy for."""
+
+_LOOK = 0.25
+_UNTIL_THE_END = ("setpriv", "--pdeathsig", "KILL")
+"""A test run that was killed leaves no Prometheus behind."""
+
+
+class Discovering(Asked):
+    """A Prometheus with a file of targets."""
+
+    def __init__(self, folder: Path, endpoint: Object) -> None:
+        """`endpoint` is the one of a ServiceMonitor."""
+        folder.mkdir()
+        self._targets = folder / "targets.json"
+        self._told = ""
+        self.write([])
+        (port,) = free_ports(1)
+        config = folder / "prometheus.json"
+        config.write_text(json.dumps(_config(self._targets, port, endpoint)))  # JSON is YAML
+        process = Process(
+            [
+                *_UNTIL_THE_END,
+                debian.prometheus().server,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            folder / "prometheus.log",
+        )
+        super().__init__(process, port)
+
+    def write(self, targets: list[Any]) -> None:
+        told = json.dumps(targets)
+        if told != self._told:
+            new = self._targets.with_suffix(".new")
+            new.write_text(told)
+            new.replace(self._targets)
+            self._told = told
+
+
+def _config(targets: Path, port: int, endpoint: Object) -> Any:
+    return {
+        "global": {"scrape_interval": f"{EVERY:g}s", "scrape_timeout": f"{EVERY:g}s"},
+        "scrape_configs": [
+            {
+                "job_name": JOB,
+                "honor_labels": endpoint["honorLabels"],
+                "metrics_path": endpoint["path"],
+                "scheme": endpoint["scheme"],
+                "file_sd_configs": [{"files": [str(targets)]}],
+            },
+            {"job_name": ITSELF, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
+        ],
+    }
+
+
+def _endpoints(api: Api, service: Object, endpoint: Object) -> list[Any]:
+    """Return the pods behind a Service, ready or not, with the labels that an operator attaches."""
+    meta = service["metadata"]
+    where = f"/apis/discovery.k8s.io/v1/namespaces/{meta['namespace']}/endpointslices"
+    found = api.request("GET", f"{where}?labelSelector=kubernetes.io/service-name={meta['name']}")
+    return [
+        {
+            "targets": [f"{each['addresses'][0]}:{port['port']}"],
+            "labels": {
+                "namespace": meta["namespace"],
+                "service": meta["name"],
+                "endpoint": port["name"],
+                "pod": each["targetRef"]["name"],
+            },
+        }
+        for part in found["items"]
+        for port in part["ports"] or ()
+        if port["name"] == endpoint["port"]
+        for each in part["endpoints"] or ()
+    ]
+
+
+@contextmanager
+def discovering(folder: Path, api: Api, service: Object, endpoint: Object) -> Iterator[Discovering]:
+    """Run a Prometheus that knows the pods behind a Service within a quarter of a second."""
+    server = Discovering(folder, endpoint)
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(_LOOK):
+            try:
+                server.write(_endpoints(api, service, endpoint))
+            except (OSError, ApiError):
+                continue  # asked again at once; what is known stands
+
+    thread = threading.Thread(target=follow, name="discovery")
+    thread.start()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        ended.set()
+        thread.join()
+        server.process.stop()

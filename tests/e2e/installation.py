@@ -1,0 +1,133 @@
+"""podgpu installed on the node by its chart, the way `helm template | kubectl apply` does it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+
+from tests.deploy.manifests import Manifests, Object
+from tests.e2e.applying import Applying
+from tests.e2e.charts import Values
+from tests.e2e.contained import execute
+from tests.e2e.helm import NAMESPACE, Helm
+from tests.e2e.image import REFERENCE
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.processes import wait_until
+from tests.fakes.nvml import FakeNvml
+
+MONITORED = "monitoring.coreos.com/v1/ServiceMonitor"
+_PLAYED = "/opt/played"
+
+
+def values(fake: FakeNvml, *more: Values) -> Values:
+    """Return values for this node: the others are an administrator's on a node with a driver."""
+    name, _, tag = REFERENCE.rpartition(":")
+    ours: Values = {
+        "image": {"repository": name, "tag": tag, "pullPolicy": "Never"},
+        # A driver that nobody hands out, whose library is mounted.
+        "driverRoot": str(fake.library_folder),
+        "driverLibrary": "/libnvidia-ml.so.1",
+        "extraEnv": [{"name": "FAKENVML_SCENARIO", "value": f"{_PLAYED}/{fake.path.name}"}],
+        "extraHostVolumes": [{"name": "played", "hostPath": str(fake.path.parent)}],
+        "extraVolumeMounts": [{"name": "played", "mountPath": _PLAYED, "readOnly": True}],
+        "kubeletPath": str(Cluster.pod_resources_socket.parent),
+        # Nobody waits for the first one; an update takes more.
+        "minReadySeconds": 1,
+        "config": {"sources": {"gpus": {"interval": "500ms", "slow_interval": "1s"}}},
+    }
+    return reduce(merged, more, ours)
+
+
+def merged(below: Values, above: Values) -> Values:
+    """Lay values over others as helm does."""
+    found = dict(below)
+    for key, value in above.items():
+        had = found.get(key)
+        both = isinstance(value, dict) and isinstance(had, dict)
+        found[key] = merged(had, value) if both and isinstance(had, dict) else value
+    return found
+
+
+@dataclass
+class Installation:
+    """A release of the chart. The objects are those that were applied last."""
+
+    kube: Cluster
+    helm: Helm
+    applying: Applying
+    values: Values
+    made: Manifests
+    there: bool = True
+
+    def remove(self) -> None:
+        """Take it away, if that hasn't been done."""
+        if self.there:
+            self.applying.delete(self.made.objects)
+            self.there = False
+
+    def update(self, *more: Values) -> None:
+        """Apply what the chart makes of further values; nothing is waited for."""
+        self.values = reduce(merged, more, self.values)
+        self.made = rendered(self.helm, self.values)
+        self.applying.apply(self.made.objects)
+
+    def wait(self) -> None:
+        """Wait until every pod is of the newest kind, and counts as available."""
+        wait_until(self._done, "the roll-out", seconds=90, every=0.2)
+
+    def _done(self) -> bool:
+        found = self.daemonset()
+        status, wanted = found["status"], 1
+        return (
+            status.get("observedGeneration") == found["metadata"]["generation"]
+            and status["desiredNumberScheduled"] == wanted
+            and status.get("updatedNumberScheduled", 0) == wanted
+            and status.get("numberAvailable", 0) == wanted
+            and len(self.pods()) == wanted
+        )
+
+    def daemonset(self) -> Object:
+        where = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/podgpu"
+        found: Object = self.kube.api.request("GET", where)
+        return found
+
+    def pods(self) -> list[Object]:
+        return self.kube.api.list("Pod", NAMESPACE)
+
+    def endpoint(self) -> Object:
+        """Return how a Prometheus operator is told to scrape it."""
+        made = rendered(self.helm, self.values, "--api-versions", MONITORED)
+        (found,) = made.one("ServiceMonitor")["spec"]["endpoints"]
+        endpoint: Object = found
+        return endpoint
+
+    def log(self) -> str:
+        name = self.pods()[0]["metadata"]["name"]
+        return self.kube.pod_log(name, "podgpu", NAMESPACE)
+
+    def diagnosis(self) -> list[Mapping[str, str]]:
+        """Return the findings of `podgpu doctor`, run in the pod."""
+        (made,) = self.pods()
+        command = ("podgpu", "doctor", "-c", "/etc/podgpu/config.yaml", "--json")
+        done = execute(self.kube, made, *command)
+        assert done.stdout, done.stderr
+        found: list[Mapping[str, str]] = json.loads(done.stdout)["findings"]
+        return found
+
+
+def rendered(helm: Helm, how: Values, *more: str) -> Manifests:
+    return helm.template(how, "--set", "createNamespace=true", *more)
+
+
+@contextmanager
+def installed(kube: Cluster, helm: Helm, how: Values) -> Iterator[Installation]:
+    """Install it, wait until it runs, and take it away at the end."""
+    applying = Applying(kube.api)
+    release = Installation(kube, helm, applying, how, rendered(helm, how))
+    try:
+        applying.apply(release.made.objects)
+        release.wait()
+        yield release
+    finally:
+        release.remove()

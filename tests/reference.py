@@ -1,0 +1,116 @@
+"""The page of all options, made from the classes that the loader reads; nothing is written by hand.
+
+`docs/reference.md` is what `page()` returns; `tests/test_reference.py` holds it to that.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from config.convert import NAME
+from config.describe import describe
+from config.limits import Limits
+from config.schema import Config
+from config.shapes import Items, Maybe, Record, Scalar, Shape, Table, record
+from pipeline.registry import ENTRIES, RegisteredKinds
+
+_INTRO: Final = """\
+# Every option
+
+All keys of the [configuration file](configuration.md), as `podgpu check` goes by them. This page
+is made from the program; `podgpu schema` gives the same to editors. What values look like is told
+under [values](configuration.md#values), and what an option is for on the page of its kind.
+
+A name with `[]` stands for each entry of a list, one with `.*` for each key of a mapping. `null`
+is no value. Every value may come from an
+[environment variable](configuration.md#environment-variables). Some options also have to agree
+with each other, such as `interval` and `slow_interval`: `podgpu check` says so.
+"""
+_COMPONENTS: Final = """\
+A mapping from names of your own to {role}s. A name matches `{name}`. Below it, `kind` is one of
+{kinds},
+and the other keys are that kind's."""
+
+_NOUNS: Final = {Items: ("entry", "entries"), Table: ("key", "keys")}
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def anchor(role: str, kind: str) -> str:
+    """Return where on the page the options of a kind are."""
+    return f"{role}-{kind}"
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRO
+    yield "## The file\n"
+    yield from _table(Config)
+    kinds = RegisteredKinds()
+    for role in ("source", "sink"):
+        names = kinds.names(role)
+        yield f"\n## {role.capitalize()}s\n"
+        links = ", ".join(f"[{kind}](#{anchor(role, kind)})" for kind in names)
+        yield _COMPONENTS.format(role=role, name=NAME, kinds=links)
+        for kind in names:
+            # The heading is the anchor.
+            yield f"\n### {role} {kind}\n"
+            told = ENTRIES[role, kind].summary
+            yield f"{told[0].upper()}{told[1:]}: [{kind}]({role}s/{kind}.md).\n"
+            yield from _table(kinds.options(role, kind))
+
+
+def _table(options: type[msgspec.Struct]) -> Iterator[str]:
+    bounds = dict(_bounds(record(options), ""))
+    rows = [("Option", "Type", "Default", "What it does")]
+    for option in describe(options):
+        default = "required" if option.default == "required" else f"`{option.default}`"
+        kind = "; ".join([option.type, *bounds[option.name]])
+        rows.append((f"`{option.name}`", kind, default, option.doc))
+    yield from _as_markdown(rows)
+
+
+def _as_markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for at, row in enumerate(rows):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+        if at == 0:
+            yield "|" + "---|" * len(row)
+
+
+def _bounds(shape: Record, prefix: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield, by option, the bounds that its type's words don't tell: lengths, patterns, words."""
+    for field in shape.fields:
+        name, inner, told = prefix + field.key, field.shape, list[str]()
+        suffix = ""
+        while isinstance(inner, Items | Table | Maybe):
+            if not isinstance(inner, Maybe):
+                told += _sizes(inner.limits, _NOUNS[type(inner)])
+                suffix += "[]" if isinstance(inner, Items) else ".*"
+            inner = inner.inner
+        told += _text(inner)
+        yield name, told
+        if isinstance(inner, Record):
+            yield from _bounds(inner, f"{name}{suffix}.")
+
+
+def _text(shape: Shape) -> list[str]:
+    if not isinstance(shape, Scalar):
+        return []
+    limits = shape.limits
+    told = _sizes(limits, ("character", "characters"))
+    if limits.pattern is not None:
+        told.append(f"matches `{limits.pattern}`")
+    if limits.multiple_of is not None:
+        told.append(f"a multiple of {limits.multiple_of}")
+    if shape.known:
+        told.append(f"each a known [{shape.known}](fields.md)")
+    return told
+
+
+def _sizes(limits: Limits, nouns: tuple[str, str]) -> list[str]:
+    words = {"at least": limits.min_length, "at most": limits.max_length}
+    told = {word: bound for word, bound in words.items() if bound is not None}
+    return [f"{word} {bound} {nouns[bound != 1]}" for word, bound in told.items()]

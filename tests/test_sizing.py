@@ -1,0 +1,67 @@
+"""`docs/sizing.md` agrees with itself, with the script that measures, and with the chart."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.bench.sizing import SIZES, Size
+from tests.deploy.places import CHART, DOCS
+
+PAGE = (DOCS / "sizing.md").read_text(encoding="utf-8")
+VALUES: Any = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+
+def tables() -> list[dict[str, list[str]]]:
+    """Return the tables of the page: the cells of each row by its first one."""
+    found = []
+    for block in re.findall(r"^(?:\|.*\n)+", PAGE, re.MULTILINE):
+        _, _, *rows = (
+            [cell.strip() for cell in line.split("|")[1:-1]] for line in block.splitlines()
+        )
+        found.append({first: cells for first, *cells in rows})
+    return found
+
+
+BY_SIZE, PARTS, ALL_FIELDS, *_ = tables()
+SERIES, OF_ALL = 0, 1
+
+
+def test_each_size_that_is_measured_is_told() -> None:
+    assert list(BY_SIZE) == [size.name for size in SIZES]
+
+
+def reckoned(size: Size, column: int) -> int:
+    """Return the series that the page lets one reckon, with one holder on each device."""
+    parts = {name: int(cells[column].split(";")[0]) for name, cells in PARTS.items()}
+    total = parts["podgpu itself"]
+    for count, name in (
+        (size.gpus, "each GPU"),
+        (size.instances, "each MIG instance"),
+        (len(size.devices), "each holder of a device"),
+    ):
+        (each,) = (number for part, number in parts.items() if part.startswith(name))
+        total += count * each
+    return total
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
+def test_what_is_reckoned_from_the_parts_is_what_was_measured(size: Size) -> None:
+    measured = int(BY_SIZE[size.name][SERIES])
+    assert reckoned(size, SERIES) == pytest.approx(measured, rel=0.02)
+    # The single card has no NVLinks, whose fields are many.
+    assert reckoned(size, OF_ALL) == pytest.approx(
+        int(ALL_FIELDS[size.name][0]), rel=0.05 if size.gpus > 1 else 0.2
+    )
+
+
+def test_the_chart_s_values_are_those_of_the_page() -> None:
+    resources = VALUES["resources"]
+    assert resources["requests"] == {"cpu": "50m", "memory": "128Mi"}
+    assert resources["limits"] == {"memory": "256Mi"}
+    for text in ("`50m`", "`128Mi`", "`256Mi`"):
+        assert text in PAGE
+    extender = VALUES["extender"]["resources"]
+    assert f"its request is `{extender['requests']['memory']}`" in PAGE
+    assert f"its limit `{extender['limits']['memory']}`" in PAGE
