@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,13 @@ def test_a_policy_takes_from_the_right_what_it_has_too_much(
         return False
 
     image = {"containers": [{"name": "main", "image": "docker.io/local/other:1"}]}
-    wait_until(lambda: refused({"metadata": {"labels": {"team": "theirs"}}}), "it is in force")
+    # One that was taken before the policy is in force would be no change the next time.
+    teams = count()
+
+    def in_force() -> bool:
+        return refused({"metadata": {"labels": {"team": f"theirs-{next(teams)}"}}})
+
+    wait_until(in_force, "it is in force")
     assert refused({"spec": {"activeDeadlineSeconds": 1}})
     assert refused({"metadata": {"finalizers": ["example.com/stay"]}})
     assert refused({"metadata": {"annotations": {"example.com/theirs": "yes"}}})
