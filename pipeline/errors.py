@@ -10,6 +10,11 @@ Only the module that imports a library catches that library's exceptions and rai
 supervisor outside starts it anew.
 """
 
+from typing import Final
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds that an API server, or whatever answers in its place, may ask us to wait."""
+
 
 class ComponentError(Exception):
     """Base of what a source or sink may raise on purpose; the text names the place and the mend."""
@@ -33,6 +38,7 @@ class ApiError(TransientError):
     Attributes:
         status: the HTTP status, or the code of a Status object that came in a stream; 0 when
             there was no answer.
+        retry_after: as the server says, but for `LONGEST_WAIT` at most.
         reason: the Status object's reason, such as `Expired` or `Forbidden`; without one, what of
             the text doesn't vary while the same is wrong, or empty.
     """
@@ -40,7 +46,8 @@ class ApiError(TransientError):
     def __init__(
         self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
     ) -> None:
-        super().__init__(message, retry_after=retry_after)
+        wait = None if retry_after is None else min(retry_after, LONGEST_WAIT)
+        super().__init__(message, retry_after=wait)
         self.status = status
         self.reason = reason
 

@@ -11,14 +11,11 @@ from pipeline.backoff import Backoff
 from pipeline.channels import Channel
 from pipeline.contexts import RunningSink, RunningSource
 from pipeline.contracts import Sink, Source
-from pipeline.errors import ApiError, ComponentError, PermanentError, TransientError
+from pipeline.errors import ComponentError, PermanentError, TransientError
 from pipeline.model import Snapshot, SourceLost
 
 _SLOW_RETRY = 60.0
 """Seconds between attempts at what a changed configuration alone can mend."""
-
-_LONGEST_WAIT = 300.0
-"""Seconds that an API server may ask us to wait, or whatever answers in its place."""
 
 
 async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -> None:
@@ -64,11 +61,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
 
 
 def _retry_after(error: ComponentError) -> float | None:
-    if not isinstance(error, TransientError):
-        return _SLOW_RETRY
-    if isinstance(error, ApiError) and error.retry_after is not None:
-        return min(error.retry_after, _LONGEST_WAIT)
-    return error.retry_after
+    return error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
 
 
 class SinkRunner:

@@ -11,9 +11,6 @@ from pipeline.kube.request import Request
 from pipeline.kube.shape import number, table, text
 from pipeline.texts import line
 
-_LONGEST_WAIT: Final = 300.0
-"""Seconds; a server that asks for more is asked again all the same."""
-
 _DENIED: Final = "is denied at admission"
 
 _ONE_BY_ONE: Final = "configmaps"
@@ -46,7 +43,7 @@ def refusal(
     error = failure(answer, status)
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
-        retry_after = min(float(seconds), _LONGEST_WAIT)
+        retry_after = float(seconds)
     asked = f"{request.method} {request.path}"
     if _denial(text(answer.get("message"))):
         return ApiError(
@@ -85,7 +82,7 @@ def failure(status: Mapping[str, object], code: int = 0) -> ApiError:
         f"{said}: {message}" if message else said,
         status=code,
         reason=reason,
-        retry_after=float(min(seconds, _LONGEST_WAIT)) if seconds and seconds > 0 else None,
+        retry_after=float(seconds) if seconds and seconds > 0 else None,
     )
 
 

@@ -34,7 +34,6 @@ _INITIAL: Final = 15.0
 """Seconds in which the collection has to come as a stream: a server that doesn't know of such
 streams gives one whose beginning has no end."""
 
-_LONGEST_WAIT: Final = 300.0
 _PAGES: Final = 1000
 _END: Final = "k8s.io/initial-events-end"
 
@@ -144,8 +143,7 @@ class Reflector(Generic[T]):
         mending = following and (self._failures == 1 or not self._course.complete)
         if not mending or error.status in {401, 403}:
             await self._handler.lost(error)
-        retry_after = error.retry_after and min(error.retry_after, _LONGEST_WAIT)
-        await self._clock.sleep(self._backoff.delay(lasted, retry_after))
+        await self._clock.sleep(self._backoff.delay(lasted, error.retry_after))
 
     async def _list(self) -> None:
         objects: list[T] = []

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from http import HTTPStatus
 from types import TracebackType
@@ -10,6 +9,7 @@ from typing import Final, Self
 
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.ending import LAST, ended
 from pipeline.errors import ApiError, TransientError
 from pipeline.holders import LISTING, lists_holders
 from pipeline.model import Instant, Snapshot
@@ -18,9 +18,6 @@ from sinks.node.options import Options
 from sinks.node.others import Others
 from sinks.node.pacing import Pacing
 from sinks.node.remote import NodeAnnotation
-
-_LAST: Final = 3.0
-"""Seconds that a sink which has to stop gives the request under way, and its last one."""
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
@@ -83,7 +80,7 @@ class NodeSink:
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the annotation until the inbox ends."""
         snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(_next(snapshots))
+        coming = asyncio.ensure_future(anext(snapshots, None))
         closed = asyncio.ensure_future(inbox.wait_closed())
         latest = self._ctx.latest()
         try:
@@ -97,7 +94,7 @@ class NodeSink:
                     latest = coming.result()
                     if latest is None:
                         break
-                    coming = asyncio.ensure_future(_next(snapshots))
+                    coming = asyncio.ensure_future(anext(snapshots, None))
         finally:
             coming.cancel()
             closed.cancel()
@@ -183,14 +180,7 @@ class NodeSink:
     async def _unless_late(self, closed: asyncio.Future[None]) -> None:
         """Look and write; once the sink has to stop, only for so long as it has time."""
         look = self._pacing.look(self._ctx.clock.now())
-        work = asyncio.ensure_future(self._sync(look=look, write=self._writes()))
-        try:
-            await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({work}, timeout=_LAST)
-        finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait({work})
+        work = await ended(self._sync(look=look, write=self._writes()), closed)
         try:
             work.result()
         except (TransientError, asyncio.CancelledError) as error:
@@ -274,7 +264,7 @@ class NodeSink:
         if not self._active() or self._failed or not waits:
             return
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(LAST):
                 await self._sync(look=self._pacing.look(self._ctx.clock.now()), write=True)
         except (TransientError, TimeoutError) as error:
             self._ctx.log.warning(
@@ -285,7 +275,7 @@ class NodeSink:
         api = self._api
         assert api is not None  # noqa: S101 -- it runs between entering and leaving
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(LAST):
                 await self._place.write(api, None)
             if self._pacing.doubtful:
                 self._ctx.log.warning(
@@ -313,10 +303,6 @@ class NodeSink:
         self._ctx.log.warning(
             "%s stays: %s; take it away: %s", self._place, _reason(error), self._place.removal
         )
-
-
-async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
-    return await anext(snapshots, None)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,6 @@
 """The sink `podlist`."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -63,7 +62,7 @@ class PodListSink:
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the file until the inbox ends."""
         snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(_next(snapshots))
+        coming = asyncio.ensure_future(anext(snapshots, None))
         latest = self._ctx.latest()
         self._due_ns = 0
         try:
@@ -76,7 +75,7 @@ class PodListSink:
                     latest = coming.result()
                     if latest is None:
                         return
-                    coming = asyncio.ensure_future(_next(snapshots))
+                    coming = asyncio.ensure_future(anext(snapshots, None))
         finally:
             coming.cancel()
 
@@ -106,7 +105,3 @@ class PodListSink:
         if self._entries is not None:
             return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
         return max(self._complete.left(), 0) if latest is not None else None
-
-
-async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
-    return await anext(snapshots, None)

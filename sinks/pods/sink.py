@@ -1,7 +1,6 @@
 """The sink `pods`."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -9,6 +8,7 @@ from typing import Final, Self
 from pipeline.claiming import matcher
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.ending import ended
 from pipeline.errors import ApiError, TransientError
 from pipeline.model import NS, Layout, Snapshot
 from sinks.pods.agenda import Agenda
@@ -18,9 +18,6 @@ from sinks.pods.options import Options
 
 _PACE: Final = 0.1
 """Seconds from the beginning of one pod to that of the next."""
-
-_LAST: Final = 3.0
-"""Seconds that a sink which has to stop gives the request under way."""
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
@@ -92,7 +89,7 @@ class PodsSink:
         """
         closed = asyncio.ensure_future(self._close(inbox))
         snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(_next(snapshots))
+        coming = asyncio.ensure_future(anext(snapshots, None))
         latest = self._ctx.latest()
         # Whether the inbox has ended already is known once its tasks have begun.
         await asyncio.sleep(0)
@@ -108,7 +105,7 @@ class PodsSink:
                     latest = coming.result()
                     if latest is None:
                         return
-                    coming = asyncio.ensure_future(_next(snapshots))
+                    coming = asyncio.ensure_future(anext(snapshots, None))
         finally:
             closed.cancel()
             coming.cancel()
@@ -160,14 +157,7 @@ class PodsSink:
             return
         if (due := self._agenda.begin(now_ns)) is None:
             return
-        work = asyncio.ensure_future(self._see_to(*due))
-        try:
-            await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({work}, timeout=_LAST)
-        finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait({work})
+        work = await ended(self._see_to(*due), closed)
         try:
             work.result()
         except (TransientError, asyncio.CancelledError) as error:
@@ -222,10 +212,6 @@ class PodsSink:
         if due is not None:
             rests.append(max(due, (self._next_ns - now_ns) / NS))
         return min((max(rest, 0) for rest in rests if rest is not None), default=None)
-
-
-async def _next(snapshots: AsyncIterator[Snapshot]) -> Snapshot | None:
-    return await anext(snapshots, None)
 
 
 def _kind(error: TransientError) -> tuple[int, str]:

@@ -1,0 +1,31 @@
+"""How a sink that has to stop ends what it has begun."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+LAST: Final = 3.0
+"""Seconds that a sink which has to stop gives a request under way."""
+
+
+async def ended(
+    work: Coroutine[Any, Any, None], closed: asyncio.Future[None]
+) -> asyncio.Future[None]:
+    """Let work end by itself; once the sink has to stop, only within `LAST`.
+
+    Args:
+        work: what is done.
+        closed: is done once the sink has to stop.
+
+    Returns:
+        The work, done; cancelled if it was late.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task, closed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task}, timeout=LAST)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    return task
