@@ -82,7 +82,8 @@ class Pace:
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
-        self._tokens = float(rate)
+        # Bytes times nanoseconds, whole: a debt that is only a rounding would be waited for again.
+        self._tokens = rate * NS
         self._at_ns: int | None = None
 
     def wait(self, now_ns: int) -> float:
@@ -94,11 +95,12 @@ class Pace:
         if not self.rate:
             return 0.0
         if self._at_ns is not None:
-            grown = (now_ns - self._at_ns) / NS * self.rate
-            self._tokens = min(float(self.rate), self._tokens + grown)
+            grown = (now_ns - self._at_ns) * self.rate
+            self._tokens = min(self.rate * NS, self._tokens + grown)
         self._at_ns = now_ns
-        return max(-self._tokens / self.rate, _LEAST) if self._tokens < 0 else 0.0
+        # Rounded up to the next nanosecond.
+        return max(-(self._tokens // self.rate) / NS, _LEAST) if self._tokens < 0 else 0.0
 
     def spend(self, size: int) -> None:
         """Count a message."""
-        self._tokens -= size
+        self._tokens -= size * NS

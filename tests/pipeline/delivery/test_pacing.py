@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from config.types import Duration
@@ -57,6 +57,7 @@ def test_a_first_wait_longer_than_the_longest() -> None:
     assert waits("10m", "2s").next() <= 2
 
 
+@example(5, [(0, 59), (744, 1)])
 @given(
     st.integers(1, 1000),
     st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 3_000)), max_size=50),
