@@ -3,7 +3,6 @@
 import base64
 import json
 import ssl
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ import yaml
 
 from tests.e2e import debian
 from tests.e2e.node import PODGPU
-from tests.e2e.processes import Process, free_ports, get, wait_until
+from tests.e2e.processes import Process, free_ports, wait_until
+from tests.e2e.promql import Asked
 from tests.fakes.nvml import FakeNvml, h100s
 
 USER, SECRET = "prometheus", "correct horse"
@@ -27,7 +27,7 @@ class Stage:
 
     def __init__(self, programs: debian.Prometheus, folder: Path) -> None:
         self.folder = folder
-        self.port, self.prometheus_port = free_ports(2)
+        self.port, asked_port = free_ports(2)
         self.server, self.clients = trustme.CA(), trustme.CA()
         self.server.cert_pem.write_to_path(str(folder / "server-ca.crt"))
         self.clients.cert_pem.write_to_path(str(folder / "ca.crt"))
@@ -64,11 +64,12 @@ class Stage:
                 programs.server,
                 f"--config.file={folder / 'prometheus.json'}",
                 f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{self.prometheus_port}",
+                f"--web.listen-address=127.0.0.1:{asked_port}",
             ],
             folder / "prometheus.log",
         )
-        self.prometheus.wait_for_answer(self.prometheus_port, "/-/ready")
+        self.asked = Asked(self.prometheus, asked_port)
+        self.asked.wait_ready()
 
     def pair(self, name: str, ca: trustme.CA) -> None:
         """Write a certificate and its key, each in one step, one after the other."""
@@ -114,10 +115,7 @@ class Stage:
 
     def query(self, promql: str) -> dict[str, float]:
         """Return values by job."""
-        question = urllib.parse.urlencode({"query": promql})
-        body = get(self.prometheus_port, f"/api/v1/query?{question}").body
-        found = json.loads(body)["data"]["result"]
-        return {element["metric"]["job"]: float(element["value"][1]) for element in found}
+        return {series.labels["job"]: series.value for series in self.asked.query(promql)}
 
     def scraped(self) -> float:
         return self.query('count_over_time(up{job="good"}[5m])')["good"]
