@@ -23,6 +23,7 @@ from pipeline.model.events import (
     PodDeleted,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ResourcesAdvertised,
     SamplesTaken,
     SourceAdded,
@@ -44,6 +45,7 @@ from pipeline.model.snapshot import (
 )
 from pipeline.model.time import NS, Instant
 from pipeline.model.topology import Level, TopologyCard, TopologyPair
+from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, ProcessUse, Usage
 
 __all__ = [
     "NS",
@@ -55,9 +57,12 @@ __all__ = [
     "ClockTicked",
     "ContainerStarted",
     "ContainerStopped",
+    "ContainerUsage",
     "ContainersReplaced",
     "Device",
     "DeviceAliasesReplaced",
+    "DeviceUsage",
+    "DeviceUse",
     "DevicesDiscovered",
     "Envelope",
     "Event",
@@ -79,6 +84,8 @@ __all__ = [
     "PodUpserted",
     "PodsReplaced",
     "ProcessList",
+    "ProcessUse",
+    "ProcessesSampled",
     "RawDeviceId",
     "Reading",
     "ResourceCount",
@@ -95,6 +102,7 @@ __all__ = [
     "TopologyCard",
     "TopologyPair",
     "TopologyRead",
+    "Usage",
     "Value",
     "sole",
 ]

@@ -14,6 +14,7 @@ from pipeline.model.pods import Pod
 from pipeline.model.readings import ProcessList, Reading
 from pipeline.model.time import Instant
 from pipeline.model.topology import TopologyCard, TopologyPair
+from pipeline.model.usage import DeviceUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,18 @@ class SamplesTaken:
 
     readings: tuple[Reading, ...]
     processes: tuple[ProcessList, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesSampled:
+    """Who used the devices since the look before.
+
+    Attributes:
+        uses: one for each device that could be looked at; a device whose GPU carries MIG instances
+            comes in the same event as those, after them.
+    """
+
+    uses: tuple[DeviceUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +211,7 @@ class ClockTicked:
 Event: TypeAlias = (
     DevicesDiscovered
     | SamplesTaken
+    | ProcessesSampled
     | ClaimsReplaced
     | PodsReplaced
     | PodUpserted

@@ -9,6 +9,7 @@ from pipeline.model.devices import Device
 from pipeline.model.holders import Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
 from pipeline.model.time import Instant
+from pipeline.model.usage import Usage
 
 if TYPE_CHECKING:
     from pipeline.topology import Availability, Topology
@@ -130,6 +131,7 @@ class Snapshot:
             lists all holders stands by its word, or one of them has a device that nobody can name.
             The same object while nothing of that changes.
         topology_source: the name of the source that told the topology; empty where none tells.
+        usage: who used how much of which device; None where no source tells.
     """
 
     at: Instant
@@ -142,6 +144,7 @@ class Snapshot:
     topology: "Topology | None" = None
     availability: "Availability | None" = None
     topology_source: str = ""
+    usage: Usage | None = None
 
     @property
     def topology_stands(self) -> bool:
