@@ -8,7 +8,15 @@ from typing import Final
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
-from pipeline.model import Envelope, Instant, RawDeviceId, SamplesTaken, Snapshot, SourceState
+from pipeline.model import (
+    Envelope,
+    Instant,
+    ProcessesSampled,
+    RawDeviceId,
+    SamplesTaken,
+    Snapshot,
+    SourceState,
+)
 
 Tap = Callable[[Envelope], None]
 
@@ -27,7 +35,8 @@ class Publisher:
 
     Consecutive changes of dimensions merge into one snapshot. `SamplesTaken` is a barrier on both
     sides: what came before is published first, so that no sink that records history binds a reading
-    to a holder that came after it.
+    to a holder that came after it. `ProcessesSampled` is published with what came before it, and
+    before what comes after: what is told of a pod's use is never passed over by its end.
 
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
@@ -60,7 +69,8 @@ class Publisher:
             for tap in self.taps:
                 tap(envelope)
             taken += 1
-            more = bool(len(self._inbox)) and not barrier and taken < _BATCH
+            own = barrier or isinstance(envelope.event, ProcessesSampled)
+            more = bool(len(self._inbox)) and not own and taken < _BATCH
             changed = self._noted(self.join.apply(envelope, more=more))
             pending = pending or changed
             if pending and not more:

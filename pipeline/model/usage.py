@@ -48,6 +48,7 @@ class DeviceUse:
             MIG instance by its counters. None where nobody says, and where `since` is.
         energy_mj: the counter of the GPU, in millijoules; None for MIG instances, whose GPU has it.
         good_for_ns: how long the memory that it tells of stands without another look.
+        listed: the processes could be listed; else only those stand there that are known otherwise.
     """
 
     device: str
@@ -59,6 +60,7 @@ class DeviceUse:
     busy_ns: int | None
     energy_mj: int | None
     good_for_ns: int
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +140,9 @@ class Usage:
     """What was used of all devices; the same object while nothing of that changes.
 
     Attributes:
-        devices: by uuid, in device order.
-        left_out: how many containers were left out of account because there were too many; what
-            they used stands as unattributed.
+        devices: by uuid, in device order; none but those of the snapshot's layout.
+        left_out: how many containers are left out of account now because there are too many; what
+            they use stands as unattributed.
     """
 
     devices: Mapping[str, DeviceUsage]

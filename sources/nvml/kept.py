@@ -3,6 +3,7 @@
 from sources.nvml.crew import Crew
 from sources.nvml.library import Library
 from sources.nvml.memory import Memory
+from sources.nvml.owners import Owners
 from sources.nvml.survey import Joints
 from sources.nvml.watch import XidWatch
 
@@ -18,6 +19,7 @@ class Kept:
         crew: the threads, those that are stuck among them.
         watch: the thread that waits for XIDs, or did.
         joints: how the GPUs are joined.
+        owners: whose the processes are.
     """
 
     def __init__(self) -> None:
@@ -26,6 +28,7 @@ class Kept:
         self.crew = Crew(self.memory.describe)
         self.watch: XidWatch | None = None
         self.joints = Joints()
+        self.owners = Owners()
 
     @classmethod
     def of(cls, kept: dict[str, object]) -> "Kept":

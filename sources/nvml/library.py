@@ -81,6 +81,14 @@ class ProcessInfo(Protocol):
     usedGpuMemory: int  # noqa: N815
 
 
+class ProcessUtilization(Protocol):
+    """What is needed of `nvmlProcessUtilizationSample_t`."""
+
+    pid: int
+    timeStamp: int  # noqa: N815 -- NVML's spelling
+    smUtil: int  # noqa: N815
+
+
 class EventData(Protocol):
     """`nvmlEventData_t`."""
 
@@ -117,6 +125,7 @@ _MEMORY_V2: Final = _plain(pynvml.c_nvmlMemory_v2_t)
 _UTILIZATION: Final = _plain(pynvml.c_nvmlUtilization_t)
 _FIELD_VALUE: Final = _plain(pynvml.c_nvmlFieldValue_t)
 _PROCESS_INFO: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
+_PROCESS_UTILIZATION: Final = _plain(pynvml.c_nvmlProcessUtilizationSample_t)
 _EVENT_DATA: Final = _plain(pynvml.c_nvmlEventData_t)
 _GPM_SUPPORT: Final = _plain(pynvml.c_nvmlGpmSupport_t)
 _GPM_METRIC: Final = _plain(pynvml.c_nvmlGpmMetric_t)
@@ -347,6 +356,11 @@ def licence_box() -> Any:
 def process_array(size: int) -> Any:
     """Make an array of `ProcessInfo`."""
     return (_PROCESS_INFO * size)()
+
+
+def utilization_array(size: int) -> Any:
+    """Make an array of `ProcessUtilization`."""
+    return (_PROCESS_UTILIZATION * size)()
 
 
 def event_set_box() -> Any:

@@ -15,6 +15,7 @@ from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.kept import Kept
 from sources.nvml.links import RATES, TOTALS
+from sources.nvml.looking import Looking
 from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
@@ -54,6 +55,11 @@ class Sampler:
         self._wanted = Wanted.of(ctx.plan, options, counted, memory.pcie_totals)
         self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
         self._surveyor = Surveyor(ctx, kept, self._inventory, sysfs_root)
+        self._looking: Looking | None = None
+        if options.usage and options.processes:
+            self._looking = Looking(
+                ctx, options, kept, self._inventory, announce=self._announce, count=self._add
+            )
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
@@ -83,6 +89,8 @@ class Sampler:
                 tasks.create_task(self._keep_time())
                 tasks.create_task(self._follow_hints())
                 tasks.create_task(self._tell_xids())
+                if self._looking is not None:
+                    tasks.create_task(self._looking.run())
         except* TransientError as group:
             found = [e for e in group.exceptions if isinstance(e, TransientError)]
             gone = [e for e in found if isinstance(e, codes.DriverGoneError)]
@@ -233,6 +241,9 @@ class Sampler:
         # The thread may add to them meanwhile.
         while self._inventory.errors:
             errors.append(self._inventory.errors.pop())
+        self._add(errors)
+
+    def _add(self, errors: Iterable[tuple[str, int]]) -> None:
         for uuid, code in errors:
             self._ctx.meter.add(
                 "podgpu_sample_errors_total", device=uuid or "driver", error=codes.name(code)
@@ -278,6 +289,8 @@ class Sampler:
             readings = tuple(reading for sheet in work.sheets for reading in sheet)
             if readings:
                 await self._ctx.emit(SamplesTaken(readings))
+            if self._looking is not None:
+                await self._looking.at_once(gpus)
 
     def _hear(self, report: Report) -> None:
         xids = self._memory.xids

@@ -15,6 +15,7 @@ from pipeline.model import (
     Device,
     DeviceAliasesReplaced,
     DevicesDiscovered,
+    DeviceUse,
     Envelope,
     Event,
     Evidence,
@@ -30,7 +31,9 @@ from pipeline.model import (
     PodInfo,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ProcessList,
+    ProcessUse,
     RawDeviceId,
     Reading,
     ResourcesAdvertised,
@@ -158,6 +161,29 @@ joints = st.builds(
     numbers,
     st.none() | st.booleans(),
 )
+counts = st.none() | st.integers()
+used_by = st.builds(
+    ProcessUse,
+    st.integers(0, 1 << 40) | st.sampled_from([7, 8]),
+    st.none() | st.integers(0, 99),
+    st.none() | refs | st.just(PartialRef(uid="u")),
+    st.sampled_from(["compute", "graphics", "mps", ""]),
+    counts,
+    counts,
+)
+uses = st.builds(
+    DeviceUse,
+    st.sampled_from(["GPU-0", "GPU-1"]) | texts,
+    few_times,
+    st.none() | few_times,
+    st.lists(used_by, max_size=3).map(tuple),
+    counts,
+    counts,
+    counts,
+    counts,
+    ns,
+    st.booleans(),
+)
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
     st.builds(
@@ -165,6 +191,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         st.lists(readings, max_size=12).map(tuple),
         st.lists(process_lists, max_size=3).map(tuple),
     ),
+    st.builds(ProcessesSampled, st.lists(uses, max_size=3).map(tuple)),
     st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns, st.booleans()),
     st.builds(PodsReplaced, st.lists(pods, max_size=2).map(tuple), ns),
     st.builds(PodUpserted, pods),

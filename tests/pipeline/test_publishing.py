@@ -8,6 +8,7 @@ import pytest
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.model import (
+    NS,
     ClaimsReplaced,
     ClockTicked,
     DevicesDiscovered,
@@ -15,6 +16,7 @@ from pipeline.model import (
     Event,
     Hint,
     Level,
+    ProcessesSampled,
     RawDeviceId,
     SamplesTaken,
     Snapshot,
@@ -23,6 +25,7 @@ from pipeline.model import (
     TopologyRead,
 )
 from pipeline.publishing import Publisher
+from tests.pipeline.usage.looking import use
 from tests.support.nodes import START, claim, claims, gpu, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
@@ -73,6 +76,31 @@ async def test_a_sample_is_a_barrier_on_both_sides() -> None:
         (["b"], 0),
         (["b"], 2),
     ]
+
+
+def look(second: float, since: float | None) -> ProcessesSampled:
+    return ProcessesSampled(tuple(use(device, second, since) for device in GPUS))
+
+
+async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_fresh() -> None:
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("gpus", look(0, None)),
+        ("gpus", SAMPLE),
+        ("podlist", claims(claim("a", uuid_of(0)))),
+        ("gpus", look(5, 0)),
+        ("gpus", look(10, 5)),
+        ("podlist", claims(claim("b", uuid_of(0)))),
+    )
+    told = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
+    assert [(pods(s), len(s.fresh)) for s in snapshots] == [
+        ([], 0),
+        ([], 2),
+        (["a"], 0),
+        (["a"], 0),
+        (["b"], 0),
+    ]
+    assert [account and account.elapsed_ns // NS for account in told] == [0, 0, 5, 10, 10]
 
 
 async def test_what_changes_nothing_publishes_nothing() -> None:

@@ -72,8 +72,9 @@ CHECKS: Final = (
     Check(
         "nvml.processes",
         "`/proc/self/ns/pid`",
-        "the driver shows a container no processes but its own",
-        "set `hostPID: true` for podgpu's pod where somebody needs them",
+        "the driver shows a container no processes but its own, and nobody can tell whose they are",
+        "set `hostPID: true` for podgpu's pod where somebody needs them, or mount the host's /proc "
+        "and set `proc`",
         NONE,
     ),
     Check(

@@ -8,7 +8,16 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.style import Style
 from pipeline.fields import FieldPlan
-from pipeline.model import Attribution, Attrs, Device, Holder, Series, sole
+from pipeline.model import (
+    Attribution,
+    Attrs,
+    Device,
+    Holder,
+    PartialRef,
+    PodInfo,
+    Series,
+    sole,
+)
 from sinks.otlp.encoding import devices, naming, resources
 from sinks.otlp.encoding.naming import Told
 from sinks.otlp.encoding.semconv import STATUS, Instrument
@@ -126,8 +135,7 @@ class Cells:
         key = (instrument.name, 0)
         cell = known.cells.get(key)
         if cell is None:
-            back = self._back(known, (), typed=False, own=True)
-            cell = Cell(known.place, self.column(instrument), back)
+            cell = Cell(known.place, self.column(instrument), self.own(known))
             known.cells[key] = cell
         return cell
 
@@ -150,6 +158,14 @@ class Cells:
             cell = Cell(self._container(holder), self.column(instrument), back)
             known.cells[key] = cell
         return cell
+
+    def own(self, known: Known) -> bytes:
+        """Return the attributes that name a device in podgpu's own metrics, serialised."""
+        return self._back(known, (), typed=False, own=True)
+
+    def container(self, subject: PartialRef, pod: PodInfo | None) -> Place:
+        """Return a container's resource, whether it holds a device or not."""
+        return self._place(resources.of_subject(subject, pod, self._node, self._extra))
 
     def known(self, attribution: Attribution) -> Known:
         """Return what is known of a device that somebody may hold."""
@@ -183,7 +199,7 @@ class Cells:
         return back
 
     def _container(self, holder: Holder) -> Place:
-        return self._place(resources.of_container(holder, self._node, self._extra))
+        return self.container(holder.subject, holder.pod)
 
     def _place(self, pairs: Pairs) -> Place:
         place = self._places.get(pairs)

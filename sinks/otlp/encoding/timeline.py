@@ -120,6 +120,15 @@ class Order:
         self._most = max(self._most, time)
         return time
 
+    def behind(self, mono_ns: int) -> int:
+        """Return the time of a point that is told however long ago it was read.
+
+        It is never before any point so far: what a slow look at a device found out may come after
+        many readings that are younger.
+        """
+        time = self._most = max(self._timeline(mono_ns), self._least, self._most)
+        return time
+
     def end(self) -> int:
         """Return a time behind all points so far; what comes next is another message."""
         time = self._most = self._least

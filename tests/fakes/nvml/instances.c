@@ -73,28 +73,6 @@ int fk_mig_is_on(const Dev *dev) {
     return fk_u64(dev->values, "mig_mode_current", &mode) == NVML_SUCCESS && mode == 1;
 }
 
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                             nvmlProcessUtilizationSample_t *out,
-                                             unsigned int *count, unsigned long long since) {
-    unsigned int n = 0, room;
-    ENTER_DEV(device);
-    NEED(count);
-    if (dev->parent != NULL || fk_mig_is_on(dev))
-        return fk_leave(NVML_ERROR_NOT_SUPPORTED);
-    room = *count;
-    for (const Sample *s = dev->samples; s != NULL; s = s->next) {
-        if (s->sample.timeStamp <= since && since != 0)
-            continue;
-        if (out != NULL && n < room)
-            out[n] = s->sample;
-        n++;
-    }
-    if (n == 0)
-        return fk_leave(NVML_ERROR_NOT_FOUND);
-    *count = n;
-    return fk_leave(out == NULL || n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
-}
-
 /* ---- MIG ---- */
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current,

@@ -386,21 +386,3 @@ async def test_profiling_of_cards_before_hopper(
     assert told.verdict is verdict, told
     if verdict is Verdict.WARNING:
         is_bad(told, "warning", "not on this architecture", "kind hostengine")
-
-
-# -- nvml.processes ------------------------------------------------------------------------------
-
-
-async def test_a_pid_namespace_of_its_own_hides_processes(
-    fake_nvml: FakeNvml, tmp_path: Path
-) -> None:
-    ctx = context(tmp_path)
-    link = ctx.roots.proc / "self/ns/pid"
-    link.unlink()
-    link.symlink_to("pid:[4026532201]")
-    told = of(await looked(ctx), "nvml.processes")
-    assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "a namespace of its own" in told.saw
-    assert "hostPID: true" in told.saw
-    unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
-    assert unasked.verdict is Verdict.SKIPPED

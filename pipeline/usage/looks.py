@@ -1,0 +1,85 @@
+"""What a look brings, once it is known whose the processes are."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from pipeline.model import PodInfo
+
+Name: TypeAlias = tuple[str, str, str, str]
+"""Namespace, pod, container and uid: a container, whatever its id. Hashes many times as fast as a
+`PartialRef`, and sorts as one."""
+
+
+class Process(NamedTuple):
+    """What one process had of a device since the look before.
+
+    Attributes:
+        container: whose it is; None if it is no container's, or nobody
+            could say whose.
+        known: whether it is known whose it is, be it nobody's.
+        pod: what is known of the container's pod.
+        there: it is there now.
+        memory_bytes: device memory that it has now; None where the driver doesn't say.
+        busy_ns: how long it kept the device busy; None where the driver doesn't say.
+    """
+
+    container: Name | None
+    known: bool
+    pod: PodInfo | None
+    there: bool
+    memory_bytes: int | None
+    busy_ns: int | None
+
+    def whose(self, alone: Name | None) -> Name | None:
+        """Return whose it is, by claims where nobody could look.
+
+        Args:
+            alone: the one container that held the device; None if none did, or several.
+        """
+        return self.container if self.known else alone
+
+
+@dataclass(slots=True)
+class Interval:
+    """What an interval brought: the whole of it, in parts.
+
+    Attributes:
+        time_ns: how long it was.
+        held: held time by container.
+        unheld_ns: the rest of the time.
+        busy: busy time by container; None where it isn't known how long the device was busy.
+        busy_other_ns: busy time that no container is known to have had.
+    """
+
+    time_ns: int = 0
+    held: dict[Name, int] = field(default_factory=dict)
+    unheld_ns: int = 0
+    busy: dict[Name, int] | None = field(default_factory=dict)
+    busy_other_ns: int = 0
+
+    @property
+    def busy_ns(self) -> int | None:
+        """How long the device was busy."""
+        return None if self.busy is None else sum(self.busy.values()) + self.busy_other_ns
+
+    def add(self, later: "Interval") -> None:
+        """Let a later interval follow; what is unknown in a part of it is unknown of it all."""
+        self.time_ns += later.time_ns
+        self.unheld_ns += later.unheld_ns
+        _add(self.held, later.held)
+        if self.busy is None or later.busy is None:
+            self.busy, self.busy_other_ns = None, 0
+        else:
+            _add(self.busy, later.busy)
+            self.busy_other_ns += later.busy_other_ns
+
+    def forget(self, container: Name) -> None:
+        """Let what a container had be nobody's."""
+        self.unheld_ns += self.held.pop(container, 0)
+        if self.busy is not None:
+            self.busy_other_ns += self.busy.pop(container, 0)
+
+
+def _add(parts: dict[Name, int], more: dict[Name, int]) -> None:
+    for container, part in more.items():
+        parts[container] = parts.get(container, 0) + part
