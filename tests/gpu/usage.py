@@ -2,9 +2,9 @@
 
     python3 -m tests.gpu.usage [--out FILE] [--seconds 60] [--gpu 0] [--every 5]
 
-For each scene, processes multiply matrices for a given part of the time on one GPU while the nvml
-source looks. What each really did is the number of products it finished, times what one takes when
-nobody else is there. Beside that a second reading, by pynvml alone and in a process of its own.
+For each scene, processes work for a given part of the time on one GPU while the nvml source looks.
+What each really did is the number of passes over an array that it finished, times what one takes
+when nobody else is there. Beside that a second reading, by pynvml alone and in a process of its own.
 Prints one line of JSON for each scene; the status is 1 if something is further from the truth than
 it may be. Needs torch, and the GPU for itself.
 """
@@ -32,8 +32,8 @@ from sources.nvml.options import Options
 from sources.nvml.source import NvmlSource
 from tests.support.contexts import FakeSourceContext
 
-BATCH = 8
-"""Matrix products between two looks at the clock: some milliseconds."""
+BATCH = 32
+"""Passes between two looks at the clock: some milliseconds."""
 POINTS = 4.0
 """Percent of the GPU's time that a process' part may be off, where the load doesn't saturate it."""
 SUM_POINTS = 1.5
@@ -51,14 +51,16 @@ SCENES: tuple[tuple[Sequence[float], bool], ...] = (
 
 
 def work(gpu: int, duty: float, seed: int) -> None:
-    """Multiply matrices in bursts of uneven length until killed; tell how many products and when.
+    """Pass over an array in bursts of uneven length until killed; tell how many passes and when.
 
     The lengths are drawn anew each time: a load in step with the driver's samples is seen wrongly.
     """
     import torch
 
     torch.cuda.set_device(gpu)
-    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    # Little power: under a load that meets the power limit the clocks fall, and what a pass takes
+    # alone and without a break would be no measure of what it takes in a burst.
+    array = torch.rand(1 << 26, device="cuda")
     drawn = random.Random(seed)
     done, told = 0, 0.0
     while True:
@@ -66,7 +68,7 @@ def work(gpu: int, duty: float, seed: int) -> None:
         length = drawn.uniform(0.02, 0.18)
         while (passed := time.monotonic() - begun) < length:
             for _ in range(BATCH):
-                torch.mm(matrix, matrix)
+                array.sin_()
             torch.cuda.synchronize()
             done += BATCH
             if time.monotonic() - told > 0.02:
@@ -121,7 +123,7 @@ class Worker:
         return os.fstat(self._told.fileno()).st_size > 0
 
     def end(self) -> list[tuple[float, int]]:
-        """End it; return moments and how many products were finished by then."""
+        """End it; return moments and how many passes were finished by then."""
         self._process.kill()
         self._process.wait(20)
         self._told.seek(0)
@@ -142,7 +144,7 @@ def started(workers: Sequence[Worker], within: float = 120) -> None:
 
 
 def finished(told: Sequence[tuple[float, int]], begin: float, end: float) -> float:
-    """Return how many products were finished between two moments."""
+    """Return how many passes were finished between two moments."""
 
     def by(moment: float) -> float:
         before = max((one for one in told if one[0] <= moment), default=told[0])
@@ -156,7 +158,7 @@ def finished(told: Sequence[tuple[float, int]], begin: float, end: float) -> flo
 
 
 def solo(gpu: int) -> float:
-    """Return the seconds that one product takes when nobody else is on the GPU."""
+    """Return the seconds that one pass takes when nobody else is on the GPU."""
     worker = Worker(gpu, 1.0, 0)
     started([worker])
     time.sleep(5)
@@ -284,7 +286,7 @@ def main() -> int:
         second(gpu, arguments.second)
         return 0
     alone = solo(gpu)
-    print(json.dumps({"one product alone, microseconds": round(1e6 * alone, 1)}), flush=True)
+    print(json.dumps({"one pass alone, microseconds": round(1e6 * alone, 1)}), flush=True)
     report, faults = [], []
     for duties, held in SCENES:
         figures = scene(gpu, duties, arguments.seconds, arguments.every, alone)
