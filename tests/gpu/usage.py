@@ -4,9 +4,9 @@
 
 For each scene, processes work for a given part of the time on one GPU while the nvml source looks.
 What each really did is the number of passes over an array that it finished, times what one takes
-when nobody else is there. Beside that a second reading, by pynvml alone and in a process of its own.
-Prints one line of JSON for each scene; the status is 1 if something is further from the truth than
-it may be. Needs torch, and the GPU for itself.
+when nobody else is there. Beside that a second reading, by pynvml alone and in a process of its
+own. Prints one line of JSON for each scene; the status is 1 if something is further from the truth
+than it may be. Needs torch, and the GPU for itself.
 """
 
 import argparse
