@@ -108,9 +108,10 @@ class Collection:
                 status(422, "Invalid", "sendInitialEvents is forbidden: feature is disabled")
             )
         if whole or position == 0:
+            # What changes while these are read comes after them.
+            position = self.version
             for raw in list(self.objects.values()):
                 yield {"type": "ADDED", "object": raw}
-            position = self.version
         elif position < self.oldest:
             yield {"type": "ERROR", "object": status(410, "Expired", "too old resource version")}
             return
