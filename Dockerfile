@@ -2,6 +2,7 @@
 #   --build-arg BASE=...       a base of your own, with Python 3.11 or newer as python3 and its venv module; a digest
 #                              (NAME@sha256:...) pins it as requirements.txt pins what goes upon it
 #   --build-arg REVISION=...   the commit that it is built from, for the label
+#   --build-arg CREATED=...    when, for the label, such as 2030-01-31T12:00:00Z
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -60,10 +61,14 @@ USER 65532:0
 EXPOSE 9400
 # podgpu handles SIGTERM itself, so it can be process 1; the entry point makes it that.
 ENTRYPOINT ["podgpu-entrypoint"]
+ARG BASE
 ARG VERSION=0.1.0
 ARG REVISION=
+ARG CREATED=
 LABEL org.opencontainers.image.title="podgpu" \
       org.opencontainers.image.description="Who uses which GPU of this node, and how well" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${BASE}"

@@ -3,16 +3,19 @@
 It imports aiohttp, which costs 10 MB and a tenth of a second: import it where it is used.
 """
 
+import base64
+import binascii
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 
 from pipeline.errors import TransientError
-from pipeline.texts import line
+from pipeline.texts import concealed, line
 from pipeline.version import VERSION
 
 _HEADERS: Final = {
@@ -75,8 +78,11 @@ async def fetch(
         context: how the server is checked; None for the system's certificates.
 
     Raises:
-        TransientError: there is no such page; the text names the url and what mends it.
+        TransientError: there is no such page; the text names the url, without its query, and what
+            mends it, and repeats nothing that may be a secret.
     """
+    place = _unquestioned(url)
+    secrets = frozenset(_secrets(url, headers or {}))
     bound = aiohttp.ClientTimeout(total=timeout)
     try:
         async with (
@@ -95,19 +101,41 @@ async def fetch(
             ) as response,
         ):
             if response.status != HTTPStatus.OK:
-                raise TransientError(f"{url}: {_refusal(response)}")
+                raise TransientError(f"{place}: {_refusal(response, secrets)}")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise TransientError(f"{url}: sent a packed page, which was not asked for")
-            return await _body(response, url, most)
+                raise TransientError(f"{place}: sent a packed page, which was not asked for")
+            return await _body(response, place, most)
     except TimeoutError as error:
         raise TransientError(
-            f"{url}: no answer within {timeout:g} s; see that the address is right and reachable"
+            f"{place}: no answer within {timeout:g} s; see that the address is right and reachable"
         ) from error
     except BROKEN as error:
-        raise TransientError(f"{url}: {told(error)}") from error
+        raise TransientError(f"{place}: {concealed(told(error), secrets)}") from error
 
 
-async def _body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
+def _unquestioned(url: str) -> str:
+    return url.partition("#")[0].partition("?")[0]
+
+
+def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a server may repeat of a request and people may not read."""
+    query = urlsplit(url).query
+    yield query
+    for _, value in parse_qsl(query):
+        yield value
+    for name, value in headers.items():
+        if name.lower() != "authorization":
+            continue
+        scheme, _, word = value.partition(" ")
+        yield word
+        if scheme.lower() == "basic":
+            try:
+                yield base64.b64decode(word).decode("utf-8", "replace").partition(":")[2]
+            except binascii.Error:
+                continue
+
+
+async def _body(response: aiohttp.ClientResponse, place: str, most: int) -> bytes:
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
@@ -115,16 +143,18 @@ async def _body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
             # The rest is left on the line: closing the session drops it.
             response.close()
             raise TransientError(
-                f"{url}: is larger than {int(most)} bytes; see that it is the right one"
+                f"{place}: is larger than {int(most)} bytes; see that it is the right one"
             )
     return bytes(body)
 
 
-def _refusal(response: aiohttp.ClientResponse) -> str:
+def _refusal(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     status = response.status
-    said = f"answered {status} {line(response.reason or '', 60)}".rstrip()
+    reason = line(concealed(response.reason or "", secrets), 60)
+    said = f"answered {status} {reason}".rstrip()
     if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
-        return f"{said}; give the address that it points to: {line(elsewhere)}"
+        where = line(concealed(_unquestioned(elsewhere), secrets))
+        return f"{said}; give the address that it points to: {where}"
     return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
 
 

@@ -3,18 +3,24 @@
 from typing import Final
 
 from pipeline.model import Snapshot, SourceState
-from pipeline.registry import ENTRIES
+from pipeline.registry import ENTRIES, Holders
 
-LISTING: Final = frozenset(kind for (_, kind), entry in ENTRIES.items() if entry.holders == "all")
+
+def _kinds(*holders: Holders) -> frozenset[str]:
+    return frozenset(kind for (_, kind), entry in ENTRIES.items() if entry.holders in holders)
+
+
+LISTING: Final = _kinds("all")
 """Kinds of source that list all that is held: it takes the word of one to know what is free."""
 
-_TELLING: Final = frozenset(kind for (_, kind), entry in ENTRIES.items() if entry.holders != "none")
+_TELLING: Final = _kinds("some", "all")
+_MAY_LIST: Final = _kinds("all", "relayed")
 _SHOWN: Final = 3
 
 
 def lists_holders(snapshot: Snapshot) -> bool:
-    """Whether a source is configured that lists all that is held, or may play one."""
-    return any(state.kind in LISTING | {"replay"} for state in snapshot.sources.values())
+    """Whether a source is configured that lists all that is held, or may relay the word of one."""
+    return any(state.kind in _MAY_LIST for state in snapshot.sources.values())
 
 
 def why_unknown(snapshot: Snapshot) -> str:

@@ -1,7 +1,7 @@
 """The answers that every listener gives by itself."""
 
 import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
@@ -15,7 +15,7 @@ Pages: TypeAlias = Mapping[str, tuple[HttpHandler, str]]
 Links: TypeAlias = tuple[tuple[str, str], ...]
 """Paths and titles of all that a listener serves, for its page at `/`."""
 
-Front: TypeAlias = Callable[[HttpRequest, Links], HttpResponse]
+Front: TypeAlias = Callable[[HttpRequest, Links], Awaitable[HttpResponse]]
 """Makes the page at `/`."""
 
 _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))

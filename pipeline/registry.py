@@ -15,8 +15,9 @@ from pipeline.fields import words
 
 Role = Literal["source", "sink"]
 
-Holders = Literal["none", "some", "all"]
-"""Of what is held a source tells nothing, some of it, or all."""
+Holders = Literal["none", "some", "all", "relayed"]
+"""Of what is held a source tells nothing, some of it, or all; or it relays the word of sources of
+other kinds, which may tell all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.replay.options:Options",
         "sources.replay.source:ReplaySource",
         doctor="sources.replay.doctor:examine",
+        holders="relayed",
     ),
     ("sink", "prometheus"): Entry(
         "serves /metrics for Prometheus, in dcgm-exporter's names",

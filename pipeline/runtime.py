@@ -56,7 +56,7 @@ class Runtime:
         log = logging.getLogger(ROOT)
         self._config = config
         self._inbox: Channel[Envelope] = Channel(_INBOX)
-        hints, telemetry = HintBoard(), Telemetry()
+        hints, telemetry = HintBoard(), Telemetry(clock.now)
         self._publisher = Publisher(self._inbox, hints, log)
         self._publisher.taps.extend(taps)
         self._shared = Shared(

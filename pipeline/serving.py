@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class Serving:
         ready: whether it has something to show.
         pages: what is served besides, by path, with titles for the page at `/`.
         front: makes the page at `/`.
+        web_setting: what the setting that names the web config is called, for messages.
     """
 
     def __init__(
@@ -39,12 +41,15 @@ class Serving:
         ready: Check,
         pages: Pages = MappingProxyType({}),
         front: Front | None = None,
+        *,
+        web_setting: str = "http.web_config",
     ) -> None:
         self._node = node
         self._health = health
         self._ready = ready
         self._pages = pages
         self._front = front
+        self._web_setting = web_setting
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -93,7 +98,7 @@ class Serving:
         with self._listeners.hold() if self._listeners is not None else nullcontext():
             access = known
             if http.web_config != before.web_config:
-                access = await _opened(http)
+                access = await _opened(http.web_config, self._web_setting)
             try:
                 self._admit(access)
                 if http.listen != before.listen:
@@ -150,10 +155,10 @@ class Serving:
         self._http = Http()
 
 
-async def _opened(http: Http) -> "Access | None":
-    if http.web_config is None:
+async def _opened(path: Path | None, setting: str) -> "Access | None":
+    if path is None:
         return None
     # Not without somebody who wants it: certificates and passwords have libraries of their own.
     from pipeline.web import opened  # noqa: PLC0415
 
-    return await opened(http.web_config, _LOG)
+    return await opened(path, _LOG, setting)

@@ -1,9 +1,9 @@
 """podgpu's own metrics: how its sources, its join and its sinks are doing."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pipeline.model import Instant
 
@@ -27,11 +27,20 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value of a family; `suffix` is `_sum` or `_count` for a summary, else empty."""
+    """A value of a family.
+
+    Attributes:
+        labels: names and values.
+        value: as it is now.
+        suffix: `_sum` or `_count` for a summary, else empty.
+        rose: when it last rose, of a family among `DATED`; None where it never did, or where nobody
+            noted it.
+    """
 
     labels: Labels
     value: float
     suffix: str = ""
+    rose: Instant | None = field(default=None, compare=False)
 
 
 FamilyPoints: TypeAlias = tuple[Family, list[Point]]
@@ -39,10 +48,17 @@ FamilyPoints: TypeAlias = tuple[Family, list[Point]]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What went wrong with a component last; it may be over."""
+    """What went wrong with a component last; it may be over.
+
+    Attributes:
+        text: for people.
+        at: when.
+        warning: the component went on all the same, so that nothing tells when it is over.
+    """
 
     text: str
     at: Instant
+    warning: bool = False
 
 
 Troubles: TypeAlias = Mapping[tuple[str, str], Trouble]
@@ -216,15 +232,32 @@ FAMILIES: tuple[Family, ...] = (
 
 _BY_NAME = {family.name: family for family in FAMILIES}
 
+DATED: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
+"""Counters of which it is known when they last rose: who looks has to tell a loss of now from one
+of long ago, and the count alone doesn't say."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    """What is known of a series; `count` is of a summary's observations."""
+
+    value: float = 0.0
+    count: int = 0
+    rose: Instant | None = None
+
 
 class Telemetry:
     """Holds the values of `FAMILIES` that components report; survives their restarts.
 
     Not thread-safe: use it from the event loop.
+
+    Args:
+        now: returns the present moment; without it no counter tells when it last rose.
     """
 
-    def __init__(self) -> None:
-        self._values: dict[str, dict[Labels, list[float]]] = {}
+    def __init__(self, now: Callable[[], Instant] | None = None) -> None:
+        self._now = now
+        self._values: dict[str, dict[Labels, _Cell]] = {}
         self._troubles: dict[tuple[str, str], Trouble] = {}
 
     @property
@@ -232,23 +265,26 @@ class Telemetry:
         """The last trouble of each component that had any: a view, which changes."""
         return MappingProxyType(self._troubles)
 
-    def trouble(self, owner: tuple[str, str], text: str, at: Instant) -> None:
+    def trouble(self, owner: tuple[str, str], trouble: Trouble) -> None:
         """Keep what went wrong with a component, in the place of what went wrong before."""
-        self._troubles[owner] = Trouble(text, at)
+        self._troubles[owner] = trouble
 
     def add(self, family: str, amount: float, labels: Labels) -> None:
         """Raise a counter; an amount of 0 makes its series exist."""
-        self._cell(family, "counter", labels)[0] += amount
+        cell = self._cell(family, "counter", labels)
+        cell.value += amount
+        if amount and self._now is not None and family in DATED:
+            cell.rose = self._now()
 
     def set(self, family: str, value: float, labels: Labels) -> None:
         """Set a gauge."""
-        self._cell(family, "gauge", labels)[0] = value
+        self._cell(family, "gauge", labels).value = value
 
     def observe(self, family: str, value: float, labels: Labels) -> None:
         """Add an observation to a summary."""
         cell = self._cell(family, "summary", labels)
-        cell[0] += value
-        cell[1] += 1
+        cell.value += value
+        cell.count += 1
 
     def forget(self, label: tuple[str, str]) -> None:
         """Drop every series that carries the label: its component left the configuration."""
@@ -257,10 +293,14 @@ class Telemetry:
             for labels in [labels for labels in cells if label in labels]:
                 del cells[labels]
 
-    def _cell(self, family: str, kind: str, labels: Labels) -> list[float]:
+    def _cell(self, family: str, kind: str, labels: Labels) -> _Cell:
         if _BY_NAME[family].type != kind:
             raise ValueError(f"{family} is a {_BY_NAME[family].type}, not a {kind}")
-        return self._values.setdefault(family, {}).setdefault(labels, [0.0, 0.0])
+        cells = self._values.setdefault(family, {})
+        cell = cells.get(labels)
+        if cell is None:
+            cell = cells[labels] = _Cell()
+        return cell
 
     def collect(self, computed: Mapping[str, Iterable[Point]]) -> list[FamilyPoints]:
         """Return all families that have points.
@@ -273,10 +313,10 @@ class Telemetry:
             points = list(computed.get(family.name, ()))
             for labels, cell in self._values.get(family.name, {}).items():
                 if family.type == "summary":
-                    points.append(Point(labels, cell[0], "_sum"))
-                    points.append(Point(labels, cell[1], "_count"))
+                    points.append(Point(labels, cell.value, "_sum"))
+                    points.append(Point(labels, cell.count, "_count"))
                 else:
-                    points.append(Point(labels, cell[0]))
+                    points.append(Point(labels, cell.value, rose=cell.rose))
             if points:
                 families.append((family, points))
         return families
@@ -301,6 +341,12 @@ class Meter:
         """Add an observation to a summary by its family's name."""
         self._telemetry.observe(family, value, (self._own, *labels.items()))
 
-    def trouble(self, text: str, at: Instant) -> None:
-        """Tell what went wrong, for people who look at the component."""
-        self._telemetry.trouble(self._own, text, at)
+    def trouble(self, text: str, at: Instant, *, warning: bool = False) -> None:
+        """Tell what went wrong, for people who look at the component.
+
+        Args:
+            text: what it was.
+            at: when.
+            warning: the component goes on all the same; see `pipeline.warning`.
+        """
+        self._telemetry.trouble(self._own, Trouble(text, at, warning))

@@ -5,6 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import settings
+
+# How long one example takes says more of the machine than of the code.
+settings.register_profile("podgpu", deadline=None)
+settings.load_profile("podgpu")
 
 _OURS = ["config", "pipeline", "sources", "sinks"]
 

@@ -101,6 +101,14 @@ def test_modules_stay_small() -> None:
     assert sizes[len(sizes) // 2][0] <= 150
 
 
+def test_modules_of_tests_stay_small() -> None:
+    sizes = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in (ROOT / "tests").rglob("*.py")
+    }
+    assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
+
+
 def test_the_wheel_holds_everything_that_runs_and_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],

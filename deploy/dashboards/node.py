@@ -18,6 +18,11 @@ def by_gpu(metric: str, more: str = "") -> str:
     return f"max by (gpu) ({metric}{{{S}{more}}})"
 
 
+def pace(counter: str) -> str:
+    """By how much a counter of each GPU of the node grows in a second."""
+    return f"max by (gpu) (rate({counter}{{{S}}}[$__rate_interval]))"
+
+
 def by_device(metric: str) -> str:
     """One value for each GPU and each MIG instance of the node."""
     return f"max by ({DEVICE}) ({metric}{{{S}}})"
@@ -170,7 +175,12 @@ WORK = (
         "timeseries",
         "Processes",
         "Processes with a context on a device.",
-        (Target(f"sum by ({DEVICE}) (podgpu_processes{{{S}}})", INSTANCE),),
+        (
+            Target(
+                f"sum by ({DEVICE}) (max by ({DEVICE}, UUID, kind) (podgpu_processes{{{S}}}))",
+                INSTANCE,
+            ),
+        ),
     ),
 )
 
@@ -230,10 +240,11 @@ POWER = (
     Panel(
         "timeseries",
         "PCIe",
-        "Data sent and received over PCIe, headers included. Hopper and newer.",
+        "Data sent and received over PCIe, headers included. Hopper and newer; not with a counters "
+        "list that calls DCGM_FI_PROF_PCIE_TX_BYTES a counter, nor with counters.own off.",
         (
-            Target(by_gpu("DCGM_FI_PROF_PCIE_TX_BYTES"), f"{GPU} sent"),
-            Target(by_gpu("DCGM_FI_PROF_PCIE_RX_BYTES"), f"{GPU} received"),
+            Target(pace("podgpu_pcie_transmitted_bytes_total"), f"{GPU} sent"),
+            Target(pace("podgpu_pcie_received_bytes_total"), f"{GPU} received"),
         ),
         unit="Bps",
     ),
@@ -242,15 +253,8 @@ POWER = (
         "NVLink",
         "Data sent and received over all NVLinks of a GPU.",
         (
-            Target(
-                "sum by (gpu) (rate(podgpu_nvlink_transmitted_bytes_total"
-                f"{{{S}}}[$__rate_interval]))",
-                f"{GPU} sent",
-            ),
-            Target(
-                f"sum by (gpu) (rate(podgpu_nvlink_received_bytes_total{{{S}}}[$__rate_interval]))",
-                f"{GPU} received",
-            ),
+            Target(pace("podgpu_nvlink_transmitted_bytes_total"), f"{GPU} sent"),
+            Target(pace("podgpu_nvlink_received_bytes_total"), f"{GPU} received"),
         ),
         unit="Bps",
     ),

@@ -7,6 +7,7 @@ from typing import Final
 _THROUGHPUT: Final = "NVML measures it anew at each call, which takes 20 ms"
 
 _UNIT: Final = "podgpu has the reading in another unit"
+_CYCLES: Final = "podgpu has profiling fields as ratios, not as counts of cycles"
 _UUID: Final = ("it is a text", "the label UUID stands on every series")
 _BUS_ID: Final = ("it is a text", "the label pci_bus_id stands on every series")
 _MINOR: Final = ("it is a constant", "the label device stands on every series")
@@ -59,9 +60,35 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION is the same in millijoules",
         ),
         "DCGM_FI_DEV_FAN_SPEED_RATIO": (_UNIT, "DCGM_FI_DEV_FAN_SPEED is the same in percent"),
+        "DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL": (
+            _CYCLES,
+            "DCGM_FI_PROF_SM_ACTIVE is the part of them in which an SM was active",
+        ),
+        **{
+            f"DCGM_FI_PROF_{unit}_CYCLES_ACTIVE_TOTAL": (
+                _CYCLES,
+                f"DCGM_FI_PROF_{ratio} is the part of the time",
+            )
+            for unit, ratio in (
+                ("SM", "SM_ACTIVE"),
+                ("MMA", "PIPE_TENSOR_ACTIVE"),
+                ("HMMA", "PIPE_TENSOR_HMMA_ACTIVE"),
+                ("IMMA", "PIPE_TENSOR_IMMA_ACTIVE"),
+                ("DFMA", "PIPE_TENSOR_DFMA_ACTIVE"),
+                ("INT", "PIPE_INT_ACTIVE"),
+                ("FP64", "PIPE_FP64_ACTIVE"),
+                ("FP32", "PIPE_FP32_ACTIVE"),
+                ("FP16", "PIPE_FP16_ACTIVE"),
+            )
+        },
+        "DCGM_FI_PROF_DMMA_CYCLES_ACTIVE_TOTAL": (
+            _CYCLES,
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is the part of the time for all tensor pipes together",
+        ),
     }
 )
-"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first six."""
+"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first six; those of
+4.6.0-4.8.3 and newer name the counts of cycles too, in comments."""
 
 _FAMILIES: Final = (
     ("DCGM_FI_DEV_NVSWITCH_", "it is of an NVSwitch, and podgpu reads GPUs"),

@@ -19,6 +19,7 @@ from pipeline.delivery.waiting import ended, first
 from pipeline.errors import TransientError
 from pipeline.model import Instant
 from pipeline.threads import DaemonExecutor
+from pipeline.warning import warn
 
 _CLOSING: Final = 3.0
 """Seconds that a queue has to close. Until then nobody else gets its folder."""
@@ -136,8 +137,10 @@ class Delivering:
             self._reporter.closed()
         else:
             self._reporter.lost(queue.unsure)
-            self._ctx.log.warning(
-                "gave up on the queue in %s: its disk does not answer", self._options.path
+            warn(
+                self._ctx,
+                "gave up on the queue in %s: its disk does not answer",
+                self._options.path,
             )
 
     async def run(self, inbox: SinkInbox) -> None:

@@ -15,6 +15,7 @@ from pipeline.clock import Clock
 from pipeline.contracts import SinkContext
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Totals
 from pipeline.model import NS
+from pipeline.warning import warn
 
 PARTIAL: Final = "partial"
 """Why points are rejected that the receiver refused while it took others of the message."""
@@ -111,7 +112,8 @@ class Reporter:
             return
         self._ctx.meter.add(_DROPPED, self._left, reason=MISSING)
         if before is not None:
-            self._ctx.log.warning(
+            warn(
+                self._ctx,
                 "%d points stay behind in %s, the queue that this sink had before, and count as "
                 "missing; they are sent once a sink has that queue.path again",
                 self._left,
@@ -144,7 +146,7 @@ class Reporter:
         for note in state.notes:
             self._ctx.log.log(level, "%s", note)
         for warning in state.warnings:
-            self._ctx.log.warning("%s", warning)
+            warn(self._ctx, "%s", warning)
         self._told, self._last = now, state
         self.age()
 
@@ -195,7 +197,8 @@ class Reporter:
         last = self._last
         lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
         if lost:
-            self._ctx.log.warning(
+            warn(
+                self._ctx,
                 "%d points waited in memory and are lost; a queue with a path that can be written "
                 "keeps them for the next start",
                 lost,

@@ -42,12 +42,12 @@ async def tend(
                 seconds += 1
                 if seconds == _PATIENCE:
                     reporter.stuck()
-                    ctx.log.warning(
-                        "the queue in %s has not answered for %d s: see to its disk; new data "
-                        "waits in the sink's inbox while there is room",
-                        options.path,
-                        _PATIENCE,
+                    told = (
+                        f"the queue in {options.path} has not answered for {_PATIENCE} s: see to "
+                        "its disk; new data waits in the sink's inbox while there is room"
                     )
+                    ctx.log.warning("%s", told)
+                    ctx.meter.trouble(told, ctx.clock.now())
             call.result()
             if reporter.queued:
                 news.set()

@@ -37,6 +37,7 @@ def look(
     *,
     writer: str,
     clock: Clock,
+    elsewhere: str = "",
 ) -> tuple[Finding, Content | None]:
     """Read a file as its source does. Blocking.
 
@@ -46,6 +47,7 @@ def look(
         read: makes claims of its content, or raises `UnreadableError`.
         writer: who writes it, for people.
         clock: tells how old it is.
+        elsewhere: where else it may be, for people.
 
     Returns:
         The finding, and the content where there is one.
@@ -54,7 +56,8 @@ def look(
     try:
         content = read_file(path, options.max_size, None)
     except AbsentError:
-        return check.failure(str(path), *_absent(path, writer)), None
+        saw, mend = _absent(path, writer)
+        return check.failure(str(path), saw, mend + (elsewhere and f": {elsewhere}")), None
     except UnreadableError as error:
         return check.failure(str(path), str(error), _mend(str(error), path, writer)), None
     try:

@@ -44,7 +44,7 @@ def server_address(kubeconfig: Path | None) -> str:
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
     credentials = ServiceAccount() if kubeconfig is None else KubeconfigFile(kubeconfig)
-    return str(credentials.load(anew=False).configuration.host)
+    return credentials.load(anew=False).server
 
 
 def ahead_of(address: str, clock: Clock) -> float | None:

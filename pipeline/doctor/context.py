@@ -4,15 +4,14 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
 from config.schema import Config
 from pipeline.clock import Clock, SystemClock
-from pipeline.contracts import KubeApi
 from pipeline.doctor.clocks import kernel_synchronised
+from pipeline.doctor.patience import Join, patient
 from pipeline.kube.sessions import Sessions
 from pipeline.threads import DaemonExecutor
 
@@ -46,7 +45,8 @@ class DoctorContext:
     Attributes:
         config: the whole configuration: some checks depend on what else is there.
         clock: the only clock.
-        kube: joins a session with an API server, as `SourceContext.kube` does.
+        kube: joins a session with an API server, as `SourceContext.kube` does; every answer is
+            waited for so long and no longer.
         roots: where the machine shows itself.
         environ: variables of the environment.
         deadline: seconds that the checks of one component may take.
@@ -55,9 +55,7 @@ class DoctorContext:
 
     config: Config
     clock: Clock = field(default_factory=SystemClock)
-    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]] = field(
-        default_factory=lambda: Sessions().join
-    )
+    kube: Join = field(default_factory=lambda: patient(Sessions().join))
     roots: Roots = Roots()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     deadline: float = _DEADLINE

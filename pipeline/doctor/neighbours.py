@@ -13,9 +13,16 @@ from pipeline.texts import line
 
 _SECONDS: Final = 3.0
 _MOST: Final = 1 << 18
+_MOST_OF_PODGPU: Final = 16 << 20
+"""Bytes of podgpu's own pages: that of a large node has some of them."""
+
 _LONGEST: Final = 60
 _STATUS: Final = "/status"
-_NODE: Final = re.compile(r"<title>podgpu on ([^<]*)</title>")
+_METRICS: Final = "/metrics"
+_OK: Final = 200
+_NODE: Final = re.compile(r"<title>(?:podgpu on ([^<]*)|([^<]*): podgpu)</title>")
+"""Of the plain first page, and of the status page."""
+
 _EXPORTERS: Final = (
     (re.compile(rb"^DCGM_FI_|^dcgm_", re.MULTILINE), "dcgm-exporter"),
     (re.compile(rb"^nvidia_smi_|^nvidia_gpu_", re.MULTILINE), "an exporter of nvidia-smi's values"),
@@ -32,33 +39,74 @@ class Neighbour:
         podgpu: it is podgpu.
         who: for people.
         node: the name that this podgpu has for its node; empty if it doesn't say.
+        mute: nothing was answered that HTTP knows, or nothing in time.
+        status: what `/status` of this podgpu answers; empty if it isn't told, as without a
+            password.
+        metrics: its own page of metrics, likewise.
     """
 
     podgpu: bool
     who: str
     node: str = ""
+    mute: bool = False
+    status: bytes = b""
+    metrics: bytes = b""
 
 
-def ask(host: str, port: int, path: str = "/metrics") -> Neighbour:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came.
+
+    Attributes:
+        code: of HTTP; 0 if nothing came in time.
+        server: the header `Server`.
+        body: the beginning of it.
+    """
+
+    code: int
+    server: str = ""
+    body: bytes = b""
+
+
+SILENT: Final = Neighbour(
+    False, "somebody who takes connections and says nothing within seconds", mute=True
+)
+
+
+def ask(host: str, port: int, path: str = _METRICS) -> Neighbour:
     """Find out who listens; blocking, for as long as somebody says a little now and then.
 
     podgpu is known by the header `Server` of all its answers, those that refuse included; others
     by what is on their page of metrics.
     """
+    silent = False
     for secure in (False, True):
         answer = _get(host, port, "/", secure=secure)
-        if answer is None:
+        if answer is None or not answer.code:
+            # A server of something else may wait for the rest of what TLS begins with.
+            silent = silent or (answer is not None and not secure)
             continue
-        server, body = answer
-        if server == "podgpu":
-            node = _node(host, port, secure=secure) or _titled(body)
-            return Neighbour(True, f"podgpu on {node}" if node else "podgpu", node)
+        if answer.server == "podgpu":
+            return _podgpu(host, port, answer.body, secure=secure)
         page = _get(host, port, path, secure=secure)
-        text = page[1] if page is not None else b""
+        text = page.body if page is not None else b""
         exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
-        said = f" (Server: {line(server, _LONGEST)})" if server else ""
+        said = f" (Server: {line(answer.server, _LONGEST)})" if answer.server else ""
         return Neighbour(False, f"{exporter or 'a server for HTTP'}{said}")
-    return Neighbour(False, "somebody who doesn't speak HTTP, or wants a certificate")
+    if silent:
+        return SILENT
+    who = "somebody who doesn't speak HTTP, or wants a certificate"
+    return Neighbour(False, who, mute=True)
+
+
+def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> Neighbour:
+    pages = []
+    for path in (_STATUS, _METRICS):
+        answer = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
+        pages.append(answer.body if answer is not None and answer.code == _OK else b"")
+    node = _node(pages[0]) or _titled(first)
+    who = f"podgpu on {node}" if node else "podgpu"
+    return Neighbour(True, who, node, status=pages[0], metrics=pages[1])
 
 
 def certificate(host: str, port: int) -> bytes | None:
@@ -76,12 +124,11 @@ def certificate(host: str, port: int) -> bytes | None:
         return None
 
 
-def _node(host: str, port: int, *, secure: bool) -> str:
-    """Return the node's name of `/status`; empty if it isn't told, as behind a password."""
-    answer = _get(host, port, _STATUS, secure=secure)
+def _node(status: bytes) -> str:
+    """Return the node's name of `/status`; empty if it isn't told."""
     try:
-        told = json.loads(answer[1]) if answer is not None else None
-    except ValueError:
+        told = json.loads(status)
+    except (ValueError, RecursionError):
         return ""
     node = told.get("node") if isinstance(told, dict) else None
     return line(node, _LONGEST * 5) if isinstance(node, str) else ""
@@ -89,7 +136,7 @@ def _node(host: str, port: int, *, secure: bool) -> str:
 
 def _titled(body: bytes) -> str:
     found = _NODE.search(body.decode("utf-8", "replace"))
-    return line(html.unescape(found[1])) if found else ""
+    return line(html.unescape(found[1] or found[2] or "")) if found else ""
 
 
 def _trusting() -> ssl.SSLContext:
@@ -100,14 +147,17 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def _get(host: str, port: int, path: str, *, secure: bool) -> tuple[str, bytes] | None:
+def _get(host: str, port: int, path: str, *, secure: bool, most: int = _MOST) -> _Answer | None:
+    """Return what comes; None where a connection isn't had, breaks, or has no HTTP."""
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if secure:
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_trusting())
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
-        return answer.getheader("Server") or "", answer.read(_MOST)
+        return _Answer(answer.status, answer.getheader("Server") or "", answer.read(most))
+    except TimeoutError:
+        return _Answer(0)
     except (OSError, http.client.HTTPException):
         return None
     finally:

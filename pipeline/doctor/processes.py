@@ -1,13 +1,14 @@
 """Whose what is open is: a podgpu's of this container, or somebody else's."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from pipeline.doctor.twins import daemons, words_of
 
+_OPTION: Final = "--config"
 _LISTENS: Final = "0A"
 """TCP_LISTEN, as the kernel's tables have it."""
 
@@ -99,6 +100,44 @@ def options_behind(command: str, proc: Path) -> tuple[int, list[str]] | None:
         except OSError:
             continue
     return None
+
+
+def file_behind_run(proc: Path) -> tuple[int, Path] | None:
+    """Return which file a `podgpu run` of this container was given. Blocking.
+
+    Args:
+        proc: procfs.
+
+    Returns:
+        Number of the process and the file; None if there is no such process, it was given none, or
+        standard input.
+    """
+    running = options_behind("run", proc)
+    if running is None:
+        return None
+    number, words = running
+    name = _named(words)
+    if name in ("", "-"):
+        return None
+    try:
+        # By its own folder, which need not be ours.
+        return number, (proc / str(number) / "cwd").readlink() / name
+    except OSError:
+        return (number, Path(name)) if name.startswith("/") else None
+
+
+def _named(words: Sequence[str]) -> str:
+    """Return the file after `-c` or `--config`, as argparse reads them; the last one counts."""
+    named = ""
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if word == "-c" or (not equals and len(word) > 2 and _OPTION.startswith(word)):
+            named = words[at + 1] if at + 1 < len(words) else ""
+        elif equals and len(option) > 2 and _OPTION.startswith(option):
+            named = value
+        elif word.startswith("-c"):
+            named = word.removeprefix("-c")
+    return named
 
 
 def who_has(file: Path, proc: Path) -> Holder:

@@ -11,12 +11,13 @@ from typing import Final
 from config.schema import Component, Config
 from config.types import ByteSize
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.disk.folder import LOCK
+from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segment_numbers
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.examining import Examination
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.mounts import file_system
+from pipeline.doctor.owning import stuck, unusable
 from pipeline.doctor.places import access_mend, fault
 from pipeline.doctor.processes import Holder, who_has
 
@@ -61,6 +62,9 @@ def look(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
         return [check.failure(place, f"{there} is no folder", _MEND)]
     if refusal := _refusal(there):
         return [check.failure(place, f"nothing can be written there: {refusal}", _MEND)]
+    if told := _not_ours(path):
+        mend = f"chown -R {os.geteuid()} {path}: podgpu ran as somebody else before"
+        return [check.failure(place, told, mend)]
     if owner := _other_owner(path, proc):
         mend = "end that one, or set another queue.path: each podgpu needs a folder of its own"
         return [check.failure(place, f"is in use by {owner}", mend)]
@@ -93,6 +97,19 @@ def _used(path: Path) -> int:
             with contextlib.suppress(OSError):  # sent meanwhile
                 used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
     return used
+
+
+def _not_ours(path: Path) -> str:
+    """Return which of the queue's files can't be used, for people; empty if all can."""
+    try:
+        segments = [path / segment_name(number) for number in segment_numbers(path)]
+    except OSError:
+        segments = []
+    files = [path / LOCK, path / CURSOR, *segments]
+    if closed := unusable(files):
+        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        return f"{closed[0].name}{more} may not be read and written by uid {os.geteuid()}"
+    return next((f"{each.name} {why}" for each in files if (why := stuck(each))), "")
 
 
 def _other_owner(path: Path, proc: Path) -> str:

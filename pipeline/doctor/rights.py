@@ -17,6 +17,9 @@ from pipeline.kube.shape import table
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """Every user who is known may ask for these: the ClusterRole `system:basic-user`."""
 
+OTHERS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+"""About somebody else; administrators may ask for these."""
+
 ACCOUNT: Final = "the pod's service account"
 _ASK: Final = (
     "see that the API server can be reached from here and accepts the credentials; a service "
@@ -72,12 +75,38 @@ class Right:
 
     @property
     def mend(self) -> str:
-        """The rule that gives it."""
+        """The rule that gives it to podgpu."""
+        return self.given_to("podgpu's service account")
+
+    def given_to(self, whom: str) -> str:
+        """Return the rule that gives it to somebody."""
         kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
         return (
-            f'give podgpu\'s service account a {kind} with apiGroups ["{self.group}"], '
+            f'give {whom} a {kind} with apiGroups ["{self.group}"], '
             f'resources ["{self.resource}"], verbs [{self.verb}], and its binding'
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account that somebody else asks about."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the service account {self.namespace}/{self.name}"
+
+    @property
+    def user(self) -> str:
+        """What the API server calls it."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that every such account is in; rules may be given to them."""
+        all_ = "system:serviceaccounts"
+        return [all_, f"{all_}:{self.namespace}", "system:authenticated"]
 
 
 async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
@@ -99,8 +128,13 @@ async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErr
         return error
 
 
-async def allowed(api: KubeApi, right: Right) -> bool:
-    """Ask whether something is allowed, by a SelfSubjectAccessReview: for what would change things.
+async def allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
+    """Ask whether something is allowed, by an access review: for what would change things.
+
+    Args:
+        api: who is asked.
+        right: what would be done.
+        account: by whom; None for whom the session is of.
 
     Raises:
         ApiError: the server doesn't answer that.
@@ -112,15 +146,18 @@ async def allowed(api: KubeApi, right: Right) -> bool:
         "name": right.name,
         "namespace": right.namespace,
     }
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    whose = {} if account is None else {"user": account.user, "groups": account.groups}
+    asked = {key: text for key, text in attributes.items() if text}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {key: text for key, text in attributes.items() if text}},
+        "kind": kind,
+        "spec": {**whose, "resourceAttributes": asked},
     }
     try:
-        answer = orjson.loads(await api.create(REVIEWS, review))
+        answer = orjson.loads(await api.create(OTHERS if account else REVIEWS, review))
     except orjson.JSONDecodeError as error:
-        raise ApiError("the answer to a SelfSubjectAccessReview is no JSON") from error
+        raise ApiError(f"the answer to a {kind} is no JSON") from error
     return table(table(answer).get("status")).get("allowed") is True
 
 

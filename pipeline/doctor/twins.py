@@ -20,6 +20,12 @@ MEND: Final = (
     "one or keep their nodes apart by a label"
 )
 
+_MEND_PROCESSES: Final = (
+    "look again in a minute where podgpu is being updated: the old pod goes when the new one is "
+    f"ready; if both stay, {MEND}"
+)
+"""Processes don't tell whether one DaemonSet has made both."""
+
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Check `twins` by the processes."""
@@ -28,7 +34,9 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:
         numbers = ", ".join(map(str, ours))
-        return [check.warning(place, f"{len(ours)} podgpu run: processes {numbers}", MEND)]
+        return [
+            check.warning(place, f"{len(ours)} podgpu run: processes {numbers}", _MEND_PROCESSES)
+        ]
     if others and not ctx.has("dcgm"):
         saw = f"dcgm-exporter runs: process {others[0]}"
         return [check.warning(place, saw, MEND)]

@@ -7,6 +7,7 @@ from typing import Final
 
 from pipeline.doctor.check import Check
 from pipeline.doctor.findings import Finding
+from pipeline.doctor.owning import stuck
 from pipeline.doctor.places import access_mend, fault
 
 _MEND: Final = "mount the folder {folder} writable for uid {uid}, or give another path"
@@ -41,6 +42,9 @@ def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> 
         return check.failure(str(path), f"{folder} is mounted read-only", mend)
     if (mode is None or replaces) and not os.access(folder, os.W_OK | os.X_OK):
         return check.failure(str(path), f"{folder} may not be written to", mend)
+    if mode is not None and replaces and (why := stuck(path)):
+        own = f"chown {os.geteuid()} or remove the file, or give a path in a folder of podgpu's own"
+        return check.failure(str(path), why, own)
     if mode is not None and not replaces and not os.access(path, os.W_OK):
         return check.failure(str(path), "may not be written to", mend)
     # A file system that counts no blocks has room, such as one of a file server.

@@ -38,11 +38,6 @@ RESOURCE: Final = "nvidia.com/gpu"
 BODY_BYTES: Final = 32 << 20
 """Of a question: some two thousand whole nodes, or the names of all that may be in one."""
 
-_OPTIONS: Final = (
-    ("http.web_config:", "--web-config:"),
-    ("or set kubeconfig", "or give --kubeconfig"),
-)
-
 _ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
 
 POST /filter      which nodes the pod fits on
@@ -96,7 +91,7 @@ class Extender:
         self.port = settings.listen.port
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._kube = kube or Sessions().join
+        self._kube = kube or Sessions(instead="give --kubeconfig").join
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry()
         self._started = self._clock.now()
@@ -111,7 +106,11 @@ class Extender:
         )
         pages = {"/": (_about, ""), "/metrics": (self._metrics, "metrics for Prometheus")}
         self._serving = Serving(
-            socket.gethostname(), lambda: (True, "ok"), self._ready, MappingProxyType(pages)
+            socket.gethostname(),
+            lambda: (True, "ok"),
+            self._ready,
+            MappingProxyType(pages),
+            web_setting="--web-config",
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -170,7 +169,7 @@ class Extender:
             except TransientError as error:
                 if str(error) != told:
                     told = str(error)
-                    self._log.warning("%s", in_options(told))
+                    self._log.warning("%s", told)
                 await self._clock.sleep(backoff.delay(0))
 
     def _ready(self) -> tuple[bool, str]:
@@ -195,13 +194,6 @@ class Extender:
                 **process_points(self._started.wall_ns),
             }
         )
-
-
-def in_options(told: str) -> str:
-    """Return a message with the command's options where it names keys of the main file."""
-    for key, option in _OPTIONS:
-        told = told.replace(key, option)
-    return told
 
 
 async def _about(_: HttpRequest) -> HttpResponse:

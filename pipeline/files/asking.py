@@ -1,7 +1,6 @@
 """Calls about a file that block, and a file system that may not answer."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,13 +24,13 @@ class FileThread:
     Args:
         name: of the thread.
         path: the file, for what is said of it.
-        log: where it is said that a call was left behind.
+        warn: is told that a call was left behind.
     """
 
-    def __init__(self, name: str, path: Path, log: logging.Logger) -> None:
+    def __init__(self, name: str, path: Path, warn: Callable[[str], None]) -> None:
         self._name = name
         self._path = path
-        self._log = log
+        self._warn = warn
         self._thread: DaemonExecutor | None = None
         self._call: Future[Any] | None = None
 
@@ -65,7 +64,7 @@ class FileThread:
             idle.result()
         else:
             idle.cancel()
-            self._log.warning("gave up on %s: the last call doesn't end", self._path)
+            self._warn(f"gave up on {self._path}: the last call doesn't end")
 
     async def ask(self, what: Callable[[], T]) -> T:
         """Make a call.

@@ -244,7 +244,7 @@ class Listener:
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
         mounts += [(path, title) for path, (_, title) in house.pages.items()]
         if house.front is not None:
-            return house.front(request, links(mounts))
+            return await house.front(request, links(mounts))
         return index(house.node, house.version, links(mounts))
 
     async def _health(self, _: HttpRequest) -> HttpResponse:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
@@ -26,7 +26,15 @@ from pipeline.model import (
     ResourceCount,
 )
 
-Since: TypeAlias = dict[PartialRef, Instant]
+
+class _Began(NamedTuple):
+    """When a container began to hold a device, and whether that is only when it was first seen."""
+
+    at: Instant
+    seen: bool
+
+
+_Since: TypeAlias = dict[PartialRef, _Began]
 
 _NOBODY = Verdict((), 0)
 
@@ -78,7 +86,7 @@ class Attributor:
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
         self._devices = DeviceIndex(())
         self._resolution = Resolution()
-        self._since: dict[str, Since] = {}
+        self._since: dict[str, _Since] = {}
         self._early: set[str] = set()
         self._due = False
         self._due_to: set[str] = set()
@@ -211,7 +219,7 @@ class Attributor:
             verdict = resolution.verdicts.get(uuid, _NOBODY)
             if verdict is before.verdicts.get(uuid, _NOBODY) and uuid in self._since:
                 continue
-            since: Since = {}
+            since: _Since = {}
             began = self._since.get(uuid, since)
             self._since[uuid] = since
             holders = tuple([_holder(holding, at, began, since) for holding in verdict.holdings])
@@ -250,23 +258,27 @@ class Attributor:
 
 
 def _holder(
-    holding: Holding,
-    at: Instant,
-    began: dict[PartialRef, Instant],
-    since: dict[PartialRef, Instant],
+    holding: Holding, at: Instant, began: Mapping[PartialRef, _Began], since: _Since
 ) -> Holder:
-    """Return a holder, and note since when it has been one."""
+    """Return a holder, and note since when it has been one.
+
+    What a source has told once stays known when it doesn't tell it any more.
+    """
     subject = holding.subject
     if subject.container_id:
         # A container that is made anew goes on holding what it held.
         subject = replace(subject, container_id="")
-    start = since[subject] = holding.since or began.get(subject, at)
+    start = began.get(subject, _Began(at, seen=True))
+    if holding.since is not None:
+        start = _Began(holding.since, seen=False)
+    since[subject] = start
     return Holder(
         holding.subject,
         holding.share,
-        start,
+        start.at,
         holding.source,
         holding.evidence,
         holding.pod,
         holding.replicas,
+        start.seen,
     )

@@ -58,7 +58,7 @@ class SourceTable:
     def _spoke(self, name: str, at: Instant) -> bool:
         state = self._states[name]
         self._states[name] = replace(
-            state, up=True, spoken=True, reason="", events=state.events + 1, heard=at
+            state, up=True, spoken=True, reason="", lost=None, events=state.events + 1, heard=at
         )
         return not state.up
 
@@ -75,7 +75,9 @@ class SourceTable:
         news = False
         for name in self.with_relayed(envelope.source):
             state = self._states[name]
-            self._states[name] = replace(state, up=False, spoken=True, reason=reason)
+            self._states[name] = replace(
+                state, up=False, spoken=True, reason=reason, lost=envelope.at
+            )
             news = news or state.up or not state.spoken or state.reason != reason
         return news
 

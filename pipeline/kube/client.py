@@ -6,6 +6,7 @@ is an `ApiError` that names the server, what was asked for, and the mend.
 
 import asyncio
 import errno
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +21,7 @@ from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.library import library
 from pipeline.kube.lines import Lines, LineTooLongError
 from pipeline.kube.request import Request
-from pipeline.texts import line
+from pipeline.texts import concealed, line
 from pipeline.threads import DaemonExecutor
 from pipeline.version import VERSION
 
@@ -36,6 +37,7 @@ _LONGEST_LINE: Final = 16 << 20
 _LONGEST_BODY: Final = 64 << 20
 """Bytes; a node's pods are some megabytes, one object in etcd at most 1.5."""
 
+_PASSWORD: Final = re.compile(r"//[^/\s@]*@")
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"podgpu/{VERSION}"}
 _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
 """What a connection fails with. TimeoutError and ssl.SSLError are OSErrors."""
@@ -184,7 +186,7 @@ class Client:
         if 200 <= response.status < 300:
             return response
         try:
-            body = await _body(response, _ERROR_BYTES, cut=True)
+            body = _concealed(await _body(response, _ERROR_BYTES, cut=True), access)
         except _BROKEN:
             body = b""
         finally:
@@ -194,7 +196,7 @@ class Client:
             if again:
                 return None
         raise refusal(
-            access.configuration.host,
+            access.server,
             request,
             status=response.status,
             headers=response.headers,
@@ -245,7 +247,7 @@ class Client:
         return self._access
 
     def _error(self, request: Request, error: BaseException | str) -> ApiError:
-        server = self._access.configuration.host if self._access else "API server"
+        server = self._access.server if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
         told = f"{server}: {request.method} {request.path}: {_told(error)}"
         return ApiError(told, reason=reason)
@@ -288,6 +290,12 @@ async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = F
     return b"".join(pieces)[:longest]
 
 
+def _concealed(body: bytes, access: Access) -> bytes:
+    """Return an answer without our own token, which a server may repeat that refuses it."""
+    token = access.authorization.rpartition(" ")[2]
+    return concealed(body.decode("utf-8", "replace"), [token]).encode()
+
+
 def _certificates(error: BaseException) -> bool:
     """Whether TLS failed, at the start or by the other side's alert later."""
     return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
@@ -316,7 +324,9 @@ def _told(error: BaseException | str) -> str:
             f"TLS failed: {line(str(error))}; see that the certificates of server and client "
             "belong together and have not expired"
         )
-    told = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
+    # Whole addresses stand in it, that of a proxy with its password.
+    text = _PASSWORD.sub("//", str(error))
+    told = f"{type(error).__name__}: {line(text)}" if text else type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"{told}; see that the server runs and its address is right"
     return told

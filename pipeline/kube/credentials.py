@@ -2,18 +2,20 @@
 
 import asyncio
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.errors import TransientError
+from pipeline.kube.faults import program, told
 from pipeline.kube.library import library
 from pipeline.kube.plugins import PluginLoop
-from pipeline.texts import line
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
+_NONE = "no credentials in this kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,13 @@ class Access:
     configuration: Any
     authorization: str
     connection: tuple[object, ...]
+
+    @property
+    def server(self) -> str:
+        """The server's address for people, without a user, a password and a query."""
+        scheme, slashes, rest = str(self.configuration.host).rpartition("://")
+        place, slash, path = rest.partition("/")
+        return scheme + slashes + place.rpartition("@")[2] + slash + path.partition("?")[0]
 
 
 class Credentials(Protocol):
@@ -58,10 +67,12 @@ class ServiceAccount:
     Attributes:
         folder: where the kubelet puts token and certificate; it exchanges the token each hour.
         environ: where the kubelet puts the server's address.
+        instead: how other credentials are named, for messages.
     """
 
     folder: Path = _ACCOUNT
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    instead: str = "set kubeconfig"
 
     @property
     def place(self) -> str:
@@ -83,13 +94,13 @@ class ServiceAccount:
             raise TransientError(
                 f"no credentials of a pod: KUBERNETES_SERVICE_HOST and {self.folder}/token, "
                 f"ca.crt were looked for ({error}); run podgpu in a pod with a service account, "
-                "or set kubeconfig"
+                f"or {self.instead}"
             ) from error
         return _access(configuration)
 
 
-class _SilentPluginError(Exception):
-    """A plugin hangs; the text names it and the mend."""
+class _ToldError(Exception):
+    """It is known what is wrong; the text names it and the mend."""
 
 
 class KubeconfigFile:
@@ -108,6 +119,7 @@ class KubeconfigFile:
     def load(self, *, anew: bool) -> Access:
         """Read the file and what it points to; a plugin runs again once its token expires."""
         try:
+            _check_file(self._path)
             stamp = _stamp(self._path)
             if anew or stamp != self._stamp:
                 self._loader = None
@@ -116,16 +128,13 @@ class KubeconfigFile:
             with asyncio.Runner(loop_factory=PluginLoop) as runner:
                 runner.run(self._fill(configuration))
             self._stamp = stamp
-        except _SilentPluginError as error:
+        except _ToldError as error:
             self._loader = None
-            raise TransientError(f"{self._path}: {error}") from error
-        except Exception as error:  # a bad file makes the library stumble in many ways
+            raise TransientError(f"{self._path}: {error}") from None
+        except Exception as error:  # noqa: BLE001 - a bad file makes it stumble in many ways
             self._loader = None
-            told = line(str(error)) or type(error).__name__
-            raise TransientError(
-                f"{self._path}: no credentials in this kubeconfig: {told}; "
-                "see that it exists, is readable and has a current-context"
-            ) from error
+            # Without its cause, whose text may hold secrets: a traceback would show it.
+            raise TransientError(f"{self._path}: {_NONE}: {told(error, self._path)}") from None
         return _access(configuration)
 
     async def _fill(self, configuration: Any) -> None:
@@ -148,11 +157,35 @@ class KubeconfigFile:
             await loop.kill()
             late = f"did not answer within {_PLUGIN_SECONDS:g} s"
             if not loop.commands:
-                raise TimeoutError(f"the server that renews tokens {late}") from error
-            raise _SilentPluginError(
-                f"the plugin {line(loop.commands[-1])} {late}, and was ended; see that it works "
+                raise _ToldError(
+                    f"{_NONE}: the server that renews tokens {late}; see that it can be reached"
+                ) from error
+            raise _ToldError(
+                f"the plugin {program(loop.commands[-1])} {late}, and was ended; see that it works "
                 "without anybody to answer its questions"
             ) from error
+        except Exception as error:  # only here it is known whether a plugin was asked
+            raise _ToldError(f"{_NONE}: {told(error, self._path, loop.commands)}") from error
+        if loop.commands and not _given(configuration):
+            raise _ToldError(
+                f"{_NONE}: the plugin {program(loop.commands[-1])} gave neither a token nor a "
+                "certificate with its key; run it by hand where podgpu runs"
+            )
+
+
+def _check_file(path: Path) -> None:
+    """See that it is a file: opening a pipe, as its library does, would wait for a writer.
+
+    Raises:
+        OSError: it can't be looked at.
+        _ToldError: it is no file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise _ToldError("is not a regular file; give the path of one")
+
+
+def _given(configuration: Any) -> bool:
+    return bool(configuration.api_key.get("BearerToken") or configuration.cert_file)
 
 
 def _access(configuration: Any) -> Access:

@@ -6,6 +6,7 @@ place without being executed, and of their modules only those load that are aske
 """
 
 import importlib.util
+import logging
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +39,8 @@ class Library:
 @cache
 def library() -> Library:
     """Load the library's parts. Takes a tenth of a second: call it in a thread."""
+    # It logs what credential plugins write, tokens among it; its errors tell what is needed.
+    logging.getLogger(_PACKAGE).setLevel(logging.CRITICAL + 1)
     if _PACKAGE in sys.modules:
         return _parts()
     try:

@@ -17,10 +17,12 @@ class Sessions:
 
     Args:
         account: folder of the pod's own credentials, if not the usual one.
+        instead: how a kubeconfig is named where there are none, for messages.
     """
 
-    def __init__(self, account: Path | None = None) -> None:
+    def __init__(self, account: Path | None = None, *, instead: str = "set kubeconfig") -> None:
         self._account = account
+        self._instead = instead
         self._shared: dict[Path | None, _Shared] = {}
 
     def join(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
@@ -49,7 +51,7 @@ class Sessions:
 
     async def _start(self, kubeconfig: Path | None) -> "Client":
         # The client's library is loaded with it: not in the event loop, which this would hold up.
-        client = await asyncio.to_thread(_make, kubeconfig, self._account)
+        client = await asyncio.to_thread(_make, kubeconfig, self._account, self._instead)
         try:
             await client.start()
         except BaseException:
@@ -67,10 +69,12 @@ class _Shared:
         self.lock = asyncio.Lock()
 
 
-def _make(kubeconfig: Path | None, account: Path | None) -> "Client":
+def _make(kubeconfig: Path | None, account: Path | None, instead: str) -> "Client":
     from pipeline.kube.client import Client  # noqa: PLC0415
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
     if kubeconfig is not None:
         return Client(KubeconfigFile(kubeconfig))
-    return Client(ServiceAccount(account) if account else ServiceAccount())
+    if account is not None:
+        return Client(ServiceAccount(account, instead=instead))
+    return Client(ServiceAccount(instead=instead))

@@ -22,6 +22,8 @@ class Holder:
         pod: what is known of its pod; None where no source tells of pods, or not of this one.
         replicas: the numbers of the replicas that it has, where a device plugin made several of the
             device, to share it; in their order.
+        seen: no source has told when it began: `since` is when podgpu first saw it, and it has been
+            so at least since then.
     """
 
     subject: PartialRef
@@ -31,6 +33,7 @@ class Holder:
     evidence: Evidence
     pod: PodInfo | None = None
     replicas: tuple[str, ...] = ()
+    seen: bool = False
 
 
 def sole(holders: Iterable[Holder]) -> Holder | None:

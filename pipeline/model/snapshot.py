@@ -86,6 +86,7 @@ class SourceState:
         up: the last thing heard was not a loss.
         spoken: it has said something, or was lost, since it was added.
         reason: why it is down; empty when it is up.
+        lost: when it last said that it is down; None when it is up.
         events: how many events it emitted, since podgpu started.
         heard: when its last event was emitted; None before the first.
         confirmed: when it last stood by its claims; None if it makes none.
@@ -99,6 +100,7 @@ class SourceState:
     up: bool = False
     spoken: bool = False
     reason: str = ""
+    lost: Instant | None = None
     events: int = 0
     heard: Instant | None = None
     confirmed: Instant | None = None

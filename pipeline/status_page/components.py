@@ -3,46 +3,33 @@
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.model import SourceState
+from pipeline.model import Instant, SourceState
 from pipeline.status_page.document import LARGEST, ErrorStatus, SinkStatus, SourceStatus
 from pipeline.status_page.known import Known
+from pipeline.telemetry import Point
 from pipeline.texts import line
 
 _GOES_ON: Final = 45.0
 """Seconds after which an error of a sink that loses data counts as over: messages are told of one
 by one, and some are sent twice a minute."""
 
+_LOST: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
+
 Figures = Mapping[tuple[str, str], float]
 """Sums of a component's points, by family and by the component's name."""
 
 
-def figures(known: Known, role: str) -> Figures:
-    """Return podgpu's own metrics of its sources, or of its sinks; reasons are added up.
-
-    Args:
-        known: what there is.
-        role: `source` or `sink`.
-    """
-    sums: dict[tuple[str, str], float] = {}
-    for family, points in known.telemetry:
-        for point in points:
-            name = next((value for label, value in point.labels if label == role), None)
-            if name is not None and not point.suffix:
-                key = family.name.removeprefix("podgpu_"), name
-                sums[key] = sums.get(key, 0.0) + point.value
-    return sums
-
-
 def sources(known: Known) -> tuple[SourceStatus, ...]:
     """Return all sources, those whose word another relays among them."""
-    told = figures(known, "source")
+    told = _figures(known, "source")
     return tuple(_source(known, name, state, told) for name, state in known.sources.items())
 
 
 def _source(known: Known, name: str, state: SourceState, told: Figures) -> SourceStatus:
     error = _error(known, ("source", name), over=state.up or not state.spoken)
     if state.reason and not state.up and (error is None or error.text != line(state.reason)):
-        error = ErrorStatus(text=line(state.reason), age_seconds=None, over=False)
+        age = known.age(state.lost)
+        error = ErrorStatus(text=line(state.reason), age_seconds=age, over=False)
     return SourceStatus(
         name=line(name),
         kind=line(state.kind),
@@ -58,11 +45,15 @@ def _source(known: Known, name: str, state: SourceState, told: Figures) -> Sourc
 
 def sinks(known: Known) -> tuple[SinkStatus, ...]:
     """Return all sinks."""
-    told = figures(known, "sink")
-    return tuple(_sink(known, name, kind, told) for name, kind in known.sinks.items())
+    told, lost = _figures(known, "sink"), _losses(known)
+    return tuple(
+        _sink(known, name, kind, told, lost.get(name)) for name, kind in known.sinks.items()
+    )
 
 
-def _sink(known: Known, name: str, kind: str, told: Figures) -> SinkStatus:
+def _sink(
+    known: Known, name: str, kind: str, told: Figures, last_loss: Instant | None
+) -> SinkStatus:
     up = _whether(told, "sink_up", name)
     delivering = _whether(told, "sink_delivering", name)
     writable = _whether(told, "sink_queue_writable", name)
@@ -85,7 +76,7 @@ def _sink(known: Known, name: str, kind: str, told: Figures) -> SinkStatus:
         emitted=_count(told, "sink_emitted_total", name),
         dropped=dropped,
         rejected=rejected,
-        lost_seconds=known.age(known.losses.get(name, known.now)) if lost else None,
+        lost_seconds=known.age(last_loss) if lost else None,
         errors=_count(told, "sink_errors_total", name),
         error=_error(
             known, ("sink", name), over=False not in (up, delivering, writable) and not going_on
@@ -93,11 +84,43 @@ def _sink(known: Known, name: str, kind: str, told: Figures) -> SinkStatus:
     )
 
 
+def _figures(known: Known, role: str) -> Figures:
+    """Return podgpu's own metrics of a role, `source` or `sink`; reasons are added up."""
+    sums: dict[tuple[str, str], float] = {}
+    for family, points in known.telemetry:
+        for point in points:
+            name = _owner(point, role)
+            if name is not None and not point.suffix:
+                key = family.name.removeprefix("podgpu_"), name
+                sums[key] = sums.get(key, 0.0) + point.value
+    return sums
+
+
+def _losses(known: Known) -> Mapping[str, Instant]:
+    """Return when each sink that ever lost something last did, by its name."""
+    found: dict[str, Instant] = {}
+    for family, points in known.telemetry:
+        for point in points if family.name in _LOST else ():
+            name, rose = _owner(point, "sink"), point.rose
+            if name is not None and rose is not None:
+                before = found.get(name, rose)
+                found[name] = max(before, rose, key=lambda at: at.mono_ns)
+    return found
+
+
+def _owner(point: Point, role: str) -> str | None:
+    return next((value for label, value in point.labels if label == role), None)
+
+
 def _error(known: Known, owner: tuple[str, str], *, over: bool) -> ErrorStatus | None:
     trouble = known.troubles.get(owner)
     if trouble is None:
         return None
-    return ErrorStatus(text=line(trouble.text), age_seconds=known.age(trouble.at), over=over)
+    return ErrorStatus(
+        text=line(trouble.text),
+        age_seconds=known.age(trouble.at),
+        over=None if trouble.warning else over,
+    )
 
 
 def _count(told: Figures, family: str, name: str) -> int | None:

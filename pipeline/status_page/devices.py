@@ -5,7 +5,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from pipeline.model import NS, Attribution, Evidence, Holder, Snapshot, Value
+from pipeline.model import Attribution, Holder, Snapshot, Value
 from pipeline.status_page.document import LARGEST, GpuStatus, HolderStatus, InstanceStatus, State
 from pipeline.status_page.known import Known, date
 from pipeline.texts import line
@@ -47,7 +47,7 @@ def gpus(known: Known) -> tuple[tuple[GpuStatus, ...] | None, int]:
         return None, 0
     shown = list(islice(found.values(), MOST_DEVICES))
     most = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
-    view = _View(known, _values(snapshot), most if known.informed else None, _started(known))
+    view = _View(known, _values(snapshot), most if known.informed else None)
     cards: dict[str, list[Attribution]] = {}
     for one in shown:
         cards.setdefault(one.device.gpu_uuid, []).append(one)
@@ -62,17 +62,11 @@ class _View(NamedTuple):
         known: what there is.
         values: readings.
         most: holders of one device that are named; None where nobody knows who holds what.
-        started: when podgpu started, in nanoseconds of Unix time.
     """
 
     known: Known
     values: Values
     most: int | None
-    started: int | None
-
-
-def _started(known: Known) -> int | None:
-    return None if known.started is None else round(known.started * NS)
 
 
 def _values(snapshot: Snapshot) -> Values:
@@ -161,23 +155,13 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
         container=_text(subject.container),
         uid=_text(subject.uid),
         since=date(holder.since.wall_ns),
-        since_known=_is_told(holder, view.started),
+        since_known=not holder.seen,
         share=holder.share,
         replicas=len(holder.replicas) or None,
         source=line(holder.source),
         evidence=holder.evidence.name.lower(),
         age_seconds=known.age(source.confirmed if source is not None else None),
     )
-
-
-def _is_told(holder: Holder, started: int | None) -> bool:
-    """Whether a source says since when: the API server of the pod, or the runtime.
-
-    What began before podgpu did can't be what it saw itself.
-    """
-    if holder.pod is not None or holder.evidence <= Evidence.RUNTIME_ENV:
-        return True
-    return started is not None and holder.since.wall_ns < started
 
 
 def _place(number: int | None) -> int | None:

@@ -116,12 +116,13 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: for people.
         age_seconds: since then; null where only its text is known.
-        over: it is well again.
+        over: it is well again; null of a warning, after which it went on all the same, so that
+            nothing tells when that is over.
     """
 
     text: str
     age_seconds: Figure | None
-    over: bool
+    over: bool | None
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +167,8 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
         emitted: readings that it handed on, or points that its receiver took.
         dropped: readings and points that it never handed on.
         rejected: points that its receiver refused for good.
-        lost_seconds: since as many were first seen to be dropped and rejected as are now; null
-            where none are.
+        lost_seconds: since the last was dropped or rejected; null where none was, or where nobody
+            noted when.
         errors: what it failed to do besides.
         error: what went wrong last.
     """

@@ -27,7 +27,6 @@ class Known:
         sinks: kinds by name, in the order of the configuration.
         telemetry: podgpu's own metrics as they are now.
         troubles: the last trouble of each component that had any.
-        losses: since when as many readings and points of a sink were lost as now, by the sink.
     """
 
     node: str
@@ -40,7 +39,6 @@ class Known:
     sinks: Mapping[str, str]
     telemetry: Sequence[FamilyPoints]
     troubles: Troubles = field(default_factory=dict)
-    losses: Mapping[str, Instant] = field(default_factory=dict)
 
     @property
     def started(self) -> float | None:

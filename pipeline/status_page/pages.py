@@ -1,7 +1,9 @@
 """Serves the document and the page; made when somebody asks, once a second at most."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
@@ -13,8 +15,8 @@ from pipeline.pages import Links, Pages
 from pipeline.status_page.document import StatusDocument
 from pipeline.status_page.html.page import HEADERS, body, footer, refresh
 from pipeline.status_page.known import Known
-from pipeline.status_page.losses import Losses
 from pipeline.status_page.making import status_of
+from pipeline.threads import DaemonExecutor
 
 PATH: Final = "/status"
 
@@ -35,10 +37,7 @@ class StatusPages:
     def __init__(self, now: Callable[[], Instant], known: Callable[[], Known]) -> None:
         self._now = now
         self._known = known
-        self._losses = Losses()
-        self._made: tuple[Instant, StatusDocument] | None = None
-        self._json: bytes | None = None
-        self._html: dict[Links, bytes] = {}
+        self._last: tuple[Instant, _Moment] | None = None
 
     @property
     def pages(self) -> Pages:
@@ -47,22 +46,17 @@ class StatusPages:
 
     async def show(self, _: HttpRequest) -> HttpResponse:
         """Answer with the document."""
-        status = self._status()
-        if self._json is None:
-            self._json = msgspec.json.encode(status) + b"\n"
-        return HttpResponse(self._json, "application/json", headers=_NO_STORE)
+        made = await self._moment().made(None)
+        return HttpResponse(made, "application/json", headers=_NO_STORE)
 
-    def front(self, request: HttpRequest, links: Links) -> HttpResponse:
+    async def front(self, request: HttpRequest, links: Links) -> HttpResponse:
         """Answer with the page.
 
         Args:
             request: `?refresh=SECONDS` says how often it is loaded anew, 0 never.
             links: paths and titles of what is served besides.
         """
-        status = self._status()
-        made = self._html.get(links)
-        if made is None:
-            made = self._html[links] = body(status, links).encode("utf-8", "replace")
+        made = await self._moment().made(links)
         seconds = refresh(request.query.get("refresh", ""))
         again = {"Refresh": str(seconds)} if seconds else {}
         return HttpResponse(
@@ -71,13 +65,50 @@ class StatusPages:
             headers={**HEADERS, **_NO_STORE, **again},
         )
 
-    def _status(self) -> StatusDocument:
+    def _moment(self) -> "_Moment":
         now = self._now()
-        if self._made is not None and now.mono_ns - self._made[0].mono_ns < GOOD_FOR_NS:
-            return self._made[1]
-        known = self._known()
-        status = status_of(replace(known, losses=self._losses.seen(known)))
-        self._made, self._json = (now, status), None
-        # As many as there are listeners.
-        self._html.clear()
-        return status
+        if self._last is None or now.mono_ns - self._last[0].mono_ns >= GOOD_FOR_NS:
+            known = self._known()
+            # A view: what is made of it in a thread must not change meanwhile.
+            known = replace(known, troubles=dict(known.troubles))
+            self._last = (now, _Moment(known))
+        return self._last[1]
+
+
+class _Moment:
+    """What was known at one moment, and what is made of it: of each kind once."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._lock = Lock()
+        self._status: StatusDocument | None = None
+        # As many as there are listeners, and the document.
+        self._texts: dict[Links | None, bytes] = {}
+        self._making: dict[Links | None, asyncio.Future[bytes]] = {}
+
+    async def made(self, links: Links | None) -> bytes:
+        """Make it in a thread: of a large node it takes a while, in which others are served."""
+        future = self._making.get(links)
+        if future is None:
+            # Of its own, which ends with the call: the others may wait for what hangs.
+            with DaemonExecutor("podgpu-status") as thread:
+                loop = asyncio.get_running_loop()
+                future = self._making[links] = loop.run_in_executor(thread, self.make, links)
+        # Whoever goes away, others wait for the same.
+        return await asyncio.shield(future)
+
+    def make(self, links: Links | None) -> bytes:
+        """Return the page but for its foot; without `links` the document. For any thread."""
+        with self._lock:
+            text = self._texts.get(links)
+            if text is None:
+                if self._status is None:
+                    self._status = status_of(self._known)
+                text = self._texts[links] = _text(self._status, links)
+            return text
+
+
+def _text(status: StatusDocument, links: Links | None) -> bytes:
+    if links is None:
+        return msgspec.json.encode(status) + b"\n"
+    return body(status, links).encode("utf-8", "replace")

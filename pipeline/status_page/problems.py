@@ -83,7 +83,11 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[str]:
         if sink.lost_seconds is not None and sink.lost_seconds <= RECENT:
             counts = ((sink.dropped, "dropped"), (sink.rejected, "rejected"))
             told = ", ".join(f"{amount(count)} {word}" for count, word in counts if count)
-            why = f": {sink.error.text}" if sink.error is not None and not sink.error.over else ""
+            why = (
+                f": {sink.error.text}"
+                if sink.error is not None and sink.error.over is False
+                else ""
+            )
             yield f"sink {sink.name} loses data, {told} since podgpu started{why}"
 
 

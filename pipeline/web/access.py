@@ -129,8 +129,13 @@ class Access:
         self._passwords.close()
 
 
-async def opened(path: Path, log: logging.Logger) -> Access:
+async def opened(path: Path, log: logging.Logger, setting: str = "http.web_config") -> Access:
     """Read a web config.
+
+    Args:
+        path: the file.
+        log: where it is said what later becomes of it.
+        setting: what names the file, for messages.
 
     Raises:
         PermanentError: something of it can't be used.
@@ -139,7 +144,7 @@ async def opened(path: Path, log: logging.Logger) -> Access:
     try:
         rules = await asyncio.to_thread(reader.look)
     except ConfigError as error:
-        raise PermanentError(f"http.web_config: {error}") from error
+        raise PermanentError(f"{setting}: {error}") from error
     return Access(reader, rules or OPEN, log)
 
 

@@ -8,6 +8,7 @@ from pipeline.contracts import SinkContext
 from pipeline.errors import TransientError
 from pipeline.model import Instant
 from pipeline.threads import DaemonExecutor
+from pipeline.warning import warn
 from sinks.jsonl.lines import Batch
 from sinks.jsonl.opening import open_target
 from sinks.jsonl.options import STDOUT, Options
@@ -106,7 +107,7 @@ class Held:
         self.tell()
         if not done:
             idle.cancel()
-            self._ctx.log.warning("gave up on %s: the last write to it doesn't end", self.name)
+            warn(self._ctx, "gave up on %s: the last write to it doesn't end", self.name)
 
 
 def _fault(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:

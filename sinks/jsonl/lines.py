@@ -208,6 +208,7 @@ def _holder(holder: Holder) -> dict[str, Any]:
     told["source"] = holder.source
     told["evidence"] = holder.evidence.name.lower()
     told["since"] = rfc3339(holder.since.wall_ns)
+    told["since_known"] = not holder.seen
     return told
 
 

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.errors import TransientError
+from pipeline.warning import warn
 from sinks.jsonl.encoding import SnapshotEncoder
 from sinks.jsonl.held import Held
 from sinks.jsonl.lines import Batch
@@ -73,7 +74,7 @@ class JsonLinesSink:
         try:
             done, _ = await asyncio.wait({written}, timeout=_SLOW)
             if not done:
-                self._ctx.log.warning("%s has taken nothing for %g s", self._held.name, _SLOW)
+                warn(self._ctx, "%s has taken nothing for %g s", self._held.name, _SLOW)
                 await asyncio.wait({written})
                 self._ctx.log.info("%s takes lines again", self._held.name)
         except asyncio.CancelledError:

@@ -1,14 +1,14 @@
 """Other writers of the same annotation: found out, counted, told."""
 
-import logging
 from collections import deque
 from typing import Any, Final
 
 import orjson
 
-from pipeline.telemetry import Meter
+from pipeline.contracts import SinkContext
 from pipeline.texts import line
 from pipeline.topology.annotation import LONGEST
+from pipeline.warning import warn
 
 _ERRORS: Final = "podgpu_sink_errors_total"
 _TOLD: Final = 16
@@ -23,27 +23,25 @@ class Others:
 
     Args:
         place: which annotation, for messages.
-        log: the sink's.
-        meter: the sink's.
+        ctx: the sink's.
     """
 
-    def __init__(self, place: str, log: logging.Logger, meter: Meter) -> None:
+    def __init__(self, place: str, ctx: SinkContext) -> None:
         self._place = place
-        self._log = log
-        self._meter = meter
+        self._ctx = ctx
         self._written: str | None = None
         self._lost: deque[str] = deque(maxlen=_LOST)
         self._told: set[int] = set()
         self._missing = False
         self._foreign = False
-        meter.add(_ERRORS, 0, operation="overwritten", reason="foreign")
+        ctx.meter.add(_ERRORS, 0, operation="overwritten", reason="foreign")
 
     def wrote(self, value: str) -> None:
         """The server has taken a value."""
         self._written, self._missing = value, False
         if self._foreign:
             self._foreign = False
-            self._meter.add(_ERRORS, operation="overwritten", reason="foreign")
+            self._ctx.meter.add(_ERRORS, operation="overwritten", reason="foreign")
 
     def lost(self, value: str) -> None:
         """The server may have taken a value, now or later."""
@@ -68,7 +66,7 @@ class Others:
         if value is None:
             if self._written is not None and not self._missing:
                 self._missing = True
-                self._log.info("%s was deleted; it is written again", self._place)
+                self._ctx.log.info("%s was deleted; it is written again", self._place)
             return
         if value == self._written or value in self._lost:
             return
@@ -76,15 +74,17 @@ class Others:
             return
         self._foreign = True
         key = hash(_substance(value))
-        if key in self._told or len(self._told) >= _TOLD:
-            return
-        self._told.add(key)
-        self._log.warning(
+        news = key not in self._told and len(self._told) < _TOLD
+        if news:
+            self._told.add(key)
+        warn(
+            self._ctx,
             "%s has a value of somebody else's, %r, and is written over; see that it has one "
             "writer, or give podgpu another annotation%s",
             self._place,
             line(value, 80),
             "" if len(self._told) < _TOLD else "; further ones are counted, and not told",
+            news=news,
         )
 
 

@@ -1,18 +1,21 @@
 """The sink `node`."""
 
 import asyncio
-import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
 
+from pipeline.arrivals import Arrivals
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
 from pipeline.ending import LAST, ended
 from pipeline.errors import ApiError, TransientError
 from pipeline.holders import LISTING, lists_holders
 from pipeline.model import Instant, Snapshot
+from pipeline.warning import warn
 from sinks.node.content import Content, Substance
 from sinks.node.options import Options
 from sinks.node.others import Others
@@ -42,7 +45,7 @@ class NodeSink:
         self._removing = options.remove == "now"
         self._node = options.node or ctx.node
         self._place = NodeAnnotation(self._node, options.annotation, ctx.meter)
-        self._others = Others(str(self._place), ctx.log, ctx.meter)
+        self._others = Others(str(self._place), ctx)
         self._pacing = Pacing(options.min_interval, options.refresh, self._patched_before())
         self._complete = Completeness(ctx.clock)
         self._session = AsyncExitStack()
@@ -79,25 +82,13 @@ class NodeSink:
 
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the annotation until the inbox ends."""
-        snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(anext(snapshots, None))
-        closed = asyncio.ensure_future(inbox.wait_closed())
-        latest = self._ctx.latest()
-        try:
-            while True:
-                self._take(latest)
-                if self._due() and not closed.done():
-                    await self._unless_late(closed)
-                rest = None if closed.done() else self._rest(latest)
-                await asyncio.wait({coming}, timeout=rest)
-                if coming.done():
-                    latest = coming.result()
-                    if latest is None:
-                        break
-                    coming = asyncio.ensure_future(anext(snapshots, None))
-        finally:
-            coming.cancel()
-            closed.cancel()
+        async with Arrivals(inbox, self._ctx.latest()) as arrivals:
+            closing = arrivals.closing
+            while not arrivals.ended:
+                self._take(arrivals.latest)
+                if self._due() and not closing.done():
+                    await self._unless_late(closing)
+                await arrivals.wait(None if closing.done() else self._rest(arrivals.latest))
         await self._end()
 
     def _take(self, snapshot: Snapshot | None) -> None:
@@ -123,7 +114,7 @@ class NodeSink:
         before, refresh = self._content, float(self._options.refresh)
         if not lists_holders(snapshot):
             self._tell(
-                logging.WARNING,
+                partial(warn, self._ctx),
                 "no source tells who holds what, so nothing is written of what is free; add one "
                 f"of {', '.join(sorted(LISTING))}",
             )
@@ -134,16 +125,17 @@ class NodeSink:
             topology = before.topology
         if topology is None:
             self._tell(
-                logging.INFO, "no topology is known, so none is written; the source nvml tells it"
+                self._ctx.log.info,
+                "no topology is known, so none is written; the source nvml tells it",
             )
             return None
         return Content(topology, None, snapshot.at, refresh, before, lasting=False)
 
-    def _tell(self, level: int, text: str) -> None:
+    def _tell(self, say: Callable[[str], None], text: str) -> None:
         """Say once what no API server can mend, once every source has had the time to speak."""
         if text not in self._told and self._complete.over_time:
             self._told.add(text)
-            self._ctx.log.log(level, text)
+            say(text)
 
     async def _again(self) -> None:
         """Try what failed; as long as it fails the sink isn't up, and that is told once."""
@@ -186,7 +178,7 @@ class NodeSink:
         except (TransientError, asyncio.CancelledError) as error:
             if not closed.done():
                 raise
-            self._ctx.log.warning("%s was not written: %s", self._place, _reason(error))
+            warn(self._ctx, "%s was not written: %s", self._place, _reason(error))
 
     async def _sync(self, *, look: bool, write: bool) -> None:
         """Look at what stands there, write what should."""
@@ -267,9 +259,7 @@ class NodeSink:
             async with asyncio.timeout(LAST):
                 await self._sync(look=self._pacing.look(self._ctx.clock.now()), write=True)
         except (TransientError, TimeoutError) as error:
-            self._ctx.log.warning(
-                "%s doesn't tell of the last change: %s", self._place, _reason(error)
-            )
+            warn(self._ctx, "%s doesn't tell of the last change: %s", self._place, _reason(error))
 
     async def _withdraw(self) -> None:
         api = self._api
@@ -278,7 +268,8 @@ class NodeSink:
             async with asyncio.timeout(LAST):
                 await self._place.write(api, None)
             if self._pacing.doubtful:
-                self._ctx.log.warning(
+                warn(
+                    self._ctx,
                     "%s was taken away, but a patch before that got no answer and may be made "
                     "yet; if it comes back, take it away: %s",
                     self._place,
@@ -300,8 +291,12 @@ class NodeSink:
             self._written = None
 
     def _stays(self, error: BaseException) -> None:
-        self._ctx.log.warning(
-            "%s stays: %s; take it away: %s", self._place, _reason(error), self._place.removal
+        warn(
+            self._ctx,
+            "%s stays: %s; take it away: %s",
+            self._place,
+            _reason(error),
+            self._place.removal,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Final, Self
 from pipeline.contracts import SinkContext
 from pipeline.delivery.contract import Outcome, Record, Rejected, Retry
 from pipeline.model import Snapshot
+from pipeline.warning import warn
 from sinks.otlp.encoding.encoder import RECORD, Encoder
 from sinks.otlp.options import Options
 from sinks.otlp.transport.contract import Transport
@@ -54,7 +55,7 @@ class OtlpPush:
         if settings is None:
             settings = self._settings = settle(self._options, self._environ)
             for hint in settings.hints:
-                self._ctx.log.warning("%s", hint)
+                warn(self._ctx, "%s", hint)
             self._encoder = Encoder(
                 self._ctx.node,
                 self._ctx.plan,

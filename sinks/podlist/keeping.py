@@ -1,6 +1,6 @@
-"""Keeps the file true. Everything here blocks."""
+"""Keeps the file true. Nearly everything here blocks."""
 
-import logging
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +15,8 @@ from sinks.podlist.splitting import NoListError
 from sinks.podlist.target import ChangedError, MountedError, Target
 
 _TRIES: Final = 5
+_REMARKS: Final = 8
+"""What is to be said and nobody has taken yet: one call makes two of them at most."""
 
 
 class Keeper:
@@ -23,13 +25,12 @@ class Keeper:
     Args:
         path: the file.
         in_place: write into the file instead of replacing it.
-        log: where it says what it had to do otherwise.
     """
 
-    def __init__(self, path: Path, *, in_place: bool, log: logging.Logger) -> None:
+    def __init__(self, path: Path, *, in_place: bool) -> None:
         self._target = Target(path)
         self._in_place = in_place
-        self._log = log
+        self._remarks: deque[str] = deque(maxlen=_REMARKS)
         self._data: bytes | None = None
         self._document = Document()
 
@@ -72,13 +73,17 @@ class Keeper:
                 except ChangedError:
                     continue
                 if not document.whole:
-                    self._log.warning(
-                        "%s: was no whole list; %d entries of others could be kept",
-                        self._target.path,
-                        len(document.others),
+                    self._remarks.append(
+                        f"{self._target.path}: was no whole list; {len(document.others)} entries "
+                        "of others could be kept"
                     )
                 return True
         raise TransientError(f"{self._target.path}: changes faster than it can be read and written")
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what it had to do otherwise, once; from any thread, and without blocking."""
+        while self._remarks:
+            yield self._remarks.popleft()
 
     def _understand(self, content: Content | None) -> Document:
         data = content.data if content is not None else None
@@ -98,9 +103,9 @@ class Keeper:
             except MountedError:
                 self._target.overwrite(data, before)
                 self._in_place = True
-                self._log.warning(
-                    "%s: is mounted by itself and can't be replaced; writing into it instead",
-                    self._target.path,
+                self._remarks.append(
+                    f"{self._target.path}: is mounted by itself and can't be replaced; writing "
+                    "into it instead"
                 )
 
     @contextmanager

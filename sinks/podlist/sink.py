@@ -1,14 +1,15 @@
 """The sink `podlist`."""
 
-import asyncio
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from pipeline.arrivals import Arrivals
 from pipeline.completeness import Completeness
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.files.asking import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
+from pipeline.warning import warn
 from sinks.podlist.entries import Entry, entries_of
 from sinks.podlist.keeping import Keeper
 from sinks.podlist.options import Options
@@ -35,8 +36,8 @@ class PodListSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._keeper = Keeper(options.path, in_place=options.write == "inplace", log=ctx.log)
-        self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, ctx.log)
+        self._keeper = Keeper(options.path, in_place=options.write == "inplace")
+        self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, partial(warn, ctx))
         self._complete = Completeness(ctx.clock, besides=_READERS)
         self._layout: Layout | None = None
         self._entries: tuple[Entry, ...] | None = None
@@ -58,26 +59,17 @@ class PodListSink:
     ) -> None:
         """Leave the file as it is, after the write that has begun, unless that takes too long."""
         await self._thread.close()
+        self._remark()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the file until the inbox ends."""
-        snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(anext(snapshots, None))
-        latest = self._ctx.latest()
         self._due_ns = 0
-        try:
-            while True:
-                if latest is not None:
-                    self._take(latest)
+        async with Arrivals(inbox, self._ctx.latest()) as arrivals:
+            while not arrivals.ended:
+                if arrivals.latest is not None:
+                    self._take(arrivals.latest)
                 await self._keep()
-                await asyncio.wait({coming}, timeout=self._rest(latest))
-                if coming.done():
-                    latest = coming.result()
-                    if latest is None:
-                        return
-                    coming = asyncio.ensure_future(anext(snapshots, None))
-        finally:
-            coming.cancel()
+                await arrivals.wait(self._rest(arrivals.latest))
 
     def _take(self, snapshot: Snapshot) -> None:
         """Work out our entries, once those who could name a holder have spoken."""
@@ -94,11 +86,19 @@ class PodListSink:
         if self._entries is None or now.mono_ns < self._due_ns:
             return
         mend = self._torn is not None and self._torn.seconds_until(now) >= _TORN
-        if await self._thread.ask(partial(self._keeper.keep, self._entries, mend=mend)):
+        try:
+            done = await self._thread.ask(partial(self._keeper.keep, self._entries, mend=mend))
+        finally:
+            self._remark()
+        if done:
             self._torn, rest = None, _LOOK
         else:
             self._torn, rest = self._torn or now, _SOON
         self._due_ns = self._ctx.clock.now().mono_ns + round(rest * NS)
+
+    def _remark(self) -> None:
+        for remark in self._keeper.remarks():
+            warn(self._ctx, remark)
 
     def _rest(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot."""

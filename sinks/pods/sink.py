@@ -5,12 +5,14 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
+from pipeline.arrivals import Arrivals
 from pipeline.claiming import matcher
 from pipeline.completeness import Completeness
 from pipeline.contracts import KubeApi, SinkContext, SinkInbox
 from pipeline.ending import ended
 from pipeline.errors import ApiError, TransientError
 from pipeline.model import NS, Layout, Snapshot
+from pipeline.warning import warn
 from sinks.pods.agenda import Agenda
 from sinks.pods.annotating import Annotator
 from sinks.pods.holdings import Place, Wanted, wanted
@@ -47,7 +49,7 @@ class PodsSink:
         self._waiting = True
         self._silent_ns: int | None = None
         self._next_ns = 0
-        self._stopping = False
+        self._closing: asyncio.Future[None] | None = None
         self._annotator = Annotator(ctx, lambda: self._stopping)
         self._leases = AsyncExitStack()
         self._api: KubeApi | None = None
@@ -60,7 +62,7 @@ class PodsSink:
             TransientError: there are no credentials, or it isn't over.
         """
         self._complete.begin()
-        self._stopping = False
+        self._closing = None
         self._api = await self._leases.enter_async_context(self._ctx.kube(self._options.kubeconfig))
         try:
             if self._failed is not None:
@@ -87,32 +89,17 @@ class PodsSink:
         Raises:
             TransientError: the API server refused, couldn't be reached, or is none.
         """
-        closed = asyncio.ensure_future(self._close(inbox))
-        snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(anext(snapshots, None))
-        latest = self._ctx.latest()
-        # Whether the inbox has ended already is known once its tasks have begun.
-        await asyncio.sleep(0)
-        try:
-            while True:
-                self._take(latest)
-                await self._work(closed)
-                waited = {coming} if self._stopping else {coming, closed}
-                await asyncio.wait(
-                    waited, timeout=self._rest(latest), return_when=asyncio.FIRST_COMPLETED
-                )
-                if coming.done():
-                    latest = coming.result()
-                    if latest is None:
-                        return
-                    coming = asyncio.ensure_future(anext(snapshots, None))
-        finally:
-            closed.cancel()
-            coming.cancel()
+        async with Arrivals(inbox, self._ctx.latest()) as arrivals:
+            self._closing = arrivals.closing
+            while not arrivals.ended:
+                self._take(arrivals.latest)
+                await self._work(arrivals.closing)
+                await arrivals.wait(self._rest(arrivals.latest))
 
-    async def _close(self, inbox: SinkInbox) -> None:
-        await inbox.wait_closed()
-        self._stopping = True
+    @property
+    def _stopping(self) -> bool:
+        """Whether no request is to begin any more."""
+        return self._closing is not None and self._closing.done()
 
     def _take(self, snapshot: Snapshot | None) -> None:
         """Work out what pods hold, once those who could name a holder have spoken."""
@@ -137,7 +124,8 @@ class PodsSink:
         """Say that nothing can be written, once it has been so for a while."""
         if self._silence() == 0:
             self._silent_ns = -1
-            self._ctx.log.warning(
+            warn(
+                self._ctx,
                 "nothing is written: no resource like %s is known to be GPUs; it takes the source "
                 "podresources or checkpoint, a device plugin that the kubelet knows, and that "
                 "`resources` lets its resources through",
@@ -165,7 +153,7 @@ class PodsSink:
                 raise
             place, _ = due
             told = str(error) or "no answer in time"
-            self._ctx.log.warning("pod %s may not have its annotations: %s", place, told)
+            warn(self._ctx, "pod %s may not have its annotations: %s", place, told)
 
     async def _again(self, failed: TransientError) -> None:
         """Try one pod; as long as the same is wrong the sink isn't up, and that is told once."""

@@ -1,11 +1,11 @@
 """Saying and counting once what is left as it is."""
 
-import logging
 from collections.abc import Collection
 from typing import Final, Literal
 
 from pipeline.contracts import SinkContext
 from pipeline.errors import ApiError
+from pipeline.warning import warn
 from sinks.pods.deciding import Decision, Trouble
 from sinks.pods.holdings import Place, Wanted
 
@@ -85,14 +85,15 @@ class Telling:
         """Say that what would be written doesn't come to stand there."""
         self._count("invalid")
         names = ", ".join(keys)
-        self._ctx.log.log(
-            logging.WARNING if self._new(how, names) else logging.DEBUG,
+        warn(
+            self._ctx,
             "pod %s: annotation %s can't be written: %s%s; tried again later; said once for all "
             "pods",
             place,
             names,
             f"{error}; " if error else "",
             _MEND[how],
+            news=self._new(how, names),
         )
 
     def _count(self, reason: str) -> None:

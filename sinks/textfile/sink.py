@@ -1,6 +1,5 @@
 """The sink `textfile`."""
 
-import asyncio
 import errno
 import stat
 from functools import partial
@@ -8,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from pipeline.arrivals import Arrivals
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.errors import PermanentError, TransientError
 from pipeline.exposition.renderer import Renderer
@@ -15,6 +15,7 @@ from pipeline.exposition.text import Format
 from pipeline.files.asking import FileThread
 from pipeline.files.placing import Place, SweptError, refusal
 from pipeline.model import NS
+from pipeline.warning import warn
 from sinks.textfile.options import Options
 
 _MOUNTED: Final = "is mounted by itself and can't be replaced: mount its folder instead"
@@ -33,7 +34,7 @@ class TextfileSink:
         self._ctx = ctx
         self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
         self._file = _File(options.path)
-        self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, ctx.log)
+        self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, partial(warn, ctx))
         self._due_ns = 0
 
     async def __aenter__(self) -> Self:
@@ -53,29 +54,20 @@ class TextfileSink:
         try:
             await self._thread.close(None if self._options.keep else self._file.remove)
         except OSError as error:
-            self._ctx.log.warning("%s: can't be removed: %s", self._options.path, error.strerror)
+            warn(self._ctx, "%s: can't be removed: %s", self._options.path, error.strerror)
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write until the inbox ends, and then once more what hasn't been written."""
-        self._renderer.show(self._ctx.latest())
-        snapshots = aiter(inbox)
-        coming = asyncio.ensure_future(anext(snapshots, None))
         unwritten = True
-        try:
-            while True:
+        async with Arrivals(inbox, self._ctx.latest()) as arrivals:
+            self._renderer.show(arrivals.latest)
+            while not arrivals.ended:
                 if self._rest() <= 0:
                     await self._write()
                     unwritten = False
-                await asyncio.wait({coming}, timeout=self._rest())
-                if coming.done():
-                    snapshot = coming.result()
-                    if snapshot is None:
-                        break
-                    self._renderer.show(snapshot)
+                if await arrivals.wait(self._rest()):
+                    self._renderer.show(arrivals.latest)
                     unwritten = True
-                    coming = asyncio.ensure_future(anext(snapshots, None))
-        finally:
-            coming.cancel()
         if unwritten and self._options.keep:
             await self._write()
 

@@ -26,7 +26,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `dcgm.page`."""
     check = CHECKS["dcgm.page"]
-    place = options.url or str(options.path)
+    place = options.place
     if options.path is None and await _is_podgpu(options.url, ctx):
         return [check.failure(place, "podgpu itself answers there, no dcgm-exporter", _OTHER)]
     getter = Server(options) if options.path is None else File(options.path, options, ctx.clock)

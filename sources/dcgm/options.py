@@ -59,6 +59,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     password_file: Annotated[Path | None, Doc("A file with the password of username.")] = None
 
     @property
+    def place(self) -> str:
+        """The page for people: without a query and the like, which may have a secret in it."""
+        if self.path is not None:
+            return str(self.path)
+        return self.url.partition("#")[0].partition("?")[0]
+
+    @property
     def oldest(self) -> float:
         """Seconds after which a file that nobody writes is no longer believed."""
         if self.max_age is not None:

@@ -33,7 +33,7 @@ class DcgmSource:
             TransientError: there is no page now, or it is no exporter's.
         """
         options = self._options
-        where = options.url or str(options.path)
+        where = options.place
         page_of = (
             Server(options) if options.path is None else File(options.path, options, ctx.clock)
         )

@@ -1,28 +1,56 @@
 """What `podgpu doctor` looks at for the hostengine source: the library, and who listens."""
 
+import asyncio
 import os
 import socket
 from functools import partial
 from typing import Final
 
+from pipeline.doctor.check import Check
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.findings import Finding
-from sources.hostengine.library import DcgmError, Library
+from pipeline.doctor.loading import trial
+from pipeline.shared_objects import NoLibraryFileError, ready
+from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
 
 _SECONDS: Final = 5.0
 
 
-async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
+_PART: Final = 0.3
+"""Of the deadline: what loading may take, in a process of its own."""
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `hostengine.library` and `hostengine.address`."""
-    library = await in_thread(partial(_library, options))
-    return [library, await in_thread(partial(_address, options))]
+    address = in_thread(partial(_address, options))
+    return list(await asyncio.gather(_library(options, ctx), address))
 
 
-def _library(options: Options) -> Finding:
-    """Load the library; it isn't initialised, so that no engine hears of it."""
+async def _library(options: Options, ctx: DoctorContext) -> Finding:
+    """Check the library; a disk that hangs costs this check alone."""
     check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
+    patience = ctx.deadline * _PART
+    try:
+        async with asyncio.timeout(2.5 * patience):
+            return await in_thread(partial(_loaded, options, check, place, patience))
+    except TimeoutError:
+        saw = f"reading it hangs: it took longer than {2.5 * patience:g} s"
+        return check.failure(place, saw, "see the file system that it is on: mount, file server")
+
+
+def _loaded(options: Options, check: Check, place: str, patience: float) -> Finding:
+    """Load the library; it isn't initialised, so that no engine hears of it. Blocking."""
+    names = NAMES if options.library is None else (str(options.library),)
+    for name in names:
+        try:
+            ready(name)
+        except NoLibraryFileError as error:
+            return check.failure(place, str(error), "give the path of DCGM's client library")
+        saw, mend = trial(name, patience / len(names))
+        if saw:
+            return check.failure(place, f"{name}: {saw}" if name != place else saw, mend)
     try:
         found = Library(options.library)
     except DcgmError as error:
@@ -38,6 +66,13 @@ def _address(options: Options) -> Finding:
     check = CHECKS["hostengine.address"]
     try:
         _connect(options)
+    except (socket.gaierror, UnicodeError):
+        host = options.address.rpartition(":")[0]
+        mend = (
+            "write the name that the node's or the cluster's DNS has (with hostNetwork a Service's "
+            "needs dnsPolicy: ClusterFirstWithHostNet), or an address"
+        )
+        return check.failure(options.address, f"the name {host} can't be resolved", mend)
     except OSError as error:
         saw = f"nobody answers: {os.strerror(error.errno).lower() if error.errno else error}"
         mend = (

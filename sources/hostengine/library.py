@@ -8,6 +8,7 @@ from ctypes import byref
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.shared_objects import ready
 from pipeline.texts import line
 from sources.hostengine import structs
 from sources.hostengine.structs import (
@@ -236,6 +237,8 @@ def _load(path: Path | None) -> tuple[str, ctypes.CDLL]:
     reasons: list[str] = []
     for name in (str(path),) if path is not None else NAMES:
         try:
+            # Loading holds the interpreter's lock, reading doesn't.
+            ready(name)
             return name, ctypes.CDLL(name)
         except OSError as error:
             reasons.append(line(str(error)))

@@ -9,15 +9,19 @@ from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.counters import asked
 from pipeline.doctor.examining import late
 from pipeline.doctor.findings import Finding
-from pipeline.fields import FieldPlan, in_group
+from pipeline.fields import FieldPlan, Row
 from sources.nvml import procfs
 from sources.nvml.diagnosis import board, host, opening
+from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
 
 _PART: Final = 0.9
 """Of the deadline: the rest is for what is looked at without NVML."""
 
-_MEND: Final = "the driver hangs: see the kernel log (dmesg); reboot the node if it stays so"
+_MEND: Final = (
+    "the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the file "
+    "system that its library is on does not answer"
+)
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -44,8 +48,15 @@ def _look(driver: host.Driver, plan: FieldPlan, ctx: DoctorContext, told: list[F
     found, works = opening.look(driver, ctx)
     told += found
     if works:
-        wanted = [name for name in in_group("profiling") if name in plan]
-        told += board.look(driver, wanted, elsewhere=ctx.has("hostengine"))
+        told += board.look(driver, _profiling(plan, elsewhere=ctx.has("hostengine")))
+
+
+def _profiling(plan: FieldPlan, *, elsewhere: bool) -> board.Profiling:
+    """Return the fields of GPM that the page is to have, whatever group they are in."""
+    usual = FieldPlan()
+    rows = [row for row in plan.rows if row.field.name in METRICS]
+    chosen = [row for row in rows if row.field.name not in usual or row != Row(row.field)]
+    return board.Profiling([row.field.name for row in rows], len(chosen), elsewhere)
 
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import pynvml
 
 from pipeline.errors import TransientError
+from pipeline.shared_objects import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.buffers import Buffers
 
@@ -20,12 +21,14 @@ Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
 """A device handle: a ctypes pointer."""
 
+SONAME: Final = "libnvidia-ml.so.1"
 _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
 
 _INIT_ERRORS: Final = {
     codes.LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 is not there: install the NVIDIA driver on the node, and see that the "
-        "container gets its libraries (NVIDIA_DRIVER_CAPABILITIES includes utility)"
+        "libnvidia-ml.so.1 is not there: in Kubernetes run podgpu with the runtime class of "
+        "NVIDIA's container toolkit (runtimeClassName: nvidia), or make that the default runtime, "
+        "and see that NVIDIA_DRIVER_CAPABILITIES includes utility; else install the NVIDIA driver"
     ),
     codes.DRIVER_NOT_LOADED: (
         "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia) and see "
@@ -172,7 +175,13 @@ class Library:
         if self._open:
             return
         try:
+            if pynvml.nvmlLib is None:
+                ready(SONAME)  # without the interpreter's lock, which pynvml's loading holds
             pynvml.nvmlInitWithFlags(0)
+        except NoLibraryFileError as error:
+            raise TransientError(
+                f"NVML can't be loaded: {error}; see what is mounted there"
+            ) from error
         except pynvml.NVMLError as error:
             code = int(error.value)
             mend = _INIT_ERRORS.get(code, "see the kernel log (dmesg) for NVRM messages")

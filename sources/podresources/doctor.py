@@ -10,6 +10,7 @@ from config.types import Duration
 from pipeline.claiming import matcher, without_replica
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.distributions import ROOTS, elsewhere_than
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.places import fault, is_socket
 from pipeline.model import AdvertisedResource, RawDeviceId
@@ -21,13 +22,8 @@ from sources.podresources.place import look
 from sources.podresources.slices import dra_driver
 
 _PATIENCE: Final = Duration.parse("10s")
-_ROOTS: Final = (
-    ("var/lib/kubelet", "kubeadm, k3s, RKE2 and most others"),
-    ("var/lib/k0s/kubelet", "k0s"),
-    ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s"),
-)
-"""Where distributions have the kubelet's root, below that of the host."""
 _SOCKET: Final = "pod-resources/kubelet.sock"
+_CHART: Final = "of the chart's values kubeletPath=ROOT/pod-resources does it, or distribution"
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -49,7 +45,7 @@ def _unusable(path: Path, host: Path) -> Finding | None:
     if told := fault(path):
         return _closed(path, told)
     mount = f"mount the folder {path.parent} from the host"
-    others = [(host / root / _SOCKET, whose) for root, whose in _ROOTS]
+    others = [(host / root / _SOCKET, whose) for root, whose in ROOTS]
     elsewhere = [(at, whose) for at, whose in others if at != path and is_socket(at)]
     if elsewhere:
         at, whose = elsewhere[0]
@@ -58,12 +54,13 @@ def _unusable(path: Path, host: Path) -> Finding | None:
     if path.parent.is_dir():
         saw = "the folder is here, and no socket in it"
         mend = (
-            "see that the kubelet runs, and whether it has another root (--root-dir; k0s, "
-            "MicroK8s): then mount that one's pod-resources and set sockets"
+            f"see that the kubelet runs, and whether it has another root ({elsewhere_than(path)}): "
+            f"then mount that one's pod-resources there ({_CHART})"
         )
         if path.exists():
             saw, mend = "is not a socket", f"remove what is there and {mount}"
         return check.failure(str(path), saw, mend)
+    mount += f"; where the kubelet has another root ({elsewhere_than(path)}), that one's ({_CHART})"
     return check.failure(str(path), f"there is no folder {path.parent}: it is not mounted", mount)
 
 

@@ -92,7 +92,9 @@ async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Findi
         listing = await try_list(api, path, query)
         if listing is not None and listing.status == NOT_FOUND:
             continue
-        watching = await try_watch(api, path, query)
+        # Who doesn't answer the one won't answer the other, and is waited for each time.
+        silent = listing is not None and listing.status == 0
+        watching = None if silent else await try_watch(api, path, query)
         answers = (("list", listing), ("watch", watching))
         refused = [verb for verb, error in answers if error and error.status == FORBIDDEN]
         failed = [error for _, error in answers if error and error.status not in _EXPECTED]
@@ -139,7 +141,7 @@ async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
 
 
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:
-    check, found = CHECKS["twins"], []
+    check, found = CHECKS["twins"], dict[tuple[str, str], list[str]]()
     for pod in pods:
         metadata = table(pod.get("metadata"))
         labels = table(metadata.get("labels"))
@@ -149,9 +151,27 @@ def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Fin
         ended = text(table(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}
         # What is being deleted makes room for its successor.
         if kind in _EXPORTERS and not ended and not metadata.get("deletionTimestamp"):
-            found.append((kind, f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"))
-    counted = [pod for kind, pod in found if kind == "podgpu" or not ctx.has("dcgm")]
+            name = f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
+            found.setdefault((kind, _daemonset(metadata) or name), []).append(name)
+    counted = [pods for (kind, _), pods in found.items() if kind == "podgpu" or not ctx.has("dcgm")]
     if len(counted) > 1:
-        saw = f"{len(counted)} exporters of GPUs on this node: {', '.join(sorted(counted))}"
+        names = ", ".join(sorted(name for pods in counted for name in pods))
+        saw = f"{len(counted)} exporters of GPUs on this node: {names}"
         return check.warning(place, saw, twins.MEND)
+    updated = next((", ".join(sorted(pods)) for pods in counted if len(pods) > 1), "")
+    if updated:
+        saw = f"an update is under way ({updated}): the old pod goes when the new one is ready"
+        return check.ok(place, saw)
     return check.ok(place, "no second exporter of GPUs on this node")
+
+
+def _daemonset(metadata: dict[str, object]) -> str:
+    """Return the uid of the DaemonSet that made a pod; empty if none did.
+
+    It has two pods on a node for as long as it is updated, and at no other time; whoever else
+    makes pods may have several there for good.
+    """
+    for reference in items(metadata.get("ownerReferences")):
+        if reference.get("controller") is True and reference.get("kind") == "DaemonSet":
+            return text(reference.get("uid"))
+    return ""

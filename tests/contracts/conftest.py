@@ -9,8 +9,16 @@ import pytest
 
 from tests.contracts.cases import KUBELET, RUNTIME
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
+from tests.support.warned import every_warning_stands
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _every_warning_stands() -> Iterator[None]:
+    """What any component warns of in the log, the status page tells too."""
+    with every_warning_stands():
+        yield
 
 
 @contextmanager

@@ -8,6 +8,8 @@ patterns are such as Go knows, which is what helm checks with.
 import json
 from typing import Any
 
+import yaml
+
 from config.jsonschema import json_schema
 from pipeline.registry import RegisteredKinds
 
@@ -30,7 +32,8 @@ def completed(schema: dict[str, Any]) -> dict[str, Any]:
             "then": component,
         }
     # What dcgm-exporter's chart has there is let through, for the chart to say what to do with it.
-    properties |= {key: {} for key in ("enabled", "create", "name", "data")}
+    foreign = ("enabled", "create", "name", "key", "mountPath", "data")
+    properties |= {key: {} for key in foreign}
     config = {"type": "object", "properties": properties, "additionalProperties": False}
     whole = {**schema, "properties": {**schema["properties"], "config": config}}
     return {**whole, "$defs": made["$defs"]}
@@ -38,3 +41,9 @@ def completed(schema: dict[str, Any]) -> dict[str, Any]:
 
 def dumped(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def defaults(values: str) -> str:
+    """Return what a values.yaml says, without a word: for the chart, which can't read that file."""
+    head = "# Made from values.yaml, which the chart's templates can't read.\n"
+    return head + yaml.safe_dump(yaml.safe_load(values), sort_keys=False)

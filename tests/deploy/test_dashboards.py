@@ -10,8 +10,9 @@ import pytest
 
 from deploy.dashboards import DASHBOARDS
 from deploy.dashboards.writing import text
+from pipeline.fields import called
 from tests.deploy.dashboards import FILES, FOLDER, Query, queries, variables
-from tests.deploy.metrics import METRICS, UNASKED, named
+from tests.deploy.metrics import GROUPS, METRICS, UNASKED, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text()
 UIDS = {"fleet": "podgpu-fleet", "node": "podgpu-node", "pods": "podgpu-pods"}
@@ -176,13 +177,31 @@ def test_every_variable_is_used(name: str) -> None:
         assert named(about["definition"]) <= METRICS
 
 
+READ = re.compile(r"\b(?:" + "|".join(GROUPS) + r")\b(?=[{\[)])")
+"""A reading of a device."""
+
+ALL_THE_SAME = re.compile(
+    r"(?:(?:max|min|count) by \([^()]*\) \((?:(?:rate|avg_over_time)\()?"
+    # What has been drawn in all, by one holder after the other.
+    r"|sum by \([^()]*\) \(increase\()$"
+)
+
+
 @each_query
 def test_readings_of_a_device_are_put_together(query: Query) -> None:
-    """Who holds a device stands on its readings, and two podgpus may tell of one for a while."""
-    alone = re.sub(r"\b(?:rate|increase|avg_over_time)\(", "", query.expr)
-    for found in re.finditer(r"(DCGM_\w+|podgpu_gpu_up)(?=[{\[)])", alone):
-        before = alone[: found.start()]
-        assert re.search(r"(?:max|sum|count) by \([^()]*\) \($", before), found.group()
+    """Who holds a device stands on its readings, and two podgpus may tell of one for a while.
+
+    So a reading may stand there twice, and what is added up would be doubled.
+    """
+    for found in READ.finditer(query.expr):
+        assert ALL_THE_SAME.search(query.expr[: found.start()]), found.group()
+
+
+@each_query
+def test_what_a_list_may_call_otherwise_is_read_by_podgpu_s_name(query: Query) -> None:
+    """DCGM's name of such a reading is a rate's or a count's, as the list says."""
+    for name in named(query.expr):
+        assert len({field.type for field in called(name)}) < 2, name
 
 
 @each_file

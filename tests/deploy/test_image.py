@@ -89,3 +89,16 @@ def test_any_base_can_be_given_for_both_stages() -> None:
 
 def test_the_label_has_the_version() -> None:
     assert f"ARG VERSION={PROJECT['project']['version']}\n" in DOCKERFILE
+
+
+def test_the_labels_say_what_it_is_and_what_it_is_made_of() -> None:
+    """All of the image specification's that can be known; podgpu has no public address."""
+    (words,) = [words[1:] for words in instructions() if words[0] == "LABEL"]
+    labels = dict(word.split("=", 1) for word in words)
+    own = {"title", "description", "licenses", "version", "revision", "created", "base.name"}
+    assert labels.keys() == {f"org.opencontainers.image.{name}" for name in own}
+    # Of an argument nothing is known in a stage that doesn't name it.
+    read = instructions()
+    last = max(at for at, words in enumerate(read) if words[0] == "FROM")
+    named = {words[1].split("=")[0] for words in read[last:] if words[0] == "ARG"}
+    assert set(re.findall(r"\$\{(\w+)\}", " ".join(words))) == named

@@ -35,6 +35,22 @@ def test_the_schema_knows_podgpu_s_own_configuration() -> None:
     assert SCHEMA.read_text(encoding="utf-8") == made
 
 
+def test_the_chart_s_defaults_are_those_of_its_values() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+    path = CHART / "files" / "defaults.yaml"
+    made = schema.defaults(VALUES)
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        path.write_text(made, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == made
+
+
+def test_every_template_begins_with_what_makes_the_values_whole() -> None:
+    """Else one fails, or says nothing, where a file of values leaves something empty."""
+    begin = '{{- include "podgpu.values" . -}}\n'
+    made = [*CHART.glob("templates/*.yaml"), CHART / "templates" / "NOTES.txt"]
+    assert [path.name for path in made if not path.read_text().startswith(begin)] == []
+
+
 def test_the_schema_s_patterns_are_such_as_go_has() -> None:
     """Helm is a Go program: its regular expressions look neither ahead nor back."""
     assert not re.findall(r"\(\?<?[=!]", SCHEMA.read_text(encoding="utf-8"))

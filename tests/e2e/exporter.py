@@ -66,14 +66,17 @@ class Exporter(Scraped):
                 **(env or {}),
             },
         )
-        self.process.wait_for_answer(self.port, "/healthz")
+        for path in ("/healthz", "/metrics"):
+            self.process.wait_for_answer(self.port, path)
 
     def said(self) -> str:
         return self.process.said() if self.process is not None else ""
 
     def labels(self) -> dict[str, list[dict[str, str]]]:
         """Return the labels of each series on the page, by family; those of DCGM's names alone."""
-        text = get(self.port, "/metrics").body.decode()
+        answer = get(self.port, "/metrics")
+        assert answer.status == 200, answer
+        text = answer.body.decode()
         return {
             family.name: [dict(sample.labels) for sample in family.samples]
             for family in text_string_to_metric_families(text)

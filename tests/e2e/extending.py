@@ -1,15 +1,22 @@
 """A scheduler extender of ours, and what the scheduler made of a pod."""
 
+import http.client
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.documented import extender
 from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.kube.service import Place
 from tests.e2e.node import PODGPU
 from tests.e2e.podgpu import Program
 from tests.e2e.processes import wait_until
 
 PAGE = "extender.md"
+REQUIRE = "podgpu.io/require"
 
 
 class Extender(Program):
@@ -46,6 +53,27 @@ class Extender(Program):
     def asked(self, verb: str) -> float:
         """Return how many questions it has answered as they should be."""
         return self.value("podgpu_extender_requests_total", verb=verb, result="ok") or 0
+
+
+def question(place: Place, verb: str, gpus: int, names: Sequence[str]) -> Any:
+    """Ask an extender as the scheduler does; return the answer, which has to be 200.
+
+    Args:
+        place: where it is asked.
+        verb: `filter` or `prioritize`.
+        gpus: how many the pod asks for.
+        names: of the nodes in question.
+    """
+    connection = http.client.HTTPConnection(*place, timeout=10)
+    try:
+        asked = {"Pod": gpu_pod("asked", gpus), "NodeNames": list(names)}
+        connection.request("POST", f"/{verb}", json.dumps(asked))
+        answer = connection.getresponse()
+        said = answer.read().decode()
+    finally:
+        connection.close()
+    assert answer.status == 200, said
+    return json.loads(said)
 
 
 def wait_bound(kube: Cluster, name: str, seconds: float = 30) -> str:

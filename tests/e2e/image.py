@@ -24,6 +24,7 @@ from tests.e2e import debian
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = "docker.io/local/podgpu:test"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+CREATED = "2030-01-31T12:00:00Z"
 
 _FOLDER = ROOT / "build" / "e2e" / "image"
 _ARCHIVE = _FOLDER / "podgpu.tar"
@@ -182,6 +183,7 @@ def _make(tools: debian.Building) -> None:
         tools,
         *("build-using-dockerfile", "--quiet", "--pull-never", "--tag", REFERENCE),
         *("--build-arg", f"BASE={_BASE}", "--build-arg", f"REVISION={REVISION}"),
+        *("--build-arg", f"CREATED={CREATED}"),
         *("--volume", f"{_WHEELS}:{_MOUNTED}:ro", str(ROOT)),
     )
     _ARCHIVE.unlink(missing_ok=True)

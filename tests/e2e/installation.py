@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,12 +12,16 @@ from tests.e2e.charts import Values
 from tests.e2e.contained import execute
 from tests.e2e.helm import NAMESPACE, Helm
 from tests.e2e.image import REFERENCE
+from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.whole import whole
 from tests.e2e.processes import wait_until
 from tests.fakes.nvml import FakeNvml
 
 MONITORED = "monitoring.coreos.com/v1/ServiceMonitor"
 _PLAYED = "/opt/played"
+_LABEL = "nvidia.com/gpu.present"
+"""GPU feature discovery puts it on a node that has GPUs."""
 
 
 def values(fake: FakeNvml, *more: Values) -> Values:
@@ -93,7 +97,17 @@ class Installation:
         return found
 
     def pods(self) -> list[Object]:
-        return self.kube.api.list("Pod", NAMESPACE)
+        """Return the DaemonSet's pods."""
+        return self._chosen(self.made.one("DaemonSet"))
+
+    def extenders(self) -> list[Object]:
+        """Return the pods of the scheduler extender, if it was asked for."""
+        return self._chosen(self.made.one("Deployment"))
+
+    def _chosen(self, by: Object) -> list[Object]:
+        labels = by["spec"]["selector"]["matchLabels"].items()
+        selector = ",".join(f"{key}={value}" for key, value in labels)
+        return self.kube.api.list("Pod", NAMESPACE, labelSelector=selector)
 
     def endpoint(self) -> Object:
         """Return how a Prometheus operator is told to scrape it."""
@@ -114,6 +128,21 @@ class Installation:
         assert done.stdout, done.stderr
         found: list[Mapping[str, str]] = json.loads(done.stdout)["findings"]
         return found
+
+
+@contextmanager
+def sited(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
+    """Make a cluster whole for a while; its node is known as one with GPUs, no podgpu is there."""
+    access.remove_namespace(cluster.api, NAMESPACE)
+    with whole(cluster, reachable=reachable), ExitStack() as ends:
+        ends.callback(cluster.tidy)
+        ends.callback(_label, cluster, None)
+        _label(cluster, "true")
+        yield
+
+
+def _label(cluster: Cluster, value: str | None) -> None:
+    cluster.api.patch("Node", cluster.node, {"metadata": {"labels": {_LABEL: value}}})
 
 
 def rendered(helm: Helm, how: Values, *more: str) -> Manifests:

@@ -81,7 +81,9 @@ class Node(Scraped):
             self.settings.folder / "podgpu.log",
             {**self.fake.env(), **(env or {})},
         )
-        self.process.wait_for_answer(self.settings.port, "/healthz")
+        # What shares a listener is there one after the other.
+        for path in ("/healthz", *self.settings.paths):
+            self.process.wait_for_answer(self.settings.port, path)
 
     def stop(self) -> int:
         assert self.process is not None
@@ -94,7 +96,9 @@ class Node(Scraped):
         return get(self.settings.port, path, headers)
 
     def page(self) -> str:
-        return self.get(self.settings.paths[0]).body.decode()
+        answer = self.get(self.settings.paths[0])
+        assert answer.status == 200, answer
+        return answer.body.decode()
 
     def hold(self, held: Mapping[str, Iterable[str]]) -> None:
         """Write podlist.json: device ids by pod name. Each runs in the namespace `ml`."""

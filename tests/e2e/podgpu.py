@@ -11,7 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.node import PODGPU
-from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
+from tests.e2e.processes import Answer, Process, free_ports, get
 from tests.fakes.nvml import FakeNvml, Scenario
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -53,14 +53,16 @@ class Program:
     # Its run.
 
     def launch(self) -> None:
-        """Start it and wait until it listens."""
+        """Start it and wait until it works, and has its page."""
         self.process = Process(self.command(), self.folder / "podgpu.log", self.env)
-        self.process.wait_for_answer(self.port, "/healthz")
+        for path in ("/healthz", "/metrics"):
+            self.process.wait_for_answer(self.port, path)
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
         self.launch()
-        wait_until(lambda: get(self.port, "/readyz").status == 200, "podgpu is ready")
+        assert self.process is not None
+        self.process.wait_for_answer(self.port, "/readyz")
 
     def stop(self) -> int:
         assert self.process is not None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.e2e import marks
+
 T = TypeVar("T")
 
 PATIENCE = 30.0
@@ -86,7 +88,7 @@ class Process:
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 list(map(str, command)),
-                env={**os.environ, **(env or {})},
+                env={**os.environ, marks.RUN: marks.own(), **(env or {})},
                 cwd=log.parent,
                 stdout=out,
                 stderr=out,
@@ -104,14 +106,19 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def answers(self, port: int, path: str) -> Answer | None:
-        """Ask it; None while it does not listen."""
+        """Ask it; None while it does not listen, or has another answer than 200.
+
+        Who listens isn't ready yet: it may say so by 503, or know nothing of the path.
+        """
         assert self.running, f"it ended:\n{self.said()[-3000:]}"
         try:
-            return get(port, path)
+            answer = get(port, path)
         except OSError:
             return None
+        return answer if answer.status == 200 else None
 
     def wait_for_answer(self, port: int, path: str) -> Answer:
+        """Wait until it answers with 200."""
         return wait_until(lambda: self.answers(port, path), f"{path} on port {port}")
 
     def stop(self, signum: int = signal.SIGTERM) -> int:

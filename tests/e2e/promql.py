@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.processes import Process, get, wait_until
+from tests.e2e.processes import Process, get
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,8 @@ class Asked:
         self.port = port
 
     def wait_ready(self) -> None:
-        def ready() -> bool:
-            answer = self.process.answers(self.port, "/-/ready")
-            return answer is not None and answer.status == 200  # 503 while it loads its data
-
-        wait_until(ready, "Prometheus")
+        """Wait until it has loaded its data; until then it answers 503."""
+        self.process.wait_for_answer(self.port, "/-/ready")
 
     def api(self, path: str, **parameters: str) -> Any:
         question = urllib.parse.urlencode(parameters)

@@ -166,7 +166,7 @@ def test_installed_upgraded_and_gone(server: Api, helm: Helm, cluster: Cluster) 
     assert certificate() == first, "whoever trusts it need not learn of another"
     daemon = server.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/podgpu")
     assert daemon["spec"]["template"]["spec"]["hostPID"] is True
-    assert f"ClusterRole None/{NAMESPACE}-podgpu" not in everything(server)
+    assert f"ClusterRole None/{NAMESPACE}.podgpu" not in everything(server)
     here.run("uninstall", "podgpu", "-n", NAMESPACE)
     assert everything(server) == before
 

@@ -3,11 +3,13 @@
 import base64
 
 import bcrypt
+import pytest
 import yaml
 
 from tests.deploy.places import CHART
-from tests.e2e.charts import DCGM
-from tests.e2e.helm import Helm
+from tests.e2e.charts import DCGM, Values
+from tests.e2e.helm import Helm, HelmError
+from tests.e2e.upstream import AGES
 
 
 def test_a_certificate_and_passwords_are_made(helm: Helm) -> None:
@@ -57,10 +59,140 @@ def test_values_of_dcgm_exporter_s_chart_are_taken_as_they_are(helm: Helm) -> No
     assert made.one("ServiceMonitor")["spec"]["endpoints"][0]["honorLabels"] is False
     template = made.one("DaemonSet")["spec"]["template"]
     assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
-    # The map that a volume of these values asks for is there, with the list that theirs has.
-    listed = made.one("ConfigMap", "exporter-metrics-config-map")["data"]["metrics"]
-    assert listed.strip() == (CHART / "files" / "default-counters.csv").read_text().strip()
     assert all(folder.why for folder in made.host_folders())
+
+
+@pytest.mark.parametrize("more", [{}, {"dcgmExporter": True}], ids=["as it is", "dcgmExporter"])
+@pytest.mark.parametrize("age", AGES)
+def test_a_whole_file_of_any_age_is_taken(helm: Helm, age: str, more: Values) -> None:
+    made = helm.template({**AGES[age], **more})
+    assert made.env["NODE_NAME"] == ""
+    dcgm = made.container["args"][0] == "dcgm-exporter"
+    assert dcgm is bool(more or AGES[age]["arguments"])
+    # Switched off, a file of dcgm-exporter's is none of podgpu's.
+    assert dcgm or made.config() == helm.template().config()
+
+
+def test_its_digest_counts_and_its_tag_does_not(helm: Helm) -> None:
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    image = {"repository": "registry.example/podgpu", "tag": "1.2.3", "digest": digest}
+    made = helm.template({"image": image, "extender": {"enabled": True}})
+    (extender,) = made.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert made.container["image"] == f"registry.example/podgpu@{digest}"
+    assert extender["image"] == made.container["image"]
+
+
+@pytest.mark.parametrize(("given", "token"), [(None, True), (True, True), (False, False)])
+def test_its_switch_of_the_token_counts(helm: Helm, given: bool | None, token: bool) -> None:
+    values: Values = {"serviceAccount": {"automountServiceAccountToken": given}}
+    assert helm.template(values).pod["automountServiceAccountToken"] is token
+
+
+PORTS: list[tuple[Values, int]] = [
+    ({"arguments": ["-a", ":9500"]}, 9500),
+    ({"arguments": ["--address", "[::]:9500", "-k"]}, 9500),
+    ({"arguments": ["-a=:9500"]}, 9500),
+    ({"arguments": ["--address=localhost:9500", "-a", ":9501"]}, 9501),
+    ({"arguments": ["-k"], "service": {"address": ":9600"}}, 9600),
+    ({"extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "value": ":9700"}]}, 9700),
+    (
+        {"service": {"address": ":9600"}, "extraEnv": [{"name": "DCGM_EXPORTER_LISTEN"}]},
+        9400,
+    ),
+    (
+        {
+            "arguments": ["-a", ":9500"],
+            "service": {"address": ":9600"},
+            "extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "value": ":9700"}],
+        },
+        9500,
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "port"), PORTS, ids=[str(each)[:60] for each, _ in PORTS])
+def test_the_port_is_the_one_that_podgpu_comes_to(helm: Helm, values: Values, port: int) -> None:
+    """Arguments count before variables, and those before the values."""
+    made = helm.template({"dcgmExporter": True, "service": {"port": 9500}, **values})
+    assert made.container["ports"] == [{"name": "metrics", "containerPort": port}]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert made.container[probe]["httpGet"]["port"] == "metrics"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"arguments": ["-a", "9500"]}, 'arguments: -a: "9500" has no port'),
+        ({"arguments": ["--address=$(HOST):$(PORT)"]}, "arguments: --address: "),
+        ({"extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "value": "x"}]}, "extraEnv: DCGM_"),
+        (
+            {"extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "valueFrom": {"fieldRef": {}}}]},
+            "extraEnv: DCGM_EXPORTER_LISTEN: ",
+        ),
+    ],
+    ids=str,
+)
+def test_a_port_that_can_not_be_read_is_refused(helm: Helm, values: Values, said: str) -> None:
+    with pytest.raises(HelmError) as caught:
+        helm.template({"dcgmExporter": True, **values})
+    assert said in str(caught.value)
+    assert "write it out" in str(caught.value)
+
+
+_FIXED = "exporter-metrics-config-map"
+_DEFAULT = (CHART / "files" / "default-counters.csv").read_text()
+_OWN = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
+
+
+@pytest.mark.parametrize("listed", ["", _OWN], ids=["the default list", "one's own"])
+def test_a_volume_of_the_values_has_this_release_s_list(helm: Helm, listed: str) -> None:
+    """The name that the values give is the same for all releases, and one alone could have it."""
+    made = helm.template({**DCGM, "customMetrics": listed})
+    assert (
+        made.one("ConfigMap", "podgpu-counters")["data"]["metrics"].strip()
+        == (listed or _DEFAULT).strip()
+    )
+    (volume,) = [each for each in made.pod["volumes"] if each["name"] == "exporter-metrics-volume"]
+    items = DCGM["extraConfigMapVolumes"][0]["configMap"]["items"]
+    assert volume["configMap"] == {"name": "podgpu-counters", "items": items}
+    assert _FIXED not in {each["metadata"]["name"] for each in made.all("ConfigMap")}
+    paths = [each["mountPath"] for each in made.container["volumeMounts"]]
+    assert len(set(paths)) == len(paths)
+
+
+def test_a_list_of_podgpu_s_own_configuration_is_mounted_beside_such_a_volume(helm: Helm) -> None:
+    """Which takes it to where dcgm-exporter's command line looks, and nobody else."""
+    made = helm.template({**DCGM, "arguments": [], "kubernetes": {}, "customMetrics": _OWN})
+    mounts = {each["mountPath"]: each["name"] for each in made.container["volumeMounts"]}
+    assert str(made.config().counters.file) == "/etc/podgpu-counters/metrics"
+    assert mounts["/etc/podgpu-counters"] == "counters"
+
+
+ASKED: list[tuple[Values, list[str]]] = [
+    ({"arguments": ["-m", f"podgpu:{_FIXED}"]}, [_FIXED]),
+    ({"arguments": [f"--configmap-data=podgpu:{_FIXED}"]}, [_FIXED]),
+    (
+        {
+            "dcgmExporter": True,
+            "extraEnv": [{"name": "DCGM_EXPORTER_CONFIGMAP_DATA", "value": f"podgpu:{_FIXED}"}],
+        },
+        [_FIXED],
+    ),
+    ({"arguments": ["-m", f"podgpu:{_FIXED}"], "namespaceOverride": "gpus"}, []),
+    ({"arguments": ["-m", f"monitoring:{_FIXED}"]}, []),
+    ({"arguments": ["-m", "podgpu:mine"]}, []),
+    # In podgpu's own configuration it is somebody's own.
+    ({"config": {"counters": {"configmap": f"podgpu:{_FIXED}"}}}, []),
+]
+
+
+@pytest.mark.parametrize(("values", "made"), ASKED, ids=[str(each)[:70] for each, _ in ASKED])
+def test_the_list_that_is_asked_for_by_name_is_there(
+    helm: Helm, values: Values, made: list[str]
+) -> None:
+    found = [each for each in helm.template(values).all("ConfigMap") if "metrics" in each["data"]]
+    assert [each["metadata"]["name"] for each in found] == made
+    assert all(each["data"]["metrics"].strip() == _DEFAULT.strip() for each in found)
 
 
 def test_a_list_of_one_s_own_takes_the_default_one_s_place(helm: Helm) -> None:

@@ -106,7 +106,9 @@ def test_dashboards_have_the_names_of_the_page(helm: Helm, values: Values, names
     made = helm.template({**values, **SHOWN})
     for path in sorted(CHART.glob("files/dashboards/*.json")):
         plain = json.loads(path.read_text())
-        found = json.loads(made.one("ConfigMap", f"podgpu-{path.stem}")["data"][path.name])
+        found = json.loads(
+            made.one("ConfigMap", f"podgpu-{path.stem}")["data"][f"podgpu-{path.name}"]
+        )
         for one, other in zip(plain["panels"], found["panels"], strict=True):
             assert other["title"] == one["title"]
             assert other.get("description") == one.get("description")

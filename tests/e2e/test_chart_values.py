@@ -52,6 +52,34 @@ def test_the_port_is_that_of_the_configuration(helm: Helm, values: Values, port:
     assert helm.template(values).container["ports"][0]["containerPort"] == port
 
 
+_DEBIAN = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+
+
+@pytest.mark.parametrize(
+    ("values", "library"),
+    [
+        ({"driverRoot": "/run/nvidia/driver"}, f"/run/nvidia/driver{_DEBIAN}"),
+        ({"driverRoot": "/"}, _DEBIAN),
+        ({"distribution": "gke"}, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1"),
+        (
+            {"distribution": "gke", "driverRoot": "/home/kubernetes/bin/nvidia"},
+            "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1",
+        ),
+        ({"distribution": "gke", "driverRoot": "/x"}, f"/x{_DEBIAN}"),
+        ({"driverRoot": "/x", "driverLibrary": "/a/b.so"}, "/x/a/b.so"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("end", ["", "/"], ids=["", "with a slash at its end"])
+def test_a_slash_at_the_end_of_the_driver_s_root_changes_nothing(
+    helm: Helm, values: Values, library: str, end: str
+) -> None:
+    root = values.get("driverRoot")
+    given = values if root in (None, "/") else {**values, "driverRoot": f"{root}{end}"}
+    mounts = helm.template({"preset": "gpus", **given}).mounts
+    assert mounts == {"/opt/podgpu-driver/libnvidia-ml.so.1": (library, True)}
+
+
 @pytest.mark.parametrize(
     ("grace", "seconds"), [(None, 15), ("0s", 5), ("1m30s", 95), ("1500ms", 7), ("0.5h", 1805)]
 )
@@ -151,7 +179,10 @@ def test_alerts_are_the_files(helm: Helm) -> None:
 
 
 def test_dashboards_are_the_files(helm: Helm) -> None:
-    files = {path.name: path.read_text() for path in CHART.glob("files/dashboards/*.json")}
+    """Grafana's sidecar puts those of all charts into one folder, so they bear podgpu's name."""
+    files = {
+        f"podgpu-{path.name}": path.read_text() for path in CHART.glob("files/dashboards/*.json")
+    }
     values: Values = {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "GPUs"}}}
     made = [
         each
@@ -167,7 +198,7 @@ def test_dashboards_are_the_files(helm: Helm) -> None:
 
 def test_the_extender_reads_nodes_and_no_more(helm: Helm) -> None:
     made = helm.template({"extender": {"enabled": True, "arguments": ["--timeout", "2s"]}})
-    role = made.one("ClusterRole", "podgpu-podgpu-extender")
+    role = made.one("ClusterRole", "podgpu.podgpu-extender")
     assert role["rules"] == [rule("nodes", "list", "watch")]
     spec = made.one("Deployment")["spec"]["template"]["spec"]
     (container,) = spec["containers"]

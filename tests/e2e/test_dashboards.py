@@ -264,3 +264,51 @@ def test_where_nobody_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> 
     cases = tmp_path / "tests.yaml"
     cases.write_text(json.dumps({"rule_files": [], "tests": [test]}))
     run(debian.prometheus().promtool, "test", "rules", cases)
+
+
+TWICE: Mapping[str, Mapping[str, float]] = {
+    "node: Work: Processes: A": {'{gpu="0"}': 3},
+    "node: Power, heat and links: NVLink: A": {'{gpu="0"}': 1},
+    "node: Power, heat and links: NVLink: B": {'{gpu="0"}': 2},
+    "node: Power, heat and links: PCIe: A": {'{gpu="0"}': 3},
+    "node: Power, heat and links: PCIe: B": {'{gpu="0"}': 4},
+}
+"""What a GPU with two processes that compute and one that draws shows, and its links."""
+
+
+def test_while_two_podgpus_tell_of_a_gpu_nothing_is_doubled(tmp_path: Path) -> None:
+    """For a while in an update; and who holds a GPU stands on its readings."""
+    growing = {
+        "podgpu_nvlink_transmitted_bytes_total": 1,
+        "podgpu_nvlink_received_bytes_total": 2,
+        "podgpu_pcie_transmitted_bytes_total": 3,
+        "podgpu_pcie_received_bytes_total": 4,
+    }
+    values: dict[str, str] = {}
+    for address in ("10.0.0.1:9400", "10.0.0.2:9400"):
+        place = f'job="podgpu",instance="{address}",Hostname="n",gpu="0",UUID="GPU-a",pod="a"'
+        for kind, number in (("compute", 2), ("graphics", 1)):
+            values[f'podgpu_processes{{{place},kind="{kind}"}}'] = f"{number}x9"
+        for name, speed in growing.items():
+            values[f"{name}{{{place}}}"] = f"0+{speed * 60}x9"
+    choices = {"node": "n", "gpu": ".*", "instance": ".*"}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": found} for name, found in values.items()],
+        "promql_expr_test": [
+            {
+                "expr": filled(query.expr, choices, 240),
+                "eval_time": "9m",
+                "exp_samples": [
+                    {"labels": labels, "value": value}
+                    for labels, value in TWICE[str(query)].items()
+                ],
+            }
+            for query in queries()
+            if str(query) in TWICE
+        ],
+    }
+    assert len(test["promql_expr_test"]) == len(TWICE)
+    cases = tmp_path / "tests.yaml"
+    cases.write_text(json.dumps({"rule_files": [], "tests": [test]}))
+    run(debian.prometheus().promtool, "test", "rules", cases)

@@ -15,8 +15,11 @@ from tests.e2e.kube import access, nodes
 from tests.e2e.kube.api import Api, ApiError, Object
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import pod
+from tests.e2e.processes import wait_until
 
 SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 GPU_NODE = "gpu-1"
 TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}
@@ -40,6 +43,33 @@ class Objects:
         """Make the chart's DaemonSet, and say that it wants no pods, as the controller would."""
         return self.make(SETS, self._helm.template(values).one("DaemonSet"))
 
+    def extend(self) -> Object:
+        """Make the chart's extender, its account and rights, as if its pods were ready."""
+        chart = self._helm.template({"extender": {"enabled": True}})
+        made = chart.one("Deployment")
+        name = made["metadata"]["name"]
+        role = next(
+            each for each in chart.all("ClusterRole") if "extender" in str(each["metadata"])
+        )
+        binding = next(
+            each
+            for each in chart.all("ClusterRoleBinding")
+            if each["roleRef"]["name"] == role["metadata"]["name"]
+        )
+        self.make(f"{RBAC}/clusterroles", role)
+        self.make(f"{RBAC}/clusterrolebindings", binding)
+        self.make(DEPLOYMENTS, made)
+        count = made["spec"]["replicas"]
+        status = {"replicas": count, "readyReplicas": count, "availableReplicas": count}
+        self.api.request(
+            "PATCH",
+            f"{DEPLOYMENTS}/{name}/status",
+            {"status": status},
+            "application/merge-patch+json",
+        )
+        found: Object = role
+        return found
+
     def desired(self, name: str, count: int) -> None:
         """Write what the controller would: so many pods wanted and ready."""
         status = {
@@ -47,6 +77,7 @@ class Objects:
             "desiredNumberScheduled": count,
             "numberMisscheduled": 0,
             "numberReady": count,
+            "updatedNumberScheduled": count,
         }
         self.api.request(
             "PATCH", f"{SETS}/{name}/status", {"status": status}, "application/merge-patch+json"
@@ -62,6 +93,9 @@ class Objects:
 
     def found(self, check: str) -> list[Said]:
         return [each for each in self.looked_at().findings if each.check == check]
+
+    def is_well(self, check: str) -> bool:
+        return [each.verdict for each in self.found(check)] == ["ok"]
 
     def clear(self) -> None:
         for where in reversed(self._made):
@@ -128,6 +162,29 @@ def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
     assert found.verdict == "ok"
 
 
+def test_the_extender_s_rights_are_looked_at_and_one_that_is_missing_is_named(
+    objects: Objects,
+) -> None:
+    role = objects.extend()
+    name = role["metadata"]["name"]
+    verbs = [(rule, verb) for rule in role["rules"] for verb in rule["verbs"]]
+    assert verbs
+    wait_until(lambda: objects.is_well("cluster.extender"), "the extender's rights are in force")
+    for rule, verb in verbs:
+        less = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+        others = [each for each in role["rules"] if each is not rule]
+        objects.api.patch("ClusterRole", name, {"rules": [less, *others]})
+        wait_until(lambda: not objects.is_well("cluster.extender"), "a right less is in force")
+        (found,) = objects.found("cluster.extender")
+        assert found.verdict == "failure"
+        (resource,) = rule["resources"]
+        account = f"the service account {NAMESPACE}/podgpu-extender"
+        assert found.saw == f"{account} may not {verb} {resource}"
+        assert f'resources ["{resource}"], verbs [{verb}]' in found.mend
+        objects.api.patch("ClusterRole", name, {"rules": role["rules"]})
+        wait_until(lambda: objects.is_well("cluster.extender"), "its rights are in force again")
+
+
 def dcgm_exporter() -> Object:
     labels = {"app": "nvidia-dcgm-exporter"}
     container = {"name": "dcgm-exporter", "image": "nvidia/dcgm-exporter:4.5.0"}
@@ -182,7 +239,7 @@ def test_a_user_who_may_list_nothing_is_told_each_rule(
     finally:
         access.remove_service_account(cluster.api, "podgpu-few")
     told = [each for each in answer.findings if each.check == "cluster.server"]
-    resources = ("nodes", "daemonsets", "runtimeclasses", "namespaces")
+    resources = ("nodes", "daemonsets", "deployments", "runtimeclasses", "namespaces")
     assert {each.verdict for each in told} == {"warning"}, json.dumps([str(e) for e in told])
     for resource in resources:
         assert any(f'resources ["{resource}"], verbs [list]' in each.mend for each in told)

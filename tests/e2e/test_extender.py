@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.topology.annotation import KEY
 from tests.e2e.documented import rules
-from tests.e2e.extending import PAGE, Extender, bound, wait_bound, wait_turned_away
+from tests.e2e.extending import PAGE, REQUIRE, Extender, bound, wait_bound, wait_turned_away
 from tests.e2e.kube import access, nodes
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
@@ -37,7 +37,6 @@ SMALL = {"cpu": "200m", "memory": "512Mi", GPU: "8"}
 """The scheduler by itself likes a large node better than the real one, and that one better than a
 small one."""
 
-REQUIRE = "podgpu.io/require"
 BACKOFF = 10.0
 """Seconds that the scheduler leaves a pod alone which it has found no node for, at most."""
 

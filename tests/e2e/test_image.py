@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.version import VERSION
 from tests.e2e.contained import container_id, execute, podgpu_pod, wait_page
-from tests.e2e.image import REVISION, Image
+from tests.e2e.image import CREATED, REVISION, Image
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.scenes import distinct
 from tests.fakes.nvml import FakeNvml
@@ -41,6 +41,8 @@ def test_labels_say_what_it_is(image: Image) -> None:
         "licenses": "Apache-2.0",
         "version": VERSION,
         "revision": REVISION,
+        "created": CREATED,
+        "base.name": "localhost/base",
     }
 
 

@@ -13,14 +13,12 @@ from tests.e2e.applying import Applying
 from tests.e2e.charts import Values
 from tests.e2e.contained import page
 from tests.e2e.discovering import EVERY, ITSELF, JOB, Discovering, discovering
-from tests.e2e.helm import NAMESPACE, Helm
+from tests.e2e.helm import Helm
 from tests.e2e.image import REFERENCE, Image
-from tests.e2e.installation import Installation, installed, values
-from tests.e2e.kube import access
+from tests.e2e.installation import Installation, installed, sited, values
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
-from tests.e2e.kube.whole import whole
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
 from tests.fakes.nvml import FakeNvml
@@ -28,7 +26,6 @@ from tests.fakes.nvml import FakeNvml
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
-LABEL = "nvidia.com/gpu.present"
 COUNTERS = "gpu-metrics"
 
 ALL: Values = {
@@ -54,16 +51,12 @@ LONGER = 8
 @pytest.fixture(scope="module")
 def site(loaded: Image, cluster: Cluster) -> Iterator[Cluster]:
     """A cluster with controllers, whose node is known as one with GPUs, and no podgpu in it."""
-    access.remove_namespace(cluster.api, NAMESPACE)
-    with whole(cluster):
-        cluster.api.patch("Node", cluster.node, {"metadata": {"labels": {LABEL: "true"}}})
+    with sited(cluster):
         rows = "\n".join(f"{name}, gauge, Help." for name in (UTIL, "DCGM_FI_DEV_GPU_TEMP"))
         meta = {"name": COUNTERS, "namespace": "default"}
         cluster.api.create({"kind": "ConfigMap", "metadata": meta, "data": {"metrics": rows}})
         yield cluster
         cluster.api.delete("ConfigMap", COUNTERS, "default")
-        cluster.api.patch("Node", cluster.node, {"metadata": {"labels": {LABEL: None}}})
-        cluster.tidy()
 
 
 @pytest.fixture(scope="module")

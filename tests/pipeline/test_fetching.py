@@ -1,6 +1,7 @@
 """One page over HTTP: what is got, what is refused, and what is said then."""
 
 import asyncio
+import base64
 import gzip
 from pathlib import Path
 
@@ -136,3 +137,41 @@ class TestTls:
     def test_a_folder_is_no_certificate(self, tmp_path: Path) -> None:
         with pytest.raises(TransientError, match=str(tmp_path)):
             tls(tmp_path)
+
+
+SECRET = "hunter2-and-more"  # noqa: S105 - of the test
+BASIC = base64.b64encode(f"u:{SECRET}".encode()).decode()
+REQUESTS = [
+    pytest.param("?token=" + SECRET, {}, [SECRET], id="query"),
+    pytest.param("#" + SECRET, {}, [], id="fragment"),
+    pytest.param("", {"Authorization": f"Bearer {SECRET}"}, [SECRET], id="bearer"),
+    pytest.param("", {"Authorization": f"Basic {BASIC}"}, [SECRET, BASIC], id="basic"),
+]
+
+
+def repeats(said: str) -> list[Answer]:
+    """Return the ways in which a server may bring a message about, with what it heard in it."""
+    return [
+        says("", f"401 No {said}"),
+        says("", "302 Found", f"Location: /{said}"),
+        says("", "302 Found", f"Location: /x?token={said}"),
+        says("x" * 101),
+        says("a", "200 OK", "Content-Encoding: gzip"),
+        cut_off,
+        hangs,
+    ]
+
+
+@pytest.mark.parametrize(("behind", "headers", "secrets"), REQUESTS)
+async def test_what_may_be_a_secret_is_in_no_message(
+    behind: str, headers: dict[str, str], secrets: list[str]
+) -> None:
+    """Neither by ourselves, nor by a server that repeats it: as it was sent, or as it means."""
+    for answer in [each for said in secrets or ["nothing"] for each in repeats(said)]:
+        async with PageServer(answer).serving() as server:
+            with pytest.raises(TransientError, match=server.url) as caught:
+                await fetch(server.url + behind, timeout=0.5, most=100, headers=headers)
+        told = str(caught.value)
+        assert "?" not in told
+        assert "#" not in told
+        assert [each for each in [SECRET, *secrets] if each in told] == []

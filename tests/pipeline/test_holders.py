@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.holders import LISTING, lists_holders, why_down, why_unknown
 from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
-from pipeline.registry import ENTRIES
+from pipeline.registry import ENTRIES, Entry
 from tests.support.joints import joints
 from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of
 
@@ -20,6 +20,28 @@ def joined() -> Node:
 
 def test_the_kinds_are_podgpu_s() -> None:
     assert {("source", kind) for kind in LISTING} <= ENTRIES.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [(kind, entry) for (role, kind), entry in ENTRIES.items() if role == "source"],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_whether_a_source_may_list_all_holders_is_what_its_entry_says(
+    kind: str, entry: Entry
+) -> None:
+    node = joined()
+    node.say(SourceAdded(1), "who", kind)
+    assert lists_holders(node.snapshot()) == (entry.holders in {"all", "relayed"})
+    # Who only relays doesn't tell itself, and nobody is told to add it.
+    assert (kind in LISTING) == (entry.holders == "all")
+    assert bool(why_unknown(node.snapshot())) == (entry.holders in {"some", "all"})
+
+
+def test_a_recording_may_hold_the_word_of_any_source() -> None:
+    assert [kind for (_, kind), entry in ENTRIES.items() if entry.holders == "relayed"] == [
+        "replay"
+    ]
 
 
 def test_where_it_is_known_or_nobody_is_there_to_tell() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.texts import line
+from pipeline.texts import concealed, line
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,20 @@ def test_none_has_more_than_a_line(text: str, longest: int) -> None:
     shown = line(text, longest)
     assert shown.isprintable()
     assert len(shown) <= longest + len("...")
+
+
+SECRETS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=40)
+
+
+@given(st.text("#/", max_size=60), SECRETS, st.text("#/", max_size=60), st.integers(0, 160))
+def test_a_secret_is_concealed_wherever_it_is_cut(
+    before: str, secret: str, behind: str, longest: int
+) -> None:
+    """Of what `line` has left of it three characters may stay, which tell nothing."""
+    told = concealed(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
+    assert secret[:4] not in told.replace("(concealed)", "")
+
+
+@given(st.text(), st.text(max_size=3))
+def test_what_is_too_short_to_tell_stays(text: str, short: str) -> None:
+    assert concealed(text, [short]) == text

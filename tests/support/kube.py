@@ -108,9 +108,10 @@ class Collection:
                 status(422, "Invalid", "sendInitialEvents is forbidden: feature is disabled")
             )
         if whole or position == 0:
+            # What changes while these are read comes after them.
+            position = self.version
             for raw in list(self.objects.values()):
                 yield {"type": "ADDED", "object": raw}
-            position = self.version
         elif position < self.oldest:
             yield {"type": "ERROR", "object": status(410, "Expired", "too old resource version")}
             return
@@ -229,7 +230,8 @@ class ApiServer:
         paths: collections by path.
         refusals: Status objects by path, instead of the collection.
         forbidden: verbs and paths of requests that RBAC refuses, such as ("watch", "/api/v1/pods").
-        unallowed: verbs and resources that a SelfSubjectAccessReview says no to.
+        unallowed: verbs and resources that an access review says no to.
+        created: paths and bodies of what was to be created, access reviews as a rule.
         tokens: those that are accepted; all, if empty.
     """
 
@@ -238,6 +240,7 @@ class ApiServer:
         self.refusals: dict[str, Raw] = {}
         self.forbidden: set[tuple[str, str]] = set()
         self.unallowed: set[tuple[str, str]] = set()
+        self.created: list[tuple[str, Raw]] = []
         self.tokens: set[str] = set()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.port = 0
@@ -290,6 +293,7 @@ class ApiServer:
             writer.close()
 
     def _create(self, path: str, body: Raw, writer: asyncio.StreamWriter) -> None:
+        self.created.append((path, body))
         if ("create", path) in self.forbidden:
             self._send(writer, status(403, "Forbidden", "create is forbidden"))
             return

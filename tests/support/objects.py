@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from typing import Any
@@ -92,6 +92,47 @@ class FakeObjects:
             made["metadata"]["resourceVersion"] = str(self._version)
         self.objects[path] = made
         return made
+
+
+class SlowObjects(FakeObjects):
+    """Takes its time, and may lose an answer or a change.
+
+    Attributes:
+        takes: seconds to each answer.
+        losing: so many of the next changes are made, and their answers lost.
+        dropping: so many of the next changes are answered well, and not made.
+        most: how many requests were under way together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes = 0.0
+        self.losing = 0
+        self.dropping = 0
+        self.most = 0
+        self._open = 0
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        return await self._slowly(super().get(path, query))
+
+    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
+        made = {"metadata": {}} if (dropped := self.dropping > 0) else changes
+        self.dropping -= dropped
+        body = await self._slowly(super().patch(path, made))
+        if self.losing:
+            self.losing -= 1
+            raise ApiError("connection lost")
+        return body
+
+    async def _slowly(self, request: Awaitable[bytes]) -> bytes:
+        self._open += 1
+        self.most = max(self.most, self._open)
+        try:
+            body = await request
+            await asyncio.sleep(self.takes)
+        finally:
+            self._open -= 1
+        return body
 
 
 def merged(target: Any, changes: Any) -> Any:

@@ -1,17 +1,21 @@
 """A sink's context for tests: what it is told comes from the test, listeners are real."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from config.types import ListenAddress
+from pipeline.channels import Channel
 from pipeline.clock import Clock, SystemClock
-from pipeline.contracts import HttpMounts, KubeApi
+from pipeline.contexts import RunningSink
+from pipeline.contracts import HttpMounts, KubeApi, Sink
 from pipeline.errors import TransientError
 from pipeline.fields import FieldPlan
 from pipeline.http import Listeners
 from pipeline.model import Snapshot
+from pipeline.supervision import SinkRunner
 from pipeline.telemetry import FamilyPoints, Meter, Point, Telemetry
 
 
@@ -68,3 +72,46 @@ class FakeSinkContext:
         if self.api is None:
             raise TransientError("no credentials for the API server")
         yield self.api
+
+    def counted(self, family: str) -> dict[str, float]:
+        """Return the values of a family by its labels but the sink's, such as `get ok`."""
+        return {
+            " ".join(value for name, value in point.labels if name != "sink"): point.value
+            for found, points in self.own.collect({})
+            if found.name == family
+            for point in points
+        }
+
+    @property
+    def up(self) -> float:
+        return self.counted("podgpu_sink_up")[""]
+
+
+@asynccontextmanager
+async def supervised(
+    sink: Sink, ctx: FakeSinkContext, inbox: Channel[Snapshot]
+) -> AsyncIterator[None]:
+    """Run a sink under the daemon's own supervision, from now until it has stopped."""
+    context = RunningSink(
+        name=ctx.name,
+        node=ctx.node,
+        clock=ctx.clock,
+        plan=ctx.plan,
+        log=ctx.log,
+        meter=ctx.meter,
+        snapshot=ctx.latest,
+        collect=list,
+        listen=ctx.http,
+        connect=ctx.kube,
+    )
+    runner = SinkRunner(sink, context, inbox)
+    await runner.enter()
+    task = asyncio.create_task(runner.run())
+    try:
+        yield
+    finally:
+        if task.done():
+            task.result()
+        inbox.close()
+        async with asyncio.timeout(10):
+            await task

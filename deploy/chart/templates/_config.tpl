@@ -21,10 +21,6 @@
 {{- if or .Values.arguments .Values.dcgmExporter -}}yes{{- end -}}
 {{- end -}}
 
-{{- define "podgpu.web" -}}
-{{- if or .Values.tlsServerConfig.enabled .Values.basicAuth.users -}}yes{{- end -}}
-{{- end -}}
-
 {{/* What the distribution says, as YAML. */}}
 {{- define "podgpu.distribution" -}}
 {{- get (.Files.Get "files/distributions.yaml" | fromYaml) .Values.distribution | toYaml -}}
@@ -47,7 +43,7 @@
 {{- end -}}
 {{- if include "podgpu.web" . -}}
 {{- if dig "http" "web_config" "" $config -}}
-{{- fail "config.http.web_config: tlsServerConfig and basicAuth make a web config of their own; give one of the two" -}}
+{{- fail "config.http.web_config: tlsServerConfig, basicAuth and webConfig make a web config of their own; give one of the two" -}}
 {{- end -}}
 {{- $_ := set $config "http" (merge (dict "web_config" "/etc/podgpu-web/web.yml") ($config.http | default dict)) -}}
 {{- end -}}
@@ -67,47 +63,6 @@
 {{- end -}}
 {{- $config | toYaml -}}
 {{- end -}}
-{{- end -}}
-
-{{/* The port on which podgpu listens. */}}
-{{- define "podgpu.port" -}}
-{{- $address := .Values.service.address -}}
-{{- $place := "service.address" -}}
-{{- if not (include "podgpu.dcgm" .) -}}
-{{- $config := include "podgpu.config" . | fromYaml -}}
-{{- $address = dig "http" "listen" "" $config -}}
-{{- $place = "config.http.listen" -}}
-{{- $found := false -}}
-{{- range $name, $sink := $config.sinks -}}
-{{- if and (eq $sink.kind "prometheus") (not $found) -}}
-{{- $found = true -}}
-{{- $address = $sink.listen | default ":9400" -}}
-{{- $place = printf "config.sinks.%s.listen" $name -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- if not (regexMatch ":[1-9][0-9]{0,4}$" $address) -}}
-{{- fail (printf "%s: %q has no port that the chart could read; write it out, such as \":9400\"" $place $address) -}}
-{{- end -}}
-{{- regexFind "[0-9]+$" $address -}}
-{{- end -}}
-
-{{/* Whether there is a page for Prometheus. */}}
-{{- define "podgpu.scraped" -}}
-{{- if include "podgpu.dcgm" . -}}yes
-{{- else -}}
-{{- range (include "podgpu.config" . | fromYaml).sinks -}}{{- if eq .kind "prometheus" -}}yes{{- end -}}{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* Whole seconds of a duration such as 1m30s, rounded up. */}}
-{{- define "podgpu.seconds" -}}
-{{- $sum := 0.0 -}}
-{{- range regexFindAll "[0-9.]+(ms|[dhms])" (toString .) -1 -}}
-{{- $unit := regexFind "[a-z]+" . -}}
-{{- $sum = addf $sum (mulf (trimSuffix $unit . | float64) (get (dict "d" 86400.0 "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001) $unit)) -}}
-{{- end -}}
-{{- ceil $sum -}}
 {{- end -}}
 
 {{/* The names of the sources, in their order: of two that tell the same the earlier one counts. */}}

@@ -37,14 +37,10 @@
 {{- end -}}
 {{- end -}}
 {{- else -}}
-{{- $found := false -}}
-{{- range $name, $sink := (include "podgpu.config" . | fromYaml).sinks -}}
-{{- if and (eq $sink.kind "prometheus") (not $found) -}}
-{{- $found = true -}}
-{{- $labels = $sink.labels | default "" | toString -}}
-{{- $place = printf "config.sinks.%s.labels" $name -}}
-{{- if hasKey $sink "hostname" -}}{{- $nameless = ternary "yes" "" (eq (toString $sink.hostname) "false") -}}{{- end -}}
-{{- end -}}
+{{- with include "podgpu.page" . | fromJson -}}
+{{- $labels = .sink.labels | default "" | toString -}}
+{{- $place = printf "config.sinks.%s.labels" .name -}}
+{{- if hasKey .sink "hostname" -}}{{- $nameless = ternary "yes" "" (eq (toString .sink.hostname) "false") -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $labels = $labels | default (ternary "dcgm-old" "dcgm" (eq $old "yes")) -}}

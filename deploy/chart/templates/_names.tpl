@@ -1,4 +1,4 @@
-{{/* Names and labels. */}}
+{{/* Names and labels. What may look like a number is written by toYaml, which quotes it then. */}}
 
 {{- define "podgpu.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -21,7 +21,8 @@
 
 {{/* Of what belongs to no namespace: two releases of one name must not meet. */}}
 {{- define "podgpu.clustername" -}}
-{{- printf "%s-%s" (include "podgpu.namespace" .) (include "podgpu.fullname" .) -}}
+{{- /* No namespace has a dot, so that no two pairs come to one name. */ -}}
+{{- printf "%s.%s" (include "podgpu.namespace" .) (include "podgpu.fullname" .) -}}
 {{- end -}}
 
 {{- define "podgpu.serviceaccount" -}}
@@ -33,14 +34,23 @@
 {{- end -}}
 
 {{- define "podgpu.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether roles are made: dcgm-exporter's chart has a switch of its own. */}}
+{{- define "podgpu.rbac" -}}
+{{- if and .Values.rbac.create .Values.kubernetes.rbac.create -}}yes{{- end -}}
 {{- end -}}
 
 {{/* What a selector chooses by; `component` is node or extender. Takes the root and the component. */}}
 {{- define "podgpu.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "podgpu.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "podgpu.name" $root | toYaml }}
+app.kubernetes.io/instance: {{ $root.Release.Name | toYaml }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
@@ -54,7 +64,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 
 {{/* Labels and namespace of an object's metadata. */}}
 {{- define "podgpu.meta" -}}
-namespace: {{ include "podgpu.namespace" (index . 0) }}
+namespace: {{ include "podgpu.namespace" (index . 0) | toYaml }}
 labels:
   {{- include "podgpu.labels" . | nindent 2 }}
 {{- end -}}

@@ -1,29 +1,5 @@
 {{/* What the enabled sources and sinks need: folders of the host, rights, root; and whether two podgpus may share a node. */}}
 
-{{/* A folder of the host. Takes root, needs, path in the container, whether it is written, and why. */}}
-{{- define "podgpu.mount" -}}
-{{- $root := index . 0 -}}
-{{- $needs := index . 1 -}}
-{{- $path := index . 2 -}}
-{{- $write := index . 3 -}}
-{{- $place := include "podgpu.distribution" $root | fromYaml -}}
-{{- $hosts := dict
-      "/var/lib/kubelet/pod-resources" ($root.Values.kubeletPath | default $place.podResources)
-      "/var/lib/kubelet/device-plugins" $place.devicePlugins
-      "/var/run/nri" $place.nri -}}
-{{- $given := false -}}
-{{- range $root.Values.extraVolumeMounts -}}
-{{- if eq .mountPath $path -}}{{- $given = true -}}{{- end -}}
-{{- end -}}
-{{- if not $given -}}
-{{- $had := get $needs.mounts $path | default (dict "why" list "write" false) -}}
-{{- $_ := set $needs.mounts $path (dict
-      "host" (get $hosts $path | default $path)
-      "write" (or $write $had.write)
-      "why" (append $had.why (index . 4))) -}}
-{{- end -}}
-{{- end -}}
-
 {{/* A right of the API server. Takes needs, group, resource, verbs. */}}
 {{- define "podgpu.right" -}}
 {{- $needs := index . 0 -}}
@@ -43,30 +19,24 @@
 {{- $_ := set $needs "alone" (append $needs.alone (index . 1)) -}}
 {{- end -}}
 
-{{/* A folder that podgpu writes to. Takes root, needs, folder, and who writes what. */}}
-{{- define "podgpu.written" -}}
-{{- include "podgpu.mount" (list (index . 0) (index . 1) (index . 2) true (index . 3)) -}}
-{{- include "podgpu.asroot" (list (index . 1) (index . 3)) -}}
-{{- include "podgpu.alone" (list (index . 1) (index . 3)) -}}
-{{- end -}}
-
 {{- define "podgpu.source" -}}
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
 {{- $who := printf "source %s" (index . 2) -}}
+{{- $at := printf "config.sources.%s" (index . 2) -}}
 {{- $it := index . 3 -}}
 {{- if eq $it.kind "podresources" -}}
 {{- range $it.sockets | default (list "/var/lib/kubelet/pod-resources/kubelet.sock") -}}
-{{- include "podgpu.mount" (list $root $needs (dir .) false (printf "%s asks who holds which GPU on its socket, which is made anew when the kubelet starts" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.sockets" $at) . true false (printf "%s asks who holds which GPU on its socket, which is made anew when the kubelet starts" $who)) -}}
 {{- end -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket is root's" $who)) -}}
 {{- else if eq $it.kind "checkpoint" -}}
-{{- include "podgpu.mount" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")) false (printf "%s reads the kubelet's checkpoint, which is put in its place anew" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint") true false (printf "%s reads the kubelet's checkpoint, which is put in its place anew" $who)) -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: root alone can read the checkpoint" $who)) -}}
 {{- else if eq $it.kind "podlist" -}}
-{{- include "podgpu.mount" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json")) false (printf "%s reads podlist.json" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true false (printf "%s reads podlist.json" $who)) -}}
 {{- else if eq $it.kind "nri" -}}
-{{- include "podgpu.mount" (list $root $needs (dir ($it.socket | default "/var/run/nri/nri.sock")) false (printf "%s is a plugin at the container runtime's socket" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.socket" $at) ($it.socket | default "/var/run/nri/nri.sock") true false (printf "%s is a plugin at the container runtime's socket" $who)) -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket is root's" $who)) -}}
 {{- if ne ($it.inject | default "off" | toString) "off" -}}
 {{- include "podgpu.alone" (list $needs (printf "%s: two plugins that inject keep containers from being made" $who)) -}}
@@ -79,14 +49,18 @@
 {{- end -}}
 {{- end -}}
 {{- else if and (eq $it.kind "dcgm") $it.path -}}
-{{- include "podgpu.mount" (list $root $needs (dir $it.path) false (printf "%s reads an exporter's file" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) $it.path true false (printf "%s reads an exporter's file" $who)) -}}
 {{- else if eq $it.kind "hostengine" -}}
 {{- $address := trimPrefix "unix://" ($it.address | default "") -}}
 {{- if hasPrefix "/" $address -}}
-{{- include "podgpu.mount" (list $root $needs (dir $address) false (printf "%s asks DCGM's host engine on its socket" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.address" $at) $address true false (printf "%s asks DCGM's host engine on its socket" $who)) -}}
 {{- end -}}
-{{- if $it.library -}}
-{{- $_ := set $needs.files $it.library (dict "host" $it.library "why" (printf "%s calls DCGM's client library" $who)) -}}
+{{- $library := $it.library | default "" -}}
+{{- if and (hasPrefix "/" $library) (not (include "podgpu.given" (list $root $library))) -}}
+{{- if contains "${" $library -}}
+{{- fail (printf "%s.library: %q: which file to mount, the chart can't know of a variable; write it out" $at $library) -}}
+{{- end -}}
+{{- $_ := set $needs.files $library (dict "host" $library "why" (printf "%s calls DCGM's client library" $who)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -95,13 +69,14 @@
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
 {{- $who := printf "sink %s" (index . 2) -}}
+{{- $at := printf "config.sinks.%s" (index . 2) -}}
 {{- $it := index . 3 -}}
 {{- if and (eq $it.kind "jsonl") (ne ($it.path | default "-") "-") -}}
-{{- include "podgpu.written" (list $root $needs (dir $it.path) (printf "%s writes its lines" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) $it.path true (printf "%s writes its lines" $who)) -}}
 {{- else if eq $it.kind "podlist" -}}
-{{- include "podgpu.written" (list $root $needs (dir ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json")) (printf "%s writes podlist.json" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true (printf "%s writes podlist.json" $who)) -}}
 {{- else if eq $it.kind "textfile" -}}
-{{- include "podgpu.written" (list $root $needs (dir $it.path) (printf "%s writes the page for node_exporter" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s writes the page for node_exporter" $who)) -}}
 {{- else if eq $it.kind "otlp" -}}
 {{- include "podgpu.alone" (list $needs (printf "%s: what two push counts twice" $who)) -}}
 {{- else if or (eq $it.kind "node") (eq $it.kind "pods") -}}
@@ -111,7 +86,7 @@
 {{- end -}}
 {{- end -}}
 {{- with dig "queue" "path" "" $it -}}
-{{- include "podgpu.written" (list $root $needs . (printf "%s keeps its queue" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.queue.path" $at) . false (printf "%s keeps its queue" $who)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -152,8 +127,13 @@
 {{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
 {{- if has "dra" $on -}}{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}{{- end -}}
 {{- if regexMatch "^[^:]+:[^:]+$" $said.map -}}{{- $_ := set $needs "maps" (list $said.map) -}}{{- end -}}
-{{- include "podgpu.mount" (list $root $needs (dir ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock")) false "the kubelet is asked who holds which GPU on its socket, which is made anew when the kubelet starts") -}}
+{{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "the kubelet is asked who holds which GPU on its socket, which is made anew when the kubelet starts") -}}
 {{- include "podgpu.asroot" (list $needs "the kubelet's socket is root's") -}}
+{{- $engine := include "podgpu.said" (list $root (list "r" "remote-hostengine-info") "DCGM_REMOTE_HOSTENGINE_INFO") | fromJson -}}
+{{- $address := trimPrefix "unix://" ($engine.value | default "") -}}
+{{- if hasPrefix "/" $address -}}
+{{- include "podgpu.mount" (list $root $needs $engine.place $address true false "DCGM's host engine is asked on its socket") -}}
+{{- end -}}
 {{- end -}}
 
 {{/* All of it, as JSON. */}}
@@ -173,12 +153,15 @@
 {{- if .Values.hostNetwork -}}{{- include "podgpu.alone" (list $needs "hostNetwork") -}}{{- end -}}
 {{- if .Values.hostPort -}}{{- include "podgpu.alone" (list $needs "hostPort") -}}{{- end -}}
 {{- $driver := dig "driver" dict (include "podgpu.distribution" . | fromYaml) -}}
-{{- $base := .Values.driverRoot | default $driver.root -}}
+{{- $base := .Values.driverRoot | default $driver.root | default "" -}}
+{{- if $base -}}{{- $base = trimSuffix "/" $base | default "/" -}}{{- end -}}
 {{- if and $base (ne $base "none") -}}
 {{- $library := .Values.driverLibrary | default (ternary $driver.library "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1" (eq $base ($driver.root | default ""))) -}}
 {{- $_ := set $needs.files "/opt/podgpu-driver/libnvidia-ml.so.1" (dict "host" (printf "%s%s" (trimSuffix "/" $base) $library) "why" "the driver's library, of a driver that NVIDIA's toolkit doesn't hand out") -}}
 {{- $_ := set $needs "driver" true -}}
 {{- end -}}
-{{- $_ := set $needs "token" (or (not (empty $needs.rules)) (not (empty $needs.maps))) -}}
+{{- $token := .Values.serviceAccount.automountServiceAccountToken -}}
+{{- if kindIs "invalid" $token -}}{{- $token = or (not (empty $needs.rules)) (not (empty $needs.maps)) -}}{{- end -}}
+{{- $_ := set $needs "token" $token -}}
 {{- $needs | toJson -}}
 {{- end -}}

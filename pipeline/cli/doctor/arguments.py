@@ -25,8 +25,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--config",
         metavar="FILE",
         type=Path,
-        help="configuration file, - for standard input; without it the one that podgpu run would "
-        "take, or in its absence what dcgm-exporter's variables come to",
+        help="configuration file, - for standard input; without it that of the podgpu which runs "
+        "here, or the one that podgpu run would take, or in its absence what dcgm-exporter's "
+        "variables come to",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(

@@ -4,15 +4,17 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
+import signal
 import traceback
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from config.errors import ConfigError
 from pipeline.cli.doctor.configuring import configured
+from pipeline.cli.printing import EXIT_UNWRITTEN, put
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.findings import Finding, exit_status
 from pipeline.doctor.showing import Subject, as_json, as_text
@@ -22,6 +24,8 @@ EXIT_BUG: Final = 3
 """Other than what findings come to: nothing was found out."""
 
 _THREADS: Final = 16
+_SLACK: Final = 30
+"""Seconds beyond all limits after which the doctor is ended by force."""
 _ACCOUNT: Final = "the pod's service account"
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
@@ -33,7 +37,8 @@ def doctor(arguments: argparse.Namespace) -> int:
             look = _of_cluster if arguments.cluster else _of_node
             subject, findings = look(arguments)
         show = as_json if arguments.json else as_text
-        return _print(show(subject, findings)) or exit_status(findings)
+        written = put(show(subject, findings), "podgpu doctor: what it found")
+        return exit_status(findings) if written else EXIT_UNWRITTEN
     except Exception:  # noqa: BLE001 - its usual status is that of warnings
         traceback.print_exc()
         return EXIT_BUG
@@ -50,27 +55,6 @@ def _silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _print(text: str) -> int:
-    """Print; return 0 or what the status is instead. What a terminal can't show is `?`."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        print(text.encode(encoding, "replace").decode(encoding), flush=True)
-    except BrokenPipeError:  # `podgpu doctor | head`
-        _drop_output()
-    except OSError as error:
-        _drop_output()
-        print(f"podgpu doctor: what it found can't be written: {error.strerror}", file=sys.stderr)
-        return EXIT_BUG
-    return 0
-
-
-def _drop_output() -> None:
-    """Let nothing more be written: the interpreter tries it again at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
 def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.doctor.context import DoctorContext
     from pipeline.doctor.general import diagnose
@@ -81,7 +65,7 @@ def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]
         return Subject("", error.origin), _wrong(error)
     ctx = DoctorContext(config)
     findings = [CHECKS["config"].ok(place, _told(len(config.sources), len(config.sinks)))]
-    findings += _run(diagnose(ctx))
+    findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
 
 
@@ -97,7 +81,7 @@ def _told(sources: int, sinks: int) -> str:
 
 
 def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
-    from pipeline.doctor.cluster.examining import diagnose
+    from pipeline.doctor.cluster.examining import SECONDS, diagnose
     from pipeline.kube.sessions import Sessions
 
     kubeconfig = arguments.kubeconfig or _kubeconfig(os.environ)
@@ -107,7 +91,7 @@ def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
         mend = "name one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
         return Subject("", place), [CHECKS["cluster.server"].failure(place, saw, mend)]
     kube = Sessions().join
-    findings = _run(diagnose(kube, kubeconfig, arguments.namespace))
+    findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)
     return Subject("", str(kubeconfig or _ACCOUNT)), findings
 
 
@@ -117,12 +101,41 @@ def _kubeconfig(env: Mapping[str, str]) -> Path | None:
     return next((each for each in named if os.path.lexists(each)), next(iter(named), None))
 
 
-def _run(looking: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
-    """Run to the end; a call that hangs in a thread is left behind."""
+def _run(looking: Coroutine[Any, Any, list[Finding]], seconds: float) -> list[Finding]:
+    """Run to the end; a call that hangs in a thread is left behind.
+
+    Args:
+        looking: what is run.
+        seconds: the sum of its limits; what takes much longer ends the process by SIGALRM.
+    """
 
     async def main() -> list[Finding]:
         # What ends a loop waits for the threads of its usual executor.
         asyncio.get_running_loop().set_default_executor(DaemonExecutor("doctor", _THREADS))
         return await looking
 
-    return asyncio.run(main())
+    with _mortal(seconds + _SLACK):
+        return asyncio.run(main())
+
+
+@contextmanager
+def _mortal(seconds: float) -> Iterator[None]:
+    """Let signals end the process by themselves, and an alarm do so after a while.
+
+    A handler of the interpreter's would wait for its lock, which a library that is being loaded
+    may hold for ever. To process 1 of a container the kernel passes on what has a handler alone.
+    """
+    wanted = _end if os.getpid() == 1 else signal.SIG_DFL
+    before = {each: signal.signal(each, wanted) for each in (signal.SIGTERM, signal.SIGALRM)}
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        for each, handler in before.items():
+            if handler is not None:  # it isn't the interpreter's
+                signal.signal(each, handler)
+
+
+def _end(signum: int, _frame: FrameType | None) -> None:
+    os._exit(128 + signum)

@@ -19,7 +19,7 @@ from pipeline.cli.dcgm.settings import COMMAND
 from pipeline.cli.doctor.arguments import BEHIND
 from pipeline.cli.locating import PLACES, located
 from pipeline.doctor.context import Roots
-from pipeline.doctor.processes import options_behind
+from pipeline.doctor.processes import file_behind_run, options_behind
 from pipeline.registry import RegisteredKinds
 
 _PROC: Final = Roots().proc
@@ -51,6 +51,9 @@ def configured(
         number, options = running
         told = " ".join([BEHIND, *options])
         return _dcgm(options, env), f"{told}, as process {number} runs"
+    if named is None and (behind := file_behind_run(_PROC)) is not None:
+        number, file = behind
+        return located(file)[0], f"{file}, as process {number} runs"
     if named is None and not any(place.exists() for place in PLACES):
         given = sorted({each.origin for each in arguments.variables(env).values()})
         if given:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pipeline.errors import PermanentError
-from pipeline.extender.running import RESOURCE, Extender, Settings, in_options
+from pipeline.extender.running import RESOURCE, Extender, Settings
 from pipeline.footprint import trim
 from pipeline.logs import set_up
 from pipeline.threads import DaemonExecutor
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check(settings)
         asyncio.run(_main(settings, log))
     except PermanentError as error:
-        log.error("%s", in_options(str(error)))
+        log.error("%s", error)
         return _EXIT_CONFIG
     return 0
 

@@ -1,12 +1,15 @@
 """What stands in which column of the table of GPUs. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from pipeline.cli.top.rows import Device, Row
-from pipeline.cli.top.text import fit
+from pipeline.cli.top.text import broken, clean, fit, middle
+from pipeline.cli.top.text import width as wide
 from pipeline.status_page.document import GpuStatus, HolderStatus, InstanceStatus
 from pipeline.status_page.words import held, holder_name, nobody, part, portion, span
 
@@ -17,6 +20,9 @@ _NARROW: Final = 100
 """Width of the terminal below which bars are short: the names of pods need the room."""
 
 _UNKNOWN: Final = "-"
+
+_PARTS: Final = 3
+"""A container that takes more than one of so many parts of the room gives way to its pod."""
 
 _LONGEST: Final = 99 * 86_400
 """Seconds of which more is said to be at least as much: the column has four places."""
@@ -40,6 +46,9 @@ class Column:
 
 
 _GIB: Final = 1 << 30
+
+_LEAST: Final = 8
+"""Width of the column that gets what is left; a terminal that lacks it shows a part."""
 
 
 def columns(width: int) -> tuple[Column, ...]:
@@ -79,26 +88,37 @@ def lined(cells: Sequence[str], width: int) -> str:
         for column, cell in zip(columns(width), cells, strict=True)
         if width >= column.least
     ]
-    taken = sum(column.width for column, _ in shown) + len(shown) - 1
-    left = max(width - taken, 8)
+    left = room(width)
     parts = [fit(cell, column.width or left, right=column.right) for column, cell in shown]
     return fit(" ".join(parts), width)
 
 
-def cells(row: Row, now: datetime, *, whole: bool, bar: int) -> Iterator[list[str]]:
+def room(width: int) -> int:
+    """Return the width of the column that gets what is left, in a terminal of this width."""
+    shown = [column.width for column in columns(width) if width >= column.least]
+    return max(width - sum(shown) - len(shown) + 1, _LEAST)
+
+
+def needed(holders: Iterable[HolderStatus], width: int) -> int:
+    """Return the width from `width` on in which each holder's name is whole, on one line."""
+    longest = max((wide(clean(holder_name(each))) for each in holders), default=0)
+    return width + max(longest - room(width), 0)
+
+
+def cells(row: Row, now: datetime, width: int, *, whole: bool) -> Iterator[list[str]]:
     """Yield what stands in the columns, line by line: one for each holder that has its own.
 
     Args:
         row: a device.
         now: the document's time.
-        whole: every holder has a line of its own.
-        bar: how long a full bar is.
+        width: of the terminal.
+        whole: every holder has a line of its own, and more where its name takes them.
     """
     device, holders = row.device, row.device.holders or ()
     shown = holders if whole or len(holders) <= MOST else holders[: MOST - 1]
     more = len(holders) - len(shown) + device.holders_left_out
-    first = [_name(device), *_figures(device, bar)]
-    behind = [_holder(holder, now) for holder in shown]
+    first = [_name(device), *_figures(device, bar_of(width))]
+    behind = [line for holder in shown for line in _holder(holder, now, room(width), whole=whole)]
     if more:
         behind.append([f"and {more} more", "", "", ""])
     if isinstance(device, GpuStatus) and device.instances:
@@ -149,10 +169,26 @@ def _whole(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.0f}"
 
 
-def _holder(holder: HolderStatus, now: datetime) -> list[str]:
+def _holder(holder: HolderStatus, now: datetime, room: int, *, whole: bool) -> list[list[str]]:
     seconds = (now - holder.since).total_seconds()
     if not holder.since_known:
         seconds = min(seconds, _LONGEST)
     since = span(seconds).replace(" ", "").replace("min", "m")
     since += "" if holder.since_known else "+"
-    return [holder_name(holder), since, portion(holder), f"{holder.source}: {holder.evidence}"]
+    name, *more = broken(holder_name(holder), room) if whole else [_short(holder, room)]
+    source = f"{holder.source}: {holder.evidence}"
+    return [[name, since, portion(holder), source], *([part, "", "", ""] for part in more)]
+
+
+def _short(holder: HolderStatus, room: int) -> str:
+    """Return a holder's name so that others of the same beginning differ from it.
+
+    The container has a part of the room at most: those of many pods have the same name.
+    """
+    whole, pod = (clean(holder_name(each)) for each in (holder, replace(holder, container=None)))
+    container = whole.removeprefix(pod)
+    if wide(whole) <= room or wide(pod) < room:
+        return whole
+    if wide(pod) == room or wide(container) * _PARTS > room:
+        return middle(pod, room)
+    return middle(pod, room - wide(container)) + container

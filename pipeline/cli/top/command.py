@@ -8,12 +8,13 @@ from shutil import get_terminal_size
 from typing import Final
 
 from pipeline.cli.access import access_of
+from pipeline.cli.printing import EXIT_UNWRITTEN, complain, is_terminal, out, put
 from pipeline.cli.top.asking import Asker, ask
-from pipeline.cli.top.columns import heading
+from pipeline.cli.top.body import table
+from pipeline.cli.top.columns import heading, needed
 from pipeline.cli.top.components import components
 from pipeline.cli.top.state import State
-from pipeline.cli.top.text import clean, written
-from pipeline.cli.top.view import table
+from pipeline.cli.top.text import clean
 from pipeline.clock import SystemClock
 from pipeline.errors import ComponentError, PermanentError
 from pipeline.status_page.document import StatusDocument
@@ -28,20 +29,19 @@ _WIDE: Final = 140
 
 def top(arguments: argparse.Namespace) -> int:
     """`podgpu top`."""
-    live = not arguments.once and sys.stdout.isatty() and sys.stdin.isatty()
+    live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
     try:
         how = partial(ask, access=access_of(arguments, os.environ))
         status = how(arguments.url)
         if not live:
-            for line in plain(status, _width()):
-                print(written(line, sys.stdout.encoding or "ascii"))
-            return 0
+            text = "\n".join(plain(status, _width(status)))
+            return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
         # Not before it is known that somebody looks.
         from pipeline.cli.top.screen import show
 
         show(Asker(arguments.url, float(arguments.interval), SystemClock(), status, how))
     except ComponentError as error:
-        print(written(clean(f"podgpu: {error}"), sys.stderr.encoding or "ascii"), file=sys.stderr)
+        complain(clean(f"podgpu: {error}"))
         return _WRONG if isinstance(error, PermanentError) else _FAILED
     return 0
 
@@ -51,9 +51,14 @@ def plain(status: StatusDocument, width: int) -> list[str]:
     state = State(whole=True)
     lines = [f"{status.node}: {summary(status)}, {status.time:%Y-%m-%d %H:%M:%S} UTC"]
     lines += [f"! {problem}" for problem in problems(status)]
-    lines += ["", heading(width), *table(status, state, width), "", *components(status, width)]
+    lines += ["", heading(width), *(line.text for line in table(status, state, width)), ""]
+    lines += components(status, width)
     return [clean(line).rstrip() for line in lines]
 
 
-def _width() -> int:
-    return get_terminal_size((_WIDE, 0)).columns if sys.stdout.isatty() else _WIDE
+def _width(status: StatusDocument) -> int:
+    """Return the terminal's width; without one, each name is on one line, for who searches it."""
+    if is_terminal(out()):
+        return get_terminal_size((_WIDE, 0)).columns
+    devices = [device for gpu in status.gpus or () for device in (gpu, *gpu.instances)]
+    return needed((each for device in devices for each in device.holders or ()), _WIDE)

@@ -1,5 +1,6 @@
 """Which devices are shown, in which order. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -11,6 +12,9 @@ from pipeline.status_page.words import gpu_name, holder_name, place
 Device: TypeAlias = GpuStatus | InstanceStatus
 
 _LAST: Final = "\U0010ffff"
+
+_GPU: Final = re.compile("gpu[0-9]+")
+"""A word of a filter that names a GPU: that one alone, though `gpu12` has the letters of `gpu1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,11 @@ def rows(status: StatusDocument, state: State) -> list[Row]:
     words = state.filter.lower().split()
     found: list[tuple[GpuStatus, list[InstanceStatus]]] = []
     for gpu in status.gpus or ():
-        whole = _matches(_of_gpu(gpu), words)
-        below = [each for each in gpu.instances if whole or _matches(_of(gpu, each), words)]
+        left = _left(gpu, words)
+        if left is None:
+            continue
+        whole = _matches(_of_gpu(gpu), left)
+        below = [each for each in gpu.instances if whole or _matches(_of(gpu, each), left)]
         if whole or below:
             found.append((gpu, below))
     if state.sort is not Sort.INDEX:
@@ -68,6 +75,14 @@ def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
         case Sort.INDEX:
             value = None
     return value is None, -(value or 0.0), ""
+
+
+def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
+    """Return the words that don't name a GPU; None where they name others than this one."""
+    named = {word for word in words if _GPU.fullmatch(word)}
+    if named - {_word(gpu).lower()}:
+        return None
+    return [word for word in words if word not in named]
 
 
 def _matches(text: str, words: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from pipeline.cli.top.asking import Asker
 from pipeline.cli.top.state import State, pressed
 from pipeline.cli.top.text import written
-from pipeline.cli.top.view import Frame, Style, frame
+from pipeline.cli.top.view import Frame, Style, View
 from pipeline.errors import PermanentError
 
 _WAIT_MS: Final = 250
@@ -41,7 +41,7 @@ def show(asker: Asker) -> None:
     """Show what is asked for until the user has seen enough.
 
     Raises:
-        PermanentError: nothing is known of this kind of terminal.
+        PermanentError: nothing is known of this kind of terminal, or nothing can be drawn in it.
         SystemExit: a signal ends it; the terminal is as it was before.
     """
     # Without the locale that is asked for it is the plain one, in ASCII.
@@ -51,15 +51,23 @@ def show(asker: Asker) -> None:
     os.environ.setdefault("ESCDELAY", "25")
     asker.start()
     try:
+        curses.setupterm()
+        if not curses.tigetstr("cup"):
+            # curses writes all the same: pieces of lines, wherever the cursor happens to be.
+            raise _unfit("it can't put its cursor anywhere")
         with _ended_by(signal.SIGTERM):
             curses.wrapper(_loop, asker)
     except curses.error as error:
-        kind = os.environ.get("TERM", "")
-        raise PermanentError(f"the terminal (TERM={kind!r}): {error}; take --once") from error
+        raise _unfit(str(error)) from error
     except KeyboardInterrupt:
         return
     finally:
         asker.stop()
+
+
+def _unfit(why: str) -> PermanentError:
+    kind = os.environ.get("TERM", "")
+    return PermanentError(f"the terminal (TERM={kind!r}): {why}; take --once")
 
 
 @contextmanager
@@ -81,10 +89,10 @@ def _loop(window: curses.window, asker: Asker) -> None:
     line.register(sys.stdin.fileno(), 0)
     window.timeout(_WAIT_MS)
     _hide_cursor()
-    state = State()
+    state, view = State(), View()
     while True:
         height, width = window.getmaxyx()
-        shown = frame(asker.feed(), state, width, height)
+        shown = view.frame(asker.feed(), state, width, height)
         state = replace(state, offset=shown.offset)
         _draw(window, shown)
         key = _key(window)

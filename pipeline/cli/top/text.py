@@ -4,6 +4,7 @@ import unicodedata
 from typing import Final
 
 _CUT: Final = "~"
+_FURTHER_IN: Final = "  "
 
 
 def width(text: str) -> int:
@@ -42,6 +43,45 @@ def fit(text: str, columns: int, *, right: bool = False) -> str:
         text = _start(text, columns - 1) + _CUT if columns > 0 else ""
     padding = " " * (columns - width(text))
     return padding + text if right else text + padding
+
+
+def middle(text: str, columns: int) -> str:
+    """Return a text that takes no more than so many columns: what is left out is left out within.
+
+    Names of pods are alike at their beginning, and differ by what is generated, at their end.
+    """
+    text = clean(text)
+    if width(text) <= columns:
+        return text
+    if columns < 1:
+        return ""
+    head = (columns - 1) // 2
+    return _start(text, head) + _CUT + _end(text, columns - 1 - head)
+
+
+def broken(text: str, columns: int) -> list[str]:
+    """Return a text in as many lines as it takes, each of no more than so many columns.
+
+    Args:
+        text: on one line.
+        columns: 4 at least; lines behind the first stand further in.
+    """
+    left = clean(text)
+    first = _start(left, columns)
+    found, left = [first], left[len(first) :]
+    while left:
+        part = _start(left, columns - len(_FURTHER_IN))
+        found.append(_FURTHER_IN + part)
+        left = left[len(part) :]
+    return found
+
+
+def _end(text: str, columns: int) -> str:
+    taken, at = 0, len(text)
+    while at and taken + _columns(text[at - 1]) <= columns:
+        at -= 1
+        taken += _columns(text[at])
+    return text[at:]
 
 
 def _start(text: str, columns: int) -> str:

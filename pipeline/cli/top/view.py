@@ -1,12 +1,12 @@
 """What the terminal shows. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from pipeline.cli.top.columns import bar_of, cells, heading, lined
-from pipeline.cli.top.components import components
-from pipeline.cli.top.rows import rows
+from pipeline.cli.top.body import MOST_ABOVE, Line, body
+from pipeline.cli.top.columns import heading
 from pipeline.cli.top.state import Sort, State, Tab
 from pipeline.cli.top.text import fit
 from pipeline.status_page.document import StatusDocument
@@ -52,88 +52,109 @@ class Frame:
     page: int
 
 
-_HELP: Final = (
-    "q           quit",
-    "i u m w p   sort by index, utilisation, memory, power (watts), pod",
-    "/           filter by words, such as gpu3 or free; Enter keeps it, Esc drops it",
-    "f           fold the MIG instances into their GPU, and unfold them",
-    "a           all holders of a shared GPU, each on a line; else three at most",
-    "s, Tab      sources and sinks, and back",
-    "j k, arrows, Page Up and Down, space, g and G, Home and End   scroll",
-    "?, h        this help; any key leads back",
-    "",
-    "USE of a MIG instance is the part of the time in which its engine was busy.",
-    "A dash is a figure that nobody knows. HELD BY is the namespace, the pod and the",
-    "container; FOR is for how long, with a + for how long at least: podgpu saw it",
-    "then for the first time.",
-)
+class View:
+    """Works out what is shown, from one moment to the next.
 
-
-def frame(feed: Feed, state: State, width: int, height: int) -> Frame:
-    """Return what is shown.
-
-    Args:
-        feed: what is known of the daemon.
-        state: what the user has chosen.
-        width: columns of the terminal.
-        height: lines of it.
+    What was made of an answer is made again for another one, or where the user wants to see
+    something else: a terminal is drawn several times a second.
     """
-    top = [(_title(feed, width), Style.REVERSE), (_second(feed), Style.BOLD)]
-    body = _body(feed, state, width)
-    if state.tab is Tab.GPUS:
-        top.append((heading(width), Style.BOLD))
-    room = max(height - len(top) - 1, 1)
-    offset = min(state.offset, max(len(body) - room, 0))
-    shown: list[tuple[str, Style]] = [(line, Style.PLAIN) for line in body[offset : offset + room]]
-    shown += [("", Style.PLAIN)] * (room - len(shown))
-    bottom = (_bottom(state, offset, len(shown), len(body), room), Style.REVERSE)
-    # Of a terminal that is too small for it all the top is shown.
-    lines = [(fit(line, width), style) for line, style in [*top, *shown, bottom]]
-    return Frame(tuple(lines[:height]), offset, room)
+
+    def __init__(self) -> None:
+        self._made: _Made | None = None
+
+    def frame(self, feed: Feed, state: State, width: int, height: int) -> Frame:
+        """Return what is shown.
+
+        Args:
+            feed: what is known of the daemon.
+            state: what the user has chosen.
+            width: columns of the terminal.
+            height: lines of it.
+        """
+        made = self._of(feed.status, state, width)
+        top = [(_title(feed.status, made, width), Style.REVERSE), (_second(feed, made), Style.BOLD)]
+        if state.tab is Tab.GPUS:
+            top.append((heading(width), Style.BOLD))
+        room = max(height - len(top) - 1, 1)
+        offset = min(state.offset, max(len(made.body) - room, 0))
+        above = _above(made.body, offset, room)
+        shown = [(line.text, Style.PLAIN) for line in made.body[offset : offset + room]]
+        shown[: len(above)] = [(text, Style.BOLD) for text in above]
+        empty = [("", Style.PLAIN)] * (room - len(shown))
+        last, first = offset + len(shown), offset + len(above) + 1
+        bottom = (_bottom(state, first, last, len(made.body)), Style.REVERSE)
+        # Of a terminal that is too small for it all the top is shown.
+        lines = [(fit(line, width), style) for line, style in [*top, *shown, *empty, bottom]]
+        # No line is left out by who turns pages.
+        return Frame(tuple(lines[:height]), offset, room - MOST_ABOVE if room >= _ROOM else room)
+
+    def _of(self, status: StatusDocument, state: State, width: int) -> "_Made":
+        wanted = replace(state, offset=0, typing=False, before="")
+        made = self._made
+        # Another answer is another object, and this one is kept for as long as it is compared.
+        if made is None or made.status is not status or (made.state, made.width) != (wanted, width):
+            same = made is not None and made.status is status
+            made = self._made = _Made(
+                status=status,
+                state=wanted,
+                width=width,
+                summary=made.summary if made is not None and same else summary(status),
+                problems=made.problems if made is not None and same else tuple(problems(status)),
+                body=tuple(body(status, wanted, width)),
+            )
+        return made
 
 
-def table(status: StatusDocument, state: State, width: int) -> list[str]:
-    """Return the lines of the table of GPUs."""
-    found = [
-        lined(line, width)
-        for row in rows(status, state)
-        for line in cells(row, status.time, whole=state.whole, bar=bar_of(width))
-    ]
-    if found:
-        return found
-    if status.gpus is None:
-        return ["No source has told of GPUs yet."]
-    return ["Nothing has these words." if status.gpus else "This node has no GPU."]
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made, and of what."""
+
+    status: StatusDocument
+    state: State
+    width: int
+    summary: str
+    problems: tuple[str, ...]
+    body: tuple[Line, ...]
 
 
-def _body(feed: Feed, state: State, width: int) -> list[str]:
-    if state.tab is Tab.HELP:
-        return list(_HELP)
-    if state.tab is Tab.COMPONENTS:
-        return components(feed.status, width)
-    return table(feed.status, state, width)
+_ROOM: Final = 6
+"""Rows that a terminal has to have before some of them say what the first one belongs to."""
 
 
-def _title(feed: Feed, width: int) -> str:
-    status = feed.status
-    left = f"{status.node}: {summary(status)}"
+def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
+    """Return what stands in place of the first rows: what they belong to, and is further up."""
+    if room < _ROOM:
+        return []
+    before: Sequence[int] = ()
+    for taken in range(MOST_ABOVE + 1):
+        # So many lines hide as many rows: what the first one belongs to that is still seen?
+        first = offset + taken
+        above = [at for at in body[first].above if at < first] if first < len(body) else []
+        if len(above) <= taken:
+            return [body[at].text for at in (*above, *before[len(above) : taken])]
+        before = above
+    return []
+
+
+def _title(status: StatusDocument, made: _Made, width: int) -> str:
+    left = f"{status.node}: {made.summary}"
     time = f" {status.time:%H:%M:%S} UTC"
     return fit(left, width - len(time)) + time
 
 
-def _second(feed: Feed) -> str:
+def _second(feed: Feed, made: _Made) -> str:
     if feed.error:
         return f"! no answer for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:
         return f"not ready: {feed.status.waiting_for}"
-    found = problems(feed.status)
+    found = made.problems
     if not found:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"!{more} {found[0]}"
 
 
-def _bottom(state: State, offset: int, shown: int, count: int, room: int) -> str:
+def _bottom(state: State, first: int, last: int, count: int) -> str:
     if state.typing:
         return f"filter: {state.filter}_"
     words = ["? help", "q quit"]
@@ -145,6 +166,6 @@ def _bottom(state: State, offset: int, shown: int, count: int, room: int) -> str
         words.append(f"filter: {state.filter}")
     if state.tab is Tab.GPUS and state.folded:
         words.append("folded")
-    if count > room:
-        words.append(f"lines {offset + 1} to {offset + shown} of {count}")
+    if first > 1 or last < count:
+        words.append(f"lines {first} to {last} of {count}")
     return "   ".join(words)

@@ -1,24 +1,24 @@
 """Why podgpu's DaemonSet wants no pods, or its pods don't run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.cluster.nodes import has_gpus
 from pipeline.doctor.cluster.objects import (
     Cluster,
     Raw,
-    labels_of,
     name_of,
-    namespace_of,
     place_of,
     some,
     template_of,
 )
-from pipeline.doctor.cluster.selecting import matches, obstacles
+from pipeline.doctor.cluster.selecting import obstacles
+from pipeline.doctor.cluster.unready import unready
+from pipeline.doctor.cluster.updating import is_stuck, updating
 from pipeline.doctor.findings import Finding
-from pipeline.kube.shape import items, number, table, text
+from pipeline.kube.shape import number, table, text
 
 _MANY: Final = 3
 
@@ -50,9 +50,12 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
         return [_none(place, spec, gpus, cluster)]
     found = _left_out(place, spec, gpus)
     ready = number(status.get("numberReady")) or 0
-    if ready < desired:
-        found.append(_unready(daemonset, cluster, ready, desired))
-    return found or [check.ok(place, f"{ready} of {desired} pods are ready")]
+    count, update = f"{ready} of {desired} pods are ready", updating(daemonset)
+    if update:
+        count += f"; {update}"
+    if ready < desired or (update and is_stuck(daemonset, cluster)):
+        found.append(unready(daemonset, cluster, count, desired))
+    return found or [check.ok(place, count)]
 
 
 def _left_out(place: str, spec: Raw, gpus: Sequence[Raw]) -> list[Finding]:
@@ -107,35 +110,6 @@ def _none(place: str, spec: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Findi
         # Whether a node is one to tolerate is not known before it says that it has GPUs.
         wanted = [mend for mend in wanted if "toleration" not in mend] or wanted
     return check.failure(place, f"wants no pods: on {len(nodes)} {kind}: {told}", "; ".join(wanted))
-
-
-def _unready(daemonset: Raw, cluster: Cluster, ready: int, desired: int) -> Finding:
-    check = CHECKS["cluster.daemonset"]
-    selector = table(daemonset.get("spec")).get("selector")
-    pods = [
-        pod
-        for pod in cluster.pods or ()
-        if namespace_of(pod) == namespace_of(daemonset) and matches(selector, labels_of(pod))
-    ]
-    waiting = [told for pod in pods if (told := _waits(pod))]
-    more = f"; and {len(waiting) - _MANY} more" if len(waiting) > _MANY else ""
-    few = f": {'; '.join(waiting[:_MANY])}{more}" if waiting else ""
-    mend = (
-        f"kubectl -n {namespace_of(daemonset)} describe pod and logs --previous tell more; podgpu "
-        "doctor in such a pod looks at its node"
-    )
-    return check.warning(place_of(daemonset), f"{ready} of {desired} pods are ready{few}", mend)
-
-
-def _waits(pod: Mapping[str, Any]) -> str:
-    """Return what a pod waits for; empty if it doesn't."""
-    status = table(pod.get("status"))
-    for container in items(status.get("containerStatuses")):
-        waiting = table(table(container.get("state")).get("waiting"))
-        if waiting:
-            told = f"{text(waiting.get('reason'))} {text(waiting.get('message'))[:120]}".rstrip()
-            return f"{name_of(pod)} {told}"
-    return f"{name_of(pod)} is Pending" if status.get("phase") == "Pending" else ""
 
 
 def _runtime_class(daemonset: Raw, cluster: Cluster) -> Finding:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.contracts import KubeApi
 from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.cluster import daemonsets, exporters, monitors, nodes
+from pipeline.doctor.cluster import daemonsets, exporters, extenders, monitors, nodes
 from pipeline.doctor.cluster.fetching import Fetcher
 from pipeline.doctor.cluster.objects import Cluster
 from pipeline.doctor.examining import Examination, run
@@ -17,6 +17,12 @@ from pipeline.errors import TransientError
 
 _SECONDS: Final = 180.0
 """More than credentials and the lists that wait for each other may take by limits of their own."""
+
+SECONDS: Final = 2 * _SECONDS
+"""For all: what is fetched, and what is made of it."""
+
+_ASKED: Final = 30.0
+"""Seconds for what is asked after the lists; the sum stays below the limit of all."""
 
 _LATE: Final = "see that the API server answers (kubectl get nodes), and what is on the way to it"
 _LOOKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
@@ -37,18 +43,19 @@ async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> li
         kubeconfig: its credentials; None for those of the pod that podgpu runs in.
         namespace: podgpu's; empty for any.
     """
-    fetched: list[Cluster] = []
+    fetched: list[tuple[Cluster, list[Finding]]] = []
 
     async def fetch() -> list[Finding]:
-        found, cluster = await _fetched(kube, kubeconfig, namespace)
+        found, cluster, asked = await _fetched(kube, kubeconfig, namespace)
         if cluster is not None:
-            fetched.append(cluster)
+            fetched.append((cluster, asked))
         return found
 
     findings = await run([Examination("the API server", fetch, late=_LATE)], _SECONDS)
-    for cluster in fetched:
+    for cluster, asked in fetched:
         looks = [Examination(name, partial(_async, look, cluster)) for name, look in _LOOKS]
         findings += await run(looks, _SECONDS)
+        findings += asked
     return findings
 
 
@@ -58,16 +65,19 @@ async def _async(look: Callable[[Cluster], list[Finding]], cluster: Cluster) -> 
 
 async def _fetched(
     kube: Connect, kubeconfig: Path | None, namespace: str
-) -> tuple[list[Finding], Cluster | None]:
+) -> tuple[list[Finding], Cluster | None, list[Finding]]:
+    """Return what is said of the server, its objects, and what it was asked about them."""
     check = CHECKS["cluster.server"]
     place = str(kubeconfig or "the pod's service account")
     try:
         async with kube(kubeconfig) as api:
             fetcher = Fetcher(api)
             cluster = await fetcher.cluster(namespace)
+            look = partial(extenders.look, api, cluster)
+            asked = await run([Examination("scheduler extenders", look, late=_LATE)], _ASKED)
     except TransientError as error:
         mend = "see that --kubeconfig is right, its server can be reached and its token is fresh"
-        return [check.failure(place, str(error), mend)], None
+        return [check.failure(place, str(error), mend)], None, []
     # The lists come side by side, so that the order of their faults is none.
     found = sorted(fetcher.findings, key=lambda finding: finding.looked_at)
-    return found or [check.ok(place, "answers, and lets all be listed")], cluster
+    return found or [check.ok(place, "answers, and lets all be listed")], cluster, asked

@@ -7,12 +7,10 @@ from pipeline.doctor.cluster.objects import (
     Cluster,
     Raw,
     exporter,
-    labels_of,
-    namespace_of,
     place_of,
     some,
 )
-from pipeline.doctor.cluster.selecting import matches
+from pipeline.doctor.cluster.selecting import has_made
 from pipeline.doctor.findings import Finding
 from pipeline.kube.shape import table, text
 
@@ -28,11 +26,9 @@ def look(cluster: Cluster) -> list[Finding]:
     for daemonset in cluster.daemonsets:
         if exporter(daemonset) is None:
             continue
-        selector = table(daemonset.get("spec")).get("selector")
         for pod in cluster.pods:
             node = text(table(pod.get("spec")).get("nodeName"))
-            same = namespace_of(pod) == namespace_of(daemonset)
-            if node and same and not _has_ended(pod) and matches(selector, labels_of(pod)):
+            if node and not _has_ended(pod) and has_made(daemonset, pod):
                 by_node.setdefault(node, set()).add(place_of(daemonset))
     both = {node: found for node, found in sorted(by_node.items()) if len(found) > 1}
     if not both:

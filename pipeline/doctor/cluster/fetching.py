@@ -12,11 +12,12 @@ from pipeline.contracts import KubeApi
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.cluster.objects import Cluster, Raw, exporter, namespace_of
 from pipeline.doctor.cluster.selecting import selector_text
+from pipeline.doctor.cluster.unready import FAILED_CREATE
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.rights import FORBIDDEN, NOT_FOUND, Right, mend_of
 from pipeline.errors import ApiError
 from pipeline.kube.request import Request
-from pipeline.kube.shape import items, table, text
+from pipeline.kube.shape import items, number, table, text
 
 _PAGE: Final = 500
 _PAGES: Final = 40
@@ -76,6 +77,8 @@ class Fetcher:
             prometheuses,
             pods,
             services,
+            deployments,
+            events,
         ) = await asyncio.gather(
             self.listed("Node", "/api/v1/nodes"),
             self.listed("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
@@ -85,6 +88,8 @@ class Fetcher:
             self._some(_PROMETHEUSES),
             self._pods(daemonsets),
             self._services(daemonsets),
+            self.listed("Deployment", "/apis/apps/v1/deployments"),
+            self._events(daemonsets),
         )
         return Cluster(
             nodes,
@@ -96,11 +101,13 @@ class Fetcher:
             monitors,
             prometheuses,
             services,
+            deployments,
+            events,
             namespace=namespace,
         )
 
     async def listed(
-        self, kind: str, path: str, selector: str = "", *, vital: bool = False
+        self, kind: str, path: str, selector: str = "", *, fields: str = "", vital: bool = False
     ) -> list[Raw] | None:
         """Return the objects of a kind; None, and a finding, if none can be had.
 
@@ -108,6 +115,7 @@ class Fetcher:
             kind: what a list leaves out of its objects.
             path: of the collection.
             selector: of labels.
+            fields: selector of fields.
             vital: without an answer there is nothing to be looked at.
 
         Raises:
@@ -115,6 +123,7 @@ class Fetcher:
         """
         found: list[Raw] = []
         query = {"limit": str(_PAGE)} | ({"labelSelector": selector} if selector else {})
+        query |= {"fieldSelector": fields} if fields else {}
         check = CHECKS["cluster.server"]
         try:
             async with asyncio.timeout(_SECONDS):
@@ -142,8 +151,7 @@ class Fetcher:
             return check.warning(path, str(error), mend_of(error) + self._rest(found))
         target = Request("GET", path).target
         right = Right("list", target.resource, target.group, namespace=target.namespace)
-        mend = right.mend.replace("podgpu's service account", "the kubeconfig's user")
-        return check.warning(path, f"may not {right}", mend)
+        return check.warning(path, f"may not {right}", right.given_to("the kubeconfig's user"))
 
     @staticmethod
     def _rest(found: Sequence[Raw]) -> str:
@@ -202,6 +210,22 @@ class Fetcher:
             return None
         return [pod for each in lists for pod in each or ()]
 
+    async def _events(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
+        """Return why pods of podgpu's are refused: asked only where there are too few of them."""
+        short = [
+            namespace_of(each)
+            for each in daemonsets or ()
+            if exporter(each) == "podgpu" and _lacks_pods(table(each.get("status")))
+        ]
+        fields = f"involvedObject.kind=DaemonSet,reason={FAILED_CREATE}"
+        lists = [
+            await self.listed(
+                "Event", f"/api/v1/namespaces/{quote(space, safe='')}/events", fields=fields
+            )
+            for space in dict.fromkeys(short)
+        ]
+        return [event for each in lists for event in each or ()]
+
     async def _services(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
         """Return the Services beside podgpu; None if they can't be had somewhere."""
         ours = [each for each in daemonsets or () if exporter(each) == "podgpu"]
@@ -212,3 +236,9 @@ class Fetcher:
         if daemonsets is None or None in lists:
             return None
         return [service for each in lists for service in each or ()]
+
+
+def _lacks_pods(status: Raw) -> bool:
+    wanted = number(status.get("desiredNumberScheduled")) or 0
+    made = number(status.get("currentNumberScheduled"))
+    return made is not None and made < wanted

@@ -31,6 +31,8 @@ class Cluster:
         monitors: ServiceMonitors and PodMonitors.
         prometheuses: objects of the Prometheus operator's, agents among them.
         services: those in the namespaces of podgpu's DaemonSets.
+        deployments: of all namespaces; the scheduler extender is one.
+        events: of podgpu's DaemonSets that have fewer pods than they want: why they make none.
         namespace: podgpu's; empty for any.
     """
 
@@ -43,6 +45,8 @@ class Cluster:
     monitors: Listed = None
     prometheuses: Listed = None
     services: Listed = None
+    deployments: Listed = None
+    events: Listed = None
     namespace: str = field(default="", kw_only=True)
 
     def podgpus(self) -> list[Raw]:
@@ -88,10 +92,7 @@ def exporter(daemonset: Mapping[str, Any]) -> Kind | None:
     image is called otherwise, the usual labels do.
     """
     template = template_of(daemonset)
-    images = [
-        text(each.get("image")) for each in items(table(template.get("spec")).get("containers"))
-    ]
-    names = [image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images]
+    names = [image_name(each) for each in items(table(template.get("spec")).get("containers"))]
     if "podgpu" in names:
         return "podgpu"
     if _DCGM in names:
@@ -101,6 +102,12 @@ def exporter(daemonset: Mapping[str, Any]) -> Kind | None:
     if "podgpu" in told:
         return "podgpu"
     return _DCGM if told & {_DCGM, f"nvidia-{_DCGM}"} else None
+
+
+def image_name(container: Mapping[str, Any]) -> str:
+    """Return the last part of the name of a container's image, without tag and digest."""
+    image = text(container.get("image"))
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def some(names: Sequence[str], shown: int = 3) -> str:

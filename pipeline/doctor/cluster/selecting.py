@@ -6,7 +6,7 @@ They are those of the API reference of 1.34 for LabelSelector, NodeSelectorTerm 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.doctor.cluster.objects import Raw, labels_of, name_of
+from pipeline.doctor.cluster.objects import Raw, labels_of, name_of, namespace_of
 from pipeline.kube.shape import items, table, text
 
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -37,6 +37,18 @@ def matches(selector: object, labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
         _fits(expression, labels) for expression in items(selector.get("matchExpressions"))
     )
+
+
+def has_made(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is a DaemonSet's: by its owner, or where that isn't told by the selector."""
+    if namespace_of(pod) != namespace_of(daemonset):
+        return False
+    metadata = table(pod.get("metadata"))
+    uid = text(table(daemonset.get("metadata")).get("uid"))
+    for owner in items(metadata.get("ownerReferences")):
+        if uid and owner.get("controller") is True:
+            return text(owner.get("uid")) == uid
+    return matches(table(daemonset.get("spec")).get("selector"), labels_of(pod))
 
 
 def selector_text(selector: object) -> str:

@@ -12,13 +12,16 @@ CHECKS: Final = (
         "see address, credentials and rights of the kubeconfig; `view` and `get`, `list` on nodes "
         "are enough",
         BOTH,
+        skips=False,
     ),
     Check(
         "cluster.daemonset",
-        "podgpu's DaemonSet: its selector, affinity and tolerations against every node",
-        "it wants no pods or too few, or its pods don't become ready",
-        "label the nodes or change `nodeSelector`; add the toleration that is named; see the pod's "
-        "events",
+        "podgpu's DaemonSet: its selector, affinity and tolerations against every node, what its "
+        "pods wait for, and how far an update is",
+        "it wants no pods or too few, they can't be made (quota, pod security), or don't become "
+        "ready",
+        "label the nodes or change `nodeSelector`; add the toleration that is named; mend what the "
+        "event or the container's last end tells",
         BOTH,
     ),
     Check(
@@ -51,5 +54,15 @@ CHECKS: Final = (
         "two exporters on one node: each GPU counts twice in a sum",
         "remove one of them, or keep their nodes apart by a label",
         WARNS,
+    ),
+    Check(
+        "cluster.extender",
+        "the Deployment of `podgpu extender`: its pods, and by SubjectAccessReviews whether its "
+        "service account may list and watch nodes",
+        "a verb is missing, which is named: it knows nothing of any node; or its pods don't become "
+        "ready",
+        "give its service account a ClusterRole with `list` and `watch` on nodes; see its pods' "
+        "events and logs",
+        BOTH,
     ),
 )

@@ -20,6 +20,7 @@ CHECKS: Final = (
         "mount the file's folder; give the service account `get` on the ConfigMap; mend the rows "
         "that are named",
         BOTH,
+        skips=False,
     ),
     Check(
         "node.name",
@@ -38,9 +39,19 @@ CHECKS: Final = (
     Check(
         "http.port",
         "each address that podgpu listens on: it is bound for a moment, or asked who is there",
-        "the port is taken, as by dcgm-exporter or another podgpu, or may not be listened on",
-        "remove the other exporter from the node, or set another `listen`",
+        "the port is taken, as by dcgm-exporter or another podgpu, or may not be listened on; or "
+        "podgpu listens and doesn't answer",
+        "remove the other exporter from the node, or set another `listen`; restart a podgpu that "
+        "hangs",
         BOTH,
+    ),
+    Check(
+        "daemon.status",
+        "`/status` of the podgpu that answers at `http.port`, and its count of reloads",
+        "it says itself that something is wrong: a source is down, a sink delivers nothing, a GPU "
+        "is lost, a changed file was refused",
+        "see the check of that source or sink here, and podgpu's log",
+        WARNS,
     ),
     Check(
         "http.web_config",
@@ -54,23 +65,28 @@ CHECKS: Final = (
         "twins",
         "the processes that can be seen from here, and the node's pods where the API server is a "
         "source",
-        "two podgpu, or podgpu and dcgm-exporter, on one node: each GPU counts twice in a sum",
+        "two podgpu, or podgpu and dcgm-exporter, on one node: each GPU counts twice in a sum; two "
+        "pods of one DaemonSet are an update that is under way",
         "remove one of them, or keep their nodes apart by a label",
         WARNS,
+        skips=False,
     ),
     Check(
         "queue.folder",
-        "`queue.path` of each sink: a file is written there and removed, and who has its lock",
-        "another podgpu has it, it may not be written to, or what waits is lost with the container "
-        "or the node (tmpfs)",
-        "mount a folder of the node's disk that podgpu may write to, one for each podgpu",
+        "`queue.path` of each sink: a file is written there and removed, whose its files are, and "
+        "who has its lock",
+        "another podgpu has it, it or a file in it may not be written to, or what waits is lost "
+        "with the container or the node (tmpfs)",
+        "mount a folder of the node's disk that podgpu may write to, one for each podgpu; "
+        "`chown -R` where podgpu ran as another user before",
         BOTH,
     ),
     Check(
         "check.deadline",
         "how long the checks of a component take",
         "a file, a socket or the driver doesn't answer",
-        "see what the place is: a file server that is away, a driver that hangs (`dmesg`)",
+        "see what the place is: a file server that is away, a driver that hangs (`dmesg`), a "
+        "credential plugin",
         FAILS,
         skips=False,
     ),

@@ -45,6 +45,7 @@ CHECKS: Final = (
         "restart the pod; for good, hand devices out by CDI, or let the nodes have their links in "
         "`/dev/char`",
         FAILS,
+        skips=False,
     ),
     Check(
         "nvml.gpus",
@@ -53,6 +54,7 @@ CHECKS: Final = (
         "by what it answers: a lost one is to be reset, one without permission to be handed to the "
         "container; `dmesg` has its XID; `NVIDIA_VISIBLE_DEVICES=all` shows all",
         FAILS,
+        skips=False,
     ),
     Check(
         "nvml.mig",
@@ -61,11 +63,13 @@ CHECKS: Final = (
         "reset the GPU while nobody uses it; set `NVIDIA_MIG_MONITOR_DEVICES=all` and run "
         "privileged to see instances of others",
         WARNS,
+        skips=False,
     ),
     Check(
         "nvml.profiling",
         "whether NVML gives the profiling fields that are asked for",
-        "cards before Hopper have them from DCGM alone: their series are missing",
+        "cards before Hopper have them from DCGM alone: their series are missing; of the usual "
+        "fields, which nobody chose, that is told and no fault",
         "add a source of kind `hostengine`, or take the fields out of the counters file",
         WARNS,
     ),
@@ -81,8 +85,9 @@ CHECKS: Final = (
         "podresources.socket",
         "each of `sockets`, and the places of other distributions",
         "the socket is absent, not mounted, not readable, elsewhere, or nobody answers",
-        "mount the folder `pod-resources` of the kubelet's root, set `sockets` where that is "
-        "another one, run as root or with CAP_DAC_OVERRIDE",
+        "mount the folder `pod-resources` of the kubelet's root (another root: "
+        "`kubeletPath=ROOT/pod-resources` or `distribution` of the chart, else `sockets`), run as "
+        "root or with CAP_DAC_OVERRIDE",
         FAILS,
         skips=False,
     ),
@@ -92,6 +97,7 @@ CHECKS: Final = (
         "the kubelet is too old: no resource claims, or no word of what is free",
         "upgrade the kubelet to 1.23 or newer",
         WARNS,
+        skips=False,
     ),
     Check(
         "podresources.devices",
@@ -99,6 +105,7 @@ CHECKS: Final = (
         "the device plugin has registered nothing, or under names that `resources` doesn't match",
         "see that the device plugin's pod runs on this node; set `resources` to its names",
         WARNS,
+        skips=False,
     ),
     Check(
         "podresources.sharing",
@@ -108,6 +115,7 @@ CHECKS: Final = (
         "nothing, if that is meant: `podgpu_device_holder_info` names the pods; MIG instances "
         "can be told apart",
         NONE,
+        skips=False,
     ),
     Check(
         "pods.server",
@@ -124,6 +132,7 @@ CHECKS: Final = (
         "a verb is missing, which is named",
         "give the service account a ClusterRole with that verb",
         BOTH,
+        skips=False,
     ),
     Check(
         "checkpoint.file",

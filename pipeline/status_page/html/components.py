@@ -107,7 +107,7 @@ def _error(error: ErrorStatus | None) -> str:
     age = "" if error.age_seconds is None else f"{span(error.age_seconds)} ago"
     when = ", ".join(word for word in (age, "over" if error.over else "") if word)
     behind = f' <span class="soft">({when})</span>' if when else ""
-    kind = "soft" if error.over else "bad"
+    kind = {True: "soft", False: "bad", None: "warn"}[error.over]
     return f'<span class="{kind}">{text(error.text)}</span>{behind}'
 
 

@@ -11,6 +11,7 @@ from pipeline.posting import Poster, PostError
 from sinks.otlp.transport.answers import of_http
 from sinks.otlp.transport.contract import MOST_ANSWER, USER_AGENT
 from sinks.otlp.transport.credentials import Material, Tls
+from sinks.otlp.transport.discretion import discreet
 from sinks.otlp.transport.environment import Settings
 
 _LEVEL: Final = 1
@@ -42,6 +43,10 @@ class HttpTransport:
 
     async def send(self, message: bytes, material: Material) -> Outcome:
         """Post a message."""
+        outcome = await self._sent(message, material)
+        return discreet(outcome, self._settings.headers, material.token)
+
+    async def _sent(self, message: bytes, material: Material) -> Outcome:
         place = self._settings.endpoint.place
         headers = dict(self._headers)
         if material.token:

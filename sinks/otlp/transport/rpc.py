@@ -20,6 +20,7 @@ from sinks.otlp.transport.answers import taken
 from sinks.otlp.transport.codes import of_grpc
 from sinks.otlp.transport.contract import MOST_ANSWER, MOST_MESSAGE, USER_AGENT
 from sinks.otlp.transport.credentials import Material, Tls
+from sinks.otlp.transport.discretion import discreet
 from sinks.otlp.transport.environment import Settings
 
 _METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -66,6 +67,10 @@ class GrpcTransport:
 
     async def send(self, message: bytes, material: Material) -> Outcome:
         """Call the receiver's method."""
+        outcome = await self._sent(message, material)
+        return discreet(outcome, self._settings.headers, material.token)
+
+    async def _sent(self, message: bytes, material: Material) -> Outcome:
         place, timeout = self._settings.endpoint.place, self._settings.timeout
         metadata = self._metadata
         if material.token:

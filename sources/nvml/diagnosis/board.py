@@ -31,13 +31,27 @@ class _Gpu:
     handle: Handle | None
 
 
-def look(driver: Driver, profiling: Sequence[str], *, elsewhere: bool) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Profiling:
+    """Fields that NVML's GPM has.
+
+    Attributes:
+        shown: those that the page is to have.
+        chosen: how many of them somebody asked for by name or group; the others are usual ones.
+        elsewhere: another source gives them too.
+    """
+
+    shown: Sequence[str]
+    chosen: int
+    elsewhere: bool
+
+
+def look(driver: Driver, profiling: Profiling) -> list[Finding]:
     """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if nothing answers.
 
     Args:
         driver: what files tell of it.
-        profiling: the fields of that group that somebody asked for.
-        elsewhere: another source gives what NVML can't.
+        profiling: the fields that are looked for.
     """
     nvml = Library()
     nvml.open()
@@ -52,7 +66,7 @@ def look(driver: Driver, profiling: Sequence[str], *, elsewhere: bool) -> list[F
         return [
             *_gpus(gpus, code, driver),
             _mig(nvml, well),
-            _profiling(nvml, well, profiling, elsewhere=elsewhere),
+            _profiling(nvml, well, profiling),
         ]
     finally:
         nvml.close()
@@ -169,23 +183,26 @@ def _instances(nvml: Library, handle: Handle) -> int:
     return found
 
 
-def _profiling(
-    nvml: Library, gpus: Sequence[_Gpu], wanted: Sequence[str], *, elsewhere: bool
-) -> Finding:
+def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Finding:
     check, place = CHECKS["nvml.profiling"], "nvmlGpmQueryDeviceSupport"
-    if not wanted:
-        return check.skipped(place, "nobody asked for profiling fields")
+    if not wanted.shown:
+        return check.skipped(place, "no profiling field is asked for")
+    if not gpus:
+        return check.skipped(place, "no GPU is well enough to be asked")
     lacking = [gpu.name for gpu in gpus if not _has_gpm(nvml, gpu.handle)]
     if not lacking:
-        return check.ok(place, "all GPUs have them")
+        return check.ok(place, f"all GPUs have the {len(wanted.shown)} that are asked for")
     saw = f"not on this architecture: {', '.join(lacking)}"
-    if elsewhere:
+    if wanted.elsewhere:
         return check.ok(place, f"{saw}; the source hostengine gives them")
+    if not wanted.chosen:
+        usual = f"{len(wanted.shown)} of the usual fields are not there, which nobody chose"
+        return check.skipped(place, f"{saw}; {usual}; a source of kind hostengine has them")
     mend = (
         "add a source of kind hostengine, which has them from DCGM, or take the DCGM_FI_PROF rows "
         "out of the counters file"
     )
-    return check.warning(place, f"{saw}; {len(wanted)} fields are asked for", mend)
+    return check.warning(place, f"{saw}; {wanted.chosen} fields are asked for", mend)
 
 
 def _has_gpm(nvml: Library, handle: Handle) -> bool:

@@ -14,16 +14,22 @@ from typing import Final
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, Roots
 from pipeline.doctor.findings import Finding
+from pipeline.doctor.loading import trial
+from pipeline.shared_objects import NoLibraryFileError, ready
 from pipeline.texts import line
 from sources.nvml import codes
 from sources.nvml.diagnosis.host import Driver
+from sources.nvml.library import SONAME
 
-SONAME: Final = "libnvidia-ml.so.1"
 UNKNOWN: Final = 999
 _FILE: Final = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", re.MULTILINE)
 _DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 _CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
 _INIT: Final = "nvmlInit"
+_PART: Final = 0.3
+"""Of the deadline: what loading may take, in a process of its own."""
+_LEAST: Final = 2.0
+"""Seconds: on a busy node such a process takes a while to begin."""
 RELOADED: Final = (
     "restart podgpu's pod; for good, switch the runtime to CDI or the container toolkit to a "
     "release that makes links in /dev/char (nvidia-ctk system create-dev-char-symlinks), "
@@ -47,6 +53,8 @@ def look(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bool]:
         The findings of `nvml.library`, `nvml.versions`, `nvml.nodes` and `nvml.access`, and whether
         it can be used.
     """
+    if hangs := _hangs(ctx):
+        return [hangs, *_nodes(driver, ctx.roots)], False
     library, fault = _loaded()
     if library is None:
         return [_no_library(fault, driver, ctx), *_nodes(driver, ctx.roots)], False
@@ -58,6 +66,16 @@ def look(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bool]:
         found.append(CHECKS["nvml.versions"].ok(_INIT, f"fits driver {driver.version}".rstrip()))
         return [*found, *nodes], True
     return [*found, *_failed(code, driver, ctx.roots), *nodes], False
+
+
+def _hangs(ctx: DoctorContext) -> Finding | None:
+    """Return what is wrong with loading it, where that would take this process with it."""
+    try:
+        ready(SONAME)
+    except NoLibraryFileError as error:
+        return CHECKS["nvml.library"].failure(SONAME, str(error), "see what is mounted there")
+    saw, mend = trial(SONAME, max(_LEAST, ctx.deadline * _PART))
+    return CHECKS["nvml.library"].failure(SONAME, saw, mend) if saw else None
 
 
 def _loaded() -> tuple[ctypes.CDLL | None, str]:

@@ -68,6 +68,8 @@ class ApiServer(Daemon):
             f"--service-account-signing-key-file={signing_key()}",
             # It wants what a controller makes, which mostly does not run here.
             f"--{'enable' if self.accounts else 'disable'}-admission-plugins=ServiceAccount",
+            # By default it asks for the kubelet's machine by its name, which is none.
+            "--kubelet-preferred-address-types=InternalIP",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--allow-privileged",
             # Without it a stop waits a minute for those who watch.

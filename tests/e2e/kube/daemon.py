@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from tests.e2e import marks
 from tests.e2e.kube import folders
 from tests.e2e.processes import Process, wait_until
 
@@ -57,7 +58,9 @@ class Daemon(ABC):
 
     def launch(self) -> None:
         assert not self.running, f"{self.name} runs already"
-        self._process = Process([*_DETACHED, *self.command()], self.log, self.env)
+        self._process = Process(
+            [*_DETACHED, *self.command()], self.log, {**self.env, marks.NODE: "yes"}
+        )
 
     def wait_ready(self) -> None:
         wait_until(self._alive_and_ready, f"{self.name} is ready", seconds=60)

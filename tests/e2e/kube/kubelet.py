@@ -28,6 +28,8 @@ class Kubelet(Daemon):
         self._program = peers.kubelet
         self._server = server
         self.port, self.health_port = free_ports(2)
+        self.address = ""
+        """Where the API server reaches it, from the next start on; empty for nowhere."""
         self.more: dict[str, Any] = {}
         """Of the configuration, in force from the next start on: `topologyManagerPolicy`, ..."""
 
@@ -43,6 +45,8 @@ class Kubelet(Daemon):
         ]
         if self._server is not None:
             command.append(f"--kubeconfig={self._server.kubeconfig('kubelet')}")
+        if self.address:
+            command.append(f"--node-ip={self.address}")
         return command
 
     def _config(self) -> Mapping[str, Any]:
@@ -54,7 +58,7 @@ class Kubelet(Daemon):
             "fileCheckFrequency": "1s",
             "podLogsDir": str(folders.POD_LOGS),
             "volumePluginDir": str(folders.KUBELET / "volume-plugins"),
-            "address": "127.0.0.1",
+            "address": self.address or "127.0.0.1",
             "port": self.port,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": self.health_port,

@@ -1,7 +1,7 @@
 """What a node leaves behind when it is killed, and the way to be rid of it.
 
-Processes are found by the program they run and by the container they are: never by a name that
-might be another's.
+Processes are found by the mark of a run that is over, and by the container they are: never by a
+program or a name that might be another's. Only who holds the lock of the node may clear.
 """
 
 import os
@@ -9,11 +9,11 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from tests.e2e import peers
+from tests.e2e import marks
 from tests.e2e.kube import folders, service, sysctls
 from tests.e2e.kube.containerd import NETWORK
 from tests.e2e.processes import wait_until
@@ -25,6 +25,10 @@ _CONTAINER_LOGS = Path("/var/log/containers")
 _NETWORKS = Path("/var/lib/cni")
 """What pods were given is remembered there, until it is taken back."""
 
+_USUAL_POD_RESOURCES = folders.DEVICE_PLUGINS.with_name("pod-resources")
+"""The node's kubelet has its own elsewhere: a pod that wants this folder of the host gets it made,
+and finds nothing in it."""
+
 _SHIMS = Path("/run/containerd")
 """Shims have their sockets there whatever containerd's own folder is."""
 
@@ -32,22 +36,25 @@ _SHIMS = Path("/run/containerd")
 def refuse_where_another_kubelet_is() -> None:
     """Raise RuntimeError on a machine that is a node already: its device plugins are not ours."""
     root = folders.DEVICE_PLUGINS.parent
-    if root.is_dir() and {each.name for each in root.iterdir()} - {folders.DEVICE_PLUGINS.name}:
+    found = set(root.iterdir()) if root.is_dir() else set()
+    if _USUAL_POD_RESOURCES in found and not any(_USUAL_POD_RESOURCES.iterdir()):
+        found.remove(_USUAL_POD_RESOURCES)
+    if found - {folders.DEVICE_PLUGINS}:
         raise RuntimeError(f"{root} is a kubelet's: these tests need a machine that is no node")
     if _served(folders.DEVICE_PLUGINS / "kubelet.sock"):
         raise RuntimeError("a kubelet runs here: these tests need a machine that is no node")
 
 
 def clear() -> None:
-    """Remove all that any earlier run left. Nothing happens where there is nothing."""
-    _kill(_daemons())
+    """Remove all that runs which are over left, and this one's node. Others' programs go on."""
+    end([pid for pid in ended_with_their_run() if not _is_shim(pid)])
     refuse_where_another_kubelet_is()
-    _kill(_containers())
-    _kill(_shims())
+    end(_containers())
+    end(ended_with_their_run())
     _unmount()
     _remove_cgroups()
     sysctls.restore()
-    service.remove()
+    service.remove_all()
     shutil.rmtree(folders.STATE, ignore_errors=True)
     for path in folders.DEVICE_PLUGINS.glob("*"):
         path.unlink()
@@ -61,7 +68,13 @@ def clear() -> None:
         if link.is_symlink() and link.readlink().is_relative_to(folders.STATE):
             link.unlink()
     networks = (_NETWORKS / "results", _NETWORKS)
-    mostly_empty = (folders.DEVICE_PLUGINS, *_SHIMS.glob("*"), _CONTAINER_LOGS, *networks)
+    mostly_empty = (
+        folders.DEVICE_PLUGINS,
+        _USUAL_POD_RESOURCES,
+        *_SHIMS.glob("*"),
+        _CONTAINER_LOGS,
+        *networks,
+    )
     for folder in (*mostly_empty, folders.DEVICE_PLUGINS.parent, _SHIMS):
         with suppress(OSError):  # absent, or holds what is not ours
             folder.rmdir()
@@ -82,10 +95,6 @@ def _served(path: Path) -> bool:
     return True
 
 
-def _processes() -> Iterator[int]:
-    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-
-
 def _runs(pid: int) -> Path | None:
     """Return a process's program; None for one that is gone or the kernel's."""
     try:
@@ -94,17 +103,17 @@ def _runs(pid: int) -> Path | None:
         return None
 
 
-def _daemons() -> list[int]:
-    return [pid for pid in _of_peers() if not _is_shim(pid)]
+def ended_with_their_run() -> list[int]:
+    """Return what nobody needs any more: all of runs that are over, of whichever checkout.
 
-
-def _shims() -> list[int]:
-    return [pid for pid in _of_peers() if _is_shim(pid)]
-
-
-def _of_peers() -> list[int]:
-    found = ((pid, _runs(pid)) for pid in _processes())
-    return [pid for pid, program in found if program and program.is_relative_to(peers.BUILT)]
+    And what is left of this run's own node, which is to end now: its shims outlive containerd.
+    """
+    own = marks.own()
+    return [
+        pid
+        for pid, variables in marks.marked()
+        if marks.over(run := variables[marks.RUN]) or (run == own and marks.NODE in variables)
+    ]
 
 
 def _is_shim(pid: int) -> bool:
@@ -125,7 +134,8 @@ def _containers() -> list[int]:
     return found
 
 
-def _kill(pids: list[int]) -> None:
+def end(pids: Collection[int]) -> None:
+    """Kill processes and wait until they are gone."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.service import forwarded
+from tests.e2e.kube.service import NODE_ADDRESS, forwarded, had
+from tests.e2e.processes import wait_until
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 """Numbers of those that a machine's root has and a container's mostly hasn't."""
@@ -21,17 +22,39 @@ def missing_rights() -> str:
 
 
 @contextmanager
-def whole(cluster: Cluster) -> Iterator[None]:
-    """Complete a cluster for a while: most tests stand better without what acts by itself."""
-    server = cluster.apiserver
+def whole(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
+    """Complete a cluster for a while: most tests stand better without what acts by itself.
+
+    Args:
+        reachable: whether the API server reaches the kubelet too, for `kubectl logs`, `exec` and
+            `port-forward`.
+    """
+    server, kubelet = cluster.apiserver, cluster.kubelet
     with ExitStack() as ends:
-        ends.callback(server.restart)
+        ends.callback(_restart, cluster)
         ends.callback(setattr, server, "accounts", False)
         server.accounts = True
-        server.restart()
+        if reachable:
+            ends.enter_context(had(NODE_ADDRESS))
+            ends.callback(setattr, kubelet, "address", "")
+            kubelet.address = NODE_ADDRESS
+        _restart(cluster)
         ends.enter_context(forwarded(server.port))
         ends.callback(cluster.controllers.stop)
         cluster.controllers.start()
         cluster.ensure_scheduler()
+        if reachable:
+            wait_until(lambda: _known(cluster), f"the node has the address {NODE_ADDRESS}")
         cluster.wait_node_ready()
         yield
+
+
+def _restart(cluster: Cluster) -> None:
+    cluster.apiserver.restart()
+    # The more often a kubelet has lost its server, the longer it waits: half a minute in the end.
+    cluster.kubelet.restart()
+
+
+def _known(cluster: Cluster) -> bool:
+    found = cluster.api.get("Node", cluster.node)["status"].get("addresses", [])
+    return {"type": "InternalIP", "address": NODE_ADDRESS} in found

@@ -6,8 +6,10 @@ from importlib.resources import files
 import pytest
 
 from config.schema import Counters
+from pipeline.counters.absent import ABSENT
 from pipeline.counters.csv import read
 from pipeline.counters.planning import planned
+from pipeline.fields import called
 
 DEFAULT, PROFILING, FIRST = (
     "default-counters.csv",
@@ -64,3 +66,43 @@ def test_each_row_can_be_given(name: str) -> None:
 def test_each_comment_can_be_taken_away(name: str, absent: list[str]) -> None:
     complaints = planned(with_all(text_of(name)), Counters()).complaints
     assert [str(complaint).split()[2] for complaint in complaints] == absent
+
+
+NEWER = """\
+DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, Clock events
+DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, Clock events
+DCGM_EXP_XID_ERRORS_COUNT, gauge, XID errors
+DCGM_EXP_XID_ERRORS_TOTAL, counter, XID errors
+DCGM_EXP_P2P_STATUS, gauge, Peers
+DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, gauge, NVLink
+DCGM_FI_DEV_NVLINK_BANDWIDTH_L0, counter, NVLink
+DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL, counter, Cycles
+DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_MMA_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_DMMA_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_HMMA_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_IMMA_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_DFMA_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL, counter, Bytes
+DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL, counter, Bytes
+DCGM_FI_PROF_INT_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_FP64_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_FP32_CYCLES_ACTIVE_TOTAL, counter, Cycles
+DCGM_FI_PROF_FP16_CYCLES_ACTIVE_TOTAL, counter, Cycles
+"""
+"""What the lists of dcgm-exporter 4.6.0-4.8.3 have otherwise than those before."""
+
+
+def test_what_newer_lists_have_is_given_or_told_of_with_the_way_out() -> None:
+    complaints = [str(each) for each in planned(NEWER, Counters()).complaints]
+    assert len(complaints) == 12
+    for said in complaints:
+        assert "can't be given: " in said
+        assert "; DCGM_" in said
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_the_way_out_is_one(name: str) -> None:
+    """What stands there in a field's place is a field."""
+    first = ABSENT[name][1].split()[0]
+    assert not first.lower().startswith("dcgm_") or list(called(first))

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from config.types import ByteSize, Duration
 from pipeline.channels import Channel
 from pipeline.delivery.contract import (
@@ -355,3 +357,6 @@ class Bench:
         came = self.value("produced_total") + self.value("recovered_total")
         went = ("emitted_total", "rejected_total", "dropped_total", "queued")
         return came - sum(map(self.value, went))
+
+
+virtual = pytest.mark.looptime(start=1000)

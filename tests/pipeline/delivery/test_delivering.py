@@ -2,24 +2,16 @@
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
 from pipeline.model import Layout, Snapshot
-from tests.pipeline.delivery.support import Bench, number_of, points_of, size_of
+from tests.pipeline.delivery.refusing import warnings
+from tests.pipeline.delivery.support import Bench, number_of, size_of
 
 pytestmark = pytest.mark.looptime(start=1000)
-
-
-def refuses(reason: str = "unavailable", after: float | None = None) -> Callable[..., Outcome]:
-    return lambda _: Retry(reason, "collector:4317 refuses connections", after)
-
-
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
 
 async def test_what_is_given_is_sent_at_once_and_counted() -> None:
@@ -77,130 +69,6 @@ async def test_what_comes_while_a_message_is_under_way_goes_together() -> None:
         [0],
         [1, 2, 3, 4],
     ]
-
-
-async def test_d1_an_outage_of_ten_minutes_loses_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """600 s at 1000 bytes a second are caught up with at 4 KiB a second, oldest first."""
-    caplog.set_level(logging.INFO, "podgpu")
-    bench = Bench(size=100, most_bytes=2000, max_rate="4KiB")
-    async with bench.life():
-        bench.push.answer = refuses()
-        for _ in range(600):
-            bench.give(*[1] * 10)
-            await bench.passes(1)
-            assert bench.imbalance == 0
-        assert bench.push.accepted == []
-        assert bench.value("queued") == 6000
-        assert bench.value("queue_bytes") == bench.queue.most == 600_000
-        assert bench.value("delivering") == 0
-        assert 598 < bench.value("oldest_age_seconds") <= 600
-        # With a wait of up to 30 s, it is not asked more often than need be.
-        assert 20 <= bench.value("retries_total", reason="unavailable") <= 30
-        asked = len(bench.push.messages)
-        bench.push.answer = lambda _: Acked()
-        for _ in range(260):
-            bench.give(*[1] * 10)
-            await bench.passes(1)
-        assert bench.value("queued") < 20
-        assert bench.value("delivering") == 1
-        assert bench.value("oldest_age_seconds") < 2
-    assert bench.push.accepted == list(range(bench.given))
-    assert bench.imbalance == 0
-    backlog = [
-        (time, size_of(message))
-        for time, message in bench.push.messages[asked:]
-        if time < 1000 + 600 + 150
-    ]
-    begun, end = backlog[0][0], backlog[-1][0]
-    assert end - begun > 100
-    assert sum(size for _, size in backlog[:-1]) <= 4096 * (end - begun + 1) + 2000
-    # What comes after it isn't held up.
-    assert len(warnings(caplog)) == 1
-    assert "refuses connections" in warnings(caplog)[0]
-    said = [r.getMessage() for r in caplog.records if "answers again" in r.getMessage()]
-    assert len(said) == 1
-    assert "points have waited" in said[0]
-
-
-async def test_d2_an_outage_longer_than_the_queue_costs_the_oldest_and_counts_them() -> None:
-    bench = Bench(size=10_000, most_bytes=20_000, max_size="1MiB")
-    async with bench.life():
-        bench.push.answer = refuses()
-        for _ in range(300):
-            bench.give(2)
-            await bench.passes(1)
-        assert bench.queue.most <= 1 << 20
-        assert bench.value("dropped_total", reason="full") == (300 - 104) * 2
-        assert bench.imbalance == 0
-        bench.push.answer = lambda _: Acked()
-        await bench.passes(60)
-    assert bench.push.accepted == list(range(300 - 104, 300))
-    assert bench.imbalance == 0
-
-
-@pytest.mark.parametrize(
-    ("after", "first", "second"),
-    [
-        (None, (0.75, 1), (1.5, 2)),
-        (7.0, (7, 8.75), (7, 8.75)),
-        (0.0, (0.75, 1), (1.5, 2)),
-        (-3.0, (0.75, 1), (1.5, 2)),
-        (1e9, (30, 30), (30, 30)),
-        (math.inf, (30, 30), (30, 30)),
-    ],
-)
-async def test_o1_o2_waits_are_the_receiver_s_or_our_own(
-    after: float | None, first: tuple[float, float], second: tuple[float, float]
-) -> None:
-    bench = Bench()
-    async with bench.life():
-        bench.push.answer = refuses("http_429", after)
-        bench.give()
-        await bench.passes(120)
-        one, two, three = bench.push.times[:3]
-        assert first[0] <= two - one <= first[1] + 1e-6
-        assert second[0] <= three - two <= second[1] + 1e-6
-        bench.push.answer = lambda _: Acked()
-        await bench.passes(31)
-    assert bench.push.accepted == [0]
-    assert bench.by_reason("retries_total") == {"http_429": len(bench.push.messages) - 1}
-
-
-async def test_a_reason_that_changes_is_told_and_one_that_stays_is_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Bench(longest="5s")
-    async with bench.life():
-        bench.give()
-        for reason in ("unavailable", "timeout", "unavailable"):
-            bench.push.answer = refuses(reason)
-            await bench.passes(300)
-        bench.push.answer = lambda _: Acked()
-        await bench.passes(5)
-    assert len(warnings(caplog)) == 3
-
-
-async def test_an_outage_again_and_again_is_told_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "podgpu")
-    bench, turn = Bench(), 0
-
-    def flapping(_: Sequence[Record]) -> Outcome:
-        nonlocal turn
-        turn += 1
-        return Retry("unavailable", "not now") if turn % 2 else Acked()
-
-    bench.push.answer = flapping
-    async with bench.life():
-        for _ in range(60):
-            bench.give()
-            await bench.passes(5)
-    assert len(bench.push.accepted) == 60
-    assert 5 <= len(warnings(caplog)) <= 6
-    assert len([r for r in caplog.records if "answers again" in r.getMessage()]) <= 6
 
 
 @pytest.mark.parametrize("reason", ["http_400", "http_401", "http_404", "http_500"])
@@ -375,39 +243,6 @@ async def test_a_message_of_which_the_first_records_were_taken() -> None:
     assert bench.push.accepted == list(range(8))
 
 
-async def test_a_rejection_ends_an_outage() -> None:
-    bench = Bench()
-    async with bench.life():
-        bench.push.answer = refuses()
-        bench.give(1)
-        await bench.passes(100)
-        bench.push.answer = lambda _: Rejected("http_400", "no")
-        await bench.passes(31)
-        bench.push.answer = refuses()
-        bench.give(1)
-        await bench.passes(1.1)
-        # The waits begin anew.
-        assert bench.push.times[-1] - bench.push.times[-2] <= 1
-        bench.push.answer = lambda _: Acked()
-        await bench.passes(3)
-    assert bench.by_reason("rejected_total") == {"http_400": 1}
-    assert bench.imbalance == 0
-
-
-async def test_without_a_limit_a_backlog_goes_at_once() -> None:
-    bench = Bench(max_rate="0B")
-    async with bench.life():
-        bench.push.answer = refuses()
-        for _ in range(100):
-            bench.give(*[1] * 10)
-            await bench.passes(1)
-        bench.push.answer = lambda _: Acked()
-        await bench.passes(31)
-        first = next(time for time in bench.push.times if time > 1100)
-        assert bench.push.times[-1] == first
-    assert bench.push.accepted == list(range(1000))
-
-
 async def test_without_a_backlog_nothing_is_held_up() -> None:
     """10 kB a second, where a backlog would have to go with 1 kB."""
     bench = Bench(size=1000, most_bytes=5000, max_rate="1KiB")
@@ -435,121 +270,3 @@ async def test_o10_two_of_which_one_is_dead() -> None:
         assert dead.value("queued") == 300
         assert well.push.accepted == list(range(300))
         assert dead.imbalance == well.imbalance == 0
-
-
-Answers = Callable[[Sequence[Record]], Outcome | Awaitable[Outcome]]
-
-
-async def never(_: Sequence[Record]) -> Outcome:
-    await asyncio.sleep(10)
-    return Retry("timeout", "no answer in 10 s")
-
-
-@pytest.mark.parametrize(
-    ("answer", "least", "most"),
-    [
-        (refuses(), 0, 0.01),
-        (refuses(after=20.0), 0, 0.01),
-        (never, 2, 2.01),
-    ],
-    ids=["refuses", "asks for a wait", "does not answer"],
-)
-async def test_o11_the_end_comes_at_once_in_an_outage_and_the_rest_stays(
-    answer: Answers, least: float, most: float
-) -> None:
-    bench = Bench()
-    loop = asyncio.get_running_loop()
-    bench.push.answer = answer
-    async with bench.life():
-        for _ in range(95):
-            bench.give()
-            await bench.passes(1)
-        bench.give()
-        begun = loop.time()
-    assert least <= loop.time() - begun <= most
-    # The last snapshot is in it too.
-    assert points_of(bench.kept.records) == bench.value("queued") == 96
-    assert bench.imbalance == 0
-    assert bench.queue.closed
-    bench.push.answer = lambda _: Acked()
-    async with bench.life():
-        await bench.passes(10)
-    assert bench.push.accepted == list(range(96))
-    assert bench.imbalance == 0
-
-
-async def test_o11_a_receiver_that_wants_to_be_left_alone_is() -> None:
-    bench = Bench()
-    bench.push.answer = refuses("http_429", 3600.0)
-    async with bench.life():
-        bench.give()
-        await bench.passes(10)
-    assert len(bench.push.messages) == 1
-
-
-async def test_o11_a_receiver_that_is_back_gets_what_waits_before_the_end() -> None:
-    bench = Bench(path=None)
-    bench.push.answer = refuses()
-    async with bench.life():
-        for _ in range(50):
-            bench.give(*[1] * 10)
-            await bench.passes(1)
-        bench.push.answer = lambda _: Acked()
-        bench.give()
-    assert bench.push.accepted == list(range(501))
-    assert bench.imbalance == 0
-
-
-async def test_o11_what_waits_in_memory_is_counted_and_told_at_the_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Bench(path=None)
-    bench.push.answer = refuses()
-    async with bench.life():
-        for _ in range(50):
-            bench.give(2)
-            await bench.passes(1)
-    assert bench.by_reason("dropped_total") == {"shutdown": 100}
-    assert bench.value("queued") == bench.imbalance == 0
-    # No page tells it any more.
-    assert [text for text in warnings(caplog) if text.startswith("100 points waited in memory")]
-
-
-async def test_o11_one_that_is_late_is_cancelled_and_everything_counted() -> None:
-    bench = Bench(path=None, flush=1000)
-    bench.push.answer = never
-    async with bench.sink:
-        running = asyncio.create_task(bench.sink.run(bench.inbox))
-        bench.give(3)
-        await bench.passes(1)
-        bench.give(4)
-        bench.inbox.close()
-        await bench.passes(1)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-    assert bench.by_reason("dropped_total") == {"shutdown": 7}
-    assert bench.imbalance == 0
-    assert (bench.push.left, bench.queue.closed) == (1, True)
-
-
-async def test_the_end_waits_for_a_backlog_no_longer_than_a_flush() -> None:
-    """At the backlog's pace: the disk keeps the rest."""
-    bench = Bench(max_rate="1000B")
-    bench.push.answer = refuses()
-    async with bench.life():
-        bench.give(*[1] * 100)
-        await bench.passes(3)
-        bench.push.answer = lambda _: Acked()
-    assert 20 <= len(bench.push.accepted) <= 40
-    assert bench.value("queued") == 100 - len(bench.push.accepted)
-
-
-async def test_the_end_is_not_held_up_by_what_has_been_sent() -> None:
-    bench = Bench()
-    loop = asyncio.get_running_loop()
-    async with bench.life():
-        bench.give()
-        await bench.passes(7.3)
-        begun = loop.time()
-    assert loop.time() == begun

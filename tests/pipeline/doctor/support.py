@@ -157,3 +157,6 @@ async def free_port() -> int:
     async with serving(lambda _: b"") as port:
         pass
     return port
+
+
+PODGPU = ("/opt/podgpu/bin/python3.11", "/opt/podgpu/bin/podgpu", "run", "-c", "a.yaml")

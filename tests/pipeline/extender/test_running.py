@@ -15,7 +15,6 @@ from config.types import ListenAddress
 from pipeline.clock import SystemClock
 from pipeline.errors import PermanentError
 from pipeline.extender.running import BODY_BYTES, Extender, Settings
-from pipeline.kube.sessions import Sessions
 from tests.pipeline.extender.cluster import node, pod, question, told
 from tests.pipeline.topology.layouts import hgx, pcie
 from tests.support.http import LOCAL, Client, Clients
@@ -89,7 +88,7 @@ async def running(
     stop = asyncio.Event()
     async with api.serving():
         made = replace(Settings(LOCAL, api.kubeconfig(folder / "kubeconfig")), **settings)
-        extender = Extender(made, clock=Hasty(), kube=Sessions().join)
+        extender = Extender(made, clock=Hasty())
         task = asyncio.create_task(extender.run(stop))
         found = Running(api, nodes, extender)
         async with asyncio.timeout(SOON):
@@ -185,6 +184,24 @@ async def test_without_credentials_it_waits_for_some(
         await one.ready()
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len([1 for record in warnings if str(missing) in record.getMessage()]) == 1
+
+
+async def test_a_message_names_the_command_s_options_and_no_keys_of_the_main_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    async with running(tmp_path, kubeconfig=None):
+        async with asyncio.timeout(SOON):
+            while "no credentials of a pod" not in caplog.text:
+                await asyncio.sleep(0.02)
+    [told] = [text for text in caplog.messages if "no credentials of a pod" in text]
+    assert told.endswith("run podgpu in a pod with a service account, or give --kubeconfig")
+    wrong = tmp_path / "web.yml"
+    wrong.write_text("nonsense: 1")
+    with pytest.raises(PermanentError) as caught:
+        async with running(tmp_path, web_config=wrong):
+            pass
+    assert str(caught.value).startswith(f"--web-config: {wrong}")
 
 
 async def test_what_it_says_of_itself(tmp_path: Path) -> None:

@@ -246,3 +246,47 @@ class TestRelayedSources:
         node.say(SourceRemoved(), "replay", "replay")
         snapshot = node.snapshot()
         assert (snapshot.sources, snapshot.layout.attributions) == ({}, {})
+
+
+class TestSinceWhenIsSeen:
+    """Whether the beginning of a holding was told, or is only when it was first seen."""
+
+    @pytest.mark.parametrize(
+        ("told", "started", "since", "seen"),
+        [
+            # A claim without a time, of a pod that nobody tells of: when it was heard of.
+            (None, None, 5, True),
+            # The pod's start, or the claim's own time, which comes first; however long ago.
+            (None, -300, -300, False),
+            (3, None, 3, False),
+            (3, -300, 3, False),
+            # A time that is when it was heard of is a time that was told all the same.
+            (5, None, 5, False),
+        ],
+    )
+    def test_it_is_unless_the_claim_or_the_pod_says(
+        self, told: float | None, started: float | None, since: float, seen: bool
+    ) -> None:
+        node = Cluster()
+        node.seconds = 5
+        if started is not None:
+            node.pods(pod("a", started=started))
+        node.kubelet(replace(listed("a", uuid_of(0)), since=None if told is None else at(told)))
+        [holder] = node.on(uuid_of(0)).holders
+        assert (holder.since.wall_ns, holder.seen) == (at(since).wall_ns, seen)
+
+    def test_what_was_told_later_is_told_and_stays_so_when_it_no_longer_is(self) -> None:
+        node, untold = Cluster(), listed("a", uuid_of(0))
+        said: list[tuple[float, bool]] = []
+        # What nobody holds for a while begins anew.
+        for seconds, held in (
+            (10, [untold]),
+            (20, [replace(untold, since=at(7))]),
+            (30, [untold]),
+            (40, []),
+            (50, [untold]),
+        ):
+            node.seconds = seconds
+            node.kubelet(*held)
+            said += [(h.since.mono_ns / NS - 1000, h.seen) for h in node.on(uuid_of(0)).holders]
+        assert said == [(10, True), (7, False), (7, False), (50, True)]

@@ -8,7 +8,6 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from pipeline.model import (
-    NS,
     Claim,
     ClaimsReplaced,
     Device,
@@ -249,7 +248,7 @@ def shown(node: Node) -> dict[str, object]:
 
 def since_known(holder: Holder) -> tuple[object, ...]:
     """A holder, with its beginning if that was told and not noted when it was heard of."""
-    told = holder.pod is not None and holder.since.mono_ns % NS == 0
+    told = holder.pod is not None and not holder.seen
     return (
         holder.subject,
         holder.share,

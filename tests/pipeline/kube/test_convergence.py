@@ -4,7 +4,7 @@ import asyncio
 from contextlib import closing
 
 import looptime
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import ApiError
@@ -73,6 +73,7 @@ async def live(actions: list[tuple[object, ...]]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
+@example([("wait", 0.0), ("wait", 0.0), ("put", "a", 1), ("wait", 0.0), ("put", "a", 0)])
 def test_any_history_ends_in_the_same_collection(actions: list[tuple[object, ...]]) -> None:
     with closing(looptime.new_event_loop()) as loop:
         loop.run_until_complete(live(actions))

@@ -1,6 +1,7 @@
 """Tokens that are exchanged, certificates that change, and where credentials are looked for."""
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -78,6 +79,17 @@ async def test_a_token_that_is_refused_is_tried_twice_and_named(tmp_path: Path) 
             assert len(server.heads) == 2
     assert caught.value.status == 401
     assert str(mine.folder / "token") in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 500])
+async def test_a_server_that_repeats_our_token_is_not_repeated(tmp_path: Path, code: int) -> None:
+    told = {"code": code, "reason": "x sesame", "message": "no such token: Bearer sesame!"}
+    async with Server(says(json.dumps(told), code)).serving("first") as server:
+        async with connected(account(tmp_path, server)) as api:
+            with pytest.raises(ApiError, match="no such token: Bearer ") as caught:
+                await api.get(PODS, {})
+        assert "sesame" in server.tokens()
+    assert "sesame" not in str(caught.value) + caught.value.reason
 
 
 async def test_a_token_is_not_read_for_each_request(tmp_path: Path) -> None:
@@ -265,7 +277,9 @@ def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Pa
 
 def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, fails=True))
-    with pytest.raises(TransientError, match=r"exec: process returned 3\. no luck"):
+    with pytest.raises(
+        TransientError, match="plugin ended with status 3; what it wrote may be a secret"
+    ):
         config.load(anew=False)
 
 

@@ -161,7 +161,7 @@ def troubled() -> Known:
         *load(cards[2], 0.4),  # type: ignore[arg-type]
         reading(cards[3], "gpu_up", 1),
     )
-    telemetry = Telemetry()
+    telemetry = Telemetry(lambda: at(595))
     kubelet = Meter(telemetry, "source", "kubelet")
     kubelet.add("podgpu_source_restarts_total", 12)
     kubelet.trouble("/run/x.sock: connection refused; is the kubelet running?", at(580))

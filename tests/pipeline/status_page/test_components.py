@@ -5,9 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from pipeline.cli.top.components import components
 from pipeline.model import SourceLost
 from pipeline.status_page.document import StatusDocument
-from pipeline.status_page.losses import Losses
+from pipeline.status_page.html.components import sinks
 from pipeline.status_page.making import status_of
 from pipeline.status_page.problems import problems
 from pipeline.status_page.words import amount
@@ -36,6 +37,26 @@ def test_the_reason_of_now_stands_before_the_one_that_was_told_last() -> None:
     source = status_of(known_of(node, telemetry=telemetry)).sources[0]
     assert source.error is not None
     assert (source.error.text, source.error.over) == ("finished", False)
+
+
+def test_a_source_that_is_down_tells_since_when_it_says_so() -> None:
+    """Whether or not podgpu was told of a trouble besides: from the start, and again later."""
+    node = begun()
+    node.seconds = 20
+    node.say(SourceLost("no driver"), "gpus")
+
+    def ages(now: float) -> list[float | None]:
+        found = status_of(known_of(node, now=at(now))).sources
+        return [each.error.age_seconds if each.error else None for each in found]
+
+    assert ages(600) == [580, None]
+    node.seconds = 590
+    node.say(SourceLost("no driver"), "gpus")
+    assert ages(600) == [10, None]
+    node.has(gpu(0))
+    assert ages(601) == [None, None]
+    node.say(SourceLost("gone"), "gpus")
+    assert ages(601) == [11, None]
 
 
 def test_ids_that_fit_no_device() -> None:
@@ -75,6 +96,30 @@ def test_a_sink_that_is_well_again() -> None:
     assert sink.error.over
 
 
+def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
+    telemetry = Telemetry(lambda: at(590))
+    meter = Meter(telemetry, "sink", "node")
+    meter.set("podgpu_sink_up", 1)
+    meter.add("podgpu_sink_dropped_total", 1, reason="queue_full")
+    meter.trouble("somebody else writes it too", at(560), warning=True)
+    Meter(telemetry, "source", "gpus").trouble("an odd answer", at(1), warning=True)
+    found = status_of(known_of(begun(), telemetry=telemetry, sinks={"node": "node"}))
+    errors = [found.sinks[0].error, found.sources[0].error]
+    assert [(error.text, error.over) for error in errors if error is not None] == [
+        ("somebody else writes it too", None),
+        ("an odd answer", None),
+    ]
+    # And nobody knows that it is why something is lost.
+    assert [told for told in problems(found) if told.startswith("sink")] == [
+        "sink node loses data, 1 dropped since podgpu started"
+    ]
+    assert any(
+        told.startswith("    error") and "over" not in told and "somebody else" in told
+        for told in components(found, 120)
+    )
+    assert '<span class="warn">somebody else writes it too</span>' in sinks(found.sinks)
+
+
 def test_what_is_told_of_a_component_goes_with_it() -> None:
     telemetry = Telemetry()
     Meter(telemetry, "sink", "a").trouble("x", at(0))
@@ -84,8 +129,8 @@ def test_what_is_told_of_a_component_goes_with_it() -> None:
 
 
 def sink_with(*said: tuple[str, float], trouble: float | None = None) -> StatusDocument:
-    """A node, at 600 s, whose sink has these metrics, and had an error at that second."""
-    telemetry = Telemetry()
+    """A node, at 600 s, whose sink has had these metrics since 590, and an error at a second."""
+    telemetry = Telemetry(lambda: at(590))
     meter = Meter(telemetry, "sink", "push")
     for family, value in (("up", 1), ("delivering", 1), *said):
         if family.endswith("_total"):
@@ -131,7 +176,7 @@ def test_a_sink_that_delivers_and_is_not_well(
 
 def test_what_is_known_of_a_sink_s_losses() -> None:
     [sink] = sink_with(("queue_writable", 0), ("errors_total", 900), ("dropped_total", 7)).sinks
-    assert (sink.queue_writable, sink.errors, sink.lost_seconds) == (False, 900, 0)
+    assert (sink.queue_writable, sink.errors, sink.lost_seconds) == (False, 900, 10)
     [sink] = sink_with().sinks
     assert (sink.queue_writable, sink.errors, sink.lost_seconds) == (None, None, None)
 
@@ -163,24 +208,50 @@ def test_why_a_sink_loses_data_is_told_while_it_does() -> None:
     assert problems(sink_with(lost, trouble=100))[-1].endswith("podgpu started")
 
 
-def test_a_loss_needs_nobody_once_it_is_long_ago() -> None:
-    telemetry, losses = Telemetry(), Losses()
+@pytest.mark.parametrize("family", ["dropped_total", "rejected_total"])
+def test_a_loss_needs_nobody_once_it_is_long_ago(family: str) -> None:
+    """Whoever looked before: the first look at a loss of yesterday doesn't make it one of now."""
+    moments = [100.0]
+    telemetry = Telemetry(lambda: at(moments[0]))
     meter = Meter(telemetry, "sink", "push")
-    meter.add("podgpu_sink_dropped_total", 5, reason="queue_full")
+    for each in ("dropped_total", "rejected_total"):
+        meter.add(f"podgpu_sink_{each}", 0, reason="x")
+
+    def lost(seconds: float, reason: str) -> None:
+        moments[0] = seconds
+        meter.add(f"podgpu_sink_{family}", 5, reason=reason)
 
     def looked(seconds: float) -> tuple[float | None, bool]:
         known = known_of(begun(), now=at(seconds), telemetry=telemetry, sinks={"push": "otlp"})
-        found = status_of(replace(known, losses=losses.seen(known)))
+        found = status_of(known)
         return found.sinks[0].lost_seconds, any("loses" in text for text in problems(found))
 
-    # Nobody has looked before: it may have been just now.
-    assert looked(100) == (0, True)
-    assert looked(1000) == (900, True)
+    assert looked(100) == (None, False)
+    lost(100, "queue_full")
+    assert looked(86_500) == (86_400, False)
     assert looked(1001) == (901, False)
-    meter.add("podgpu_sink_rejected_total", 1, reason="partial")
-    assert looked(1100) == (0, True)
+    assert looked(1000) == (900, True)
+    # Nothing is lost by what raises no count, nor by what other sinks and counters tell.
+    moments[0] = 1000
+    meter.add(f"podgpu_sink_{family}", 0, reason="queue_full")
+    meter.add("podgpu_sink_emitted_total", 9)
+    Meter(telemetry, "sink", "other").add(f"podgpu_sink_{family}", 1, reason="x")
+    assert looked(1100) == (1000, False)
+    # The last of several reasons counts, in whichever order they came up.
+    lost(1050, "too_old")
+    assert looked(1100) == (50, True)
+    lost(1070, "queue_full")
+    assert looked(1100) == (30, True)
     telemetry.forget(("sink", "push"))
     assert looked(1200) == (None, False)
+
+
+def test_a_loss_of_which_nobody_noted_when_is_not_one_of_now() -> None:
+    telemetry = Telemetry()
+    Meter(telemetry, "sink", "push").add("podgpu_sink_dropped_total", 5, reason="x")
+    found = status_of(known_of(begun(), telemetry=telemetry, sinks={"push": "otlp"}))
+    assert (found.sinks[0].dropped, found.sinks[0].lost_seconds) == (5, None)
+    assert not any("loses" in text for text in problems(found))
 
 
 @pytest.mark.parametrize(

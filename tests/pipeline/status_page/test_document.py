@@ -225,10 +225,12 @@ def test_before_the_first_snapshot() -> None:
 @pytest.mark.parametrize(
     ("told", "began", "known"),
     [
-        # A node's podgpu began two hours before this one's first second.
+        # Whether the kubelet's claim, another's or the runtime's: who names a time knows it, though
+        # podgpu began two hours before this node's first second.
         (kubelet_claim("a", uuid_of(0)), 0.0, False),
         (replace(claim("a", uuid_of(0)), since=at(-7201)), -7201.0, True),
-        (replace(claim("a", uuid_of(0)), since=at(-7199)), -7199.0, False),
+        (replace(claim("a", uuid_of(0)), since=at(-7199)), -7199.0, True),
+        (claim("a", uuid_of(0), evidence=Evidence.RUNTIME_CDI), 0.0, False),
         (
             replace(claim("a", uuid_of(0), evidence=Evidence.RUNTIME_CDI), since=at(-5)),
             -5.0,

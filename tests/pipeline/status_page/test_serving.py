@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from config.types import ListenAddress
-from pipeline.contracts import SourceContext
+from pipeline.contracts import HttpRequest, SourceContext
 from pipeline.errors import PermanentError, TransientError
 from pipeline.http import Listeners
 from pipeline.model import DevicesDiscovered, Instant, SamplesTaken
@@ -21,6 +23,7 @@ from pipeline.runtime import Runtime
 from pipeline.status_page.html.style import POLICY
 from pipeline.status_page.known import Known
 from pipeline.status_page.pages import GOOD_FOR_NS, StatusPages
+from pipeline.telemetry import Meter, Telemetry
 from pipeline.web import opened
 from tests.pipeline.runtimes import holding, registered
 from tests.pipeline.status_page.reading import read, table
@@ -61,6 +64,7 @@ class Daemon:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Client]:
         async with self.house.listen(LOCAL) as mounts, Clients() as clients:
+            self.port = mounts.port
             mounts.mount("/metrics", says("page"), title="metrics for Prometheus")
             yield await clients.connect(mounts.port)
 
@@ -134,19 +138,69 @@ async def test_many_viewers_cost_what_one_does() -> None:
         assert daemon.asked == 2
 
 
-async def test_a_loss_is_remembered_from_one_look_to_the_next() -> None:
-    daemon = Daemon(troubled)
+class Held(dict[str, str]):
+    """Sinks that can be looked at once that is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__(metrics="prometheus")
+        self.begun, self.allowed = threading.Event(), threading.Event()
+
+    def items(self):  # type: ignore[no-untyped-def]
+        self.begun.set()
+        assert self.allowed.wait(10), "what is made keeps everybody waiting"
+        return super().items()
+
+
+PATHS = ["/", "/status"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_while_it_is_made_others_are_served(path: str) -> None:
+    daemon, held = Daemon(), Held()
+    daemon.known = replace(daemon.known, sinks=held)
+    async with daemon.serving() as first, Clients() as clients:
+        second, third = [await clients.connect(daemon.port) for _ in range(2)]
+        slow = [asyncio.create_task(client.get(path)) for client in (first, second)]
+        await asyncio.to_thread(held.begun.wait, 10)
+        assert (await third.get("/healthz"))[0] == 200
+        assert not any(task.done() for task in slow)
+        held.allowed.set()
+        answers = [await task for task in slow]
+    assert answers[0][0] == 200
+    assert answers[0] == answers[1]
+    assert daemon.asked == 1
+    for thread in threading.enumerate():
+        if thread.name == "podgpu-status":
+            thread.join(10)
+            assert not thread.is_alive(), "a thread stays, though nobody looks"
+
+
+async def test_a_viewer_who_goes_away_takes_nothing_from_the_others() -> None:
+    daemon, held = Daemon(), Held()
+    daemon.known = replace(daemon.known, sinks=held)
+    request = HttpRequest("GET", "/status", MappingProxyType({}), MappingProxyType({}))
+    gone, stays = [asyncio.create_task(daemon.pages.show(request)) for _ in range(2)]
+    await asyncio.to_thread(held.begun.wait, 10)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    held.allowed.set()
+    assert json.loads((await stays).body)["node"] == "node-1"
+
+
+async def test_what_changes_while_it_is_made_is_not_in_it() -> None:
+    daemon, held = Daemon(), Held()
+    telemetry = Telemetry()
+    meter = Meter(telemetry, "sink", "metrics")
+    meter.trouble("the first", START)
+    daemon.known = replace(daemon.known, sinks=held, troubles=telemetry.troubles)
     async with daemon.serving() as client:
-
-        async def looked() -> list[float | None]:
-            _, text = await client.get("/status")
-            return [sink["lost_seconds"] for sink in json.loads(text)["sinks"]]
-
-        assert await looked() == [None, 0]
-        later = daemon.known.now.mono_ns + 1000 * GOOD_FOR_NS
-        daemon.known = replace(daemon.known, now=replace(daemon.known.now, mono_ns=later))
-        daemon.waits(GOOD_FOR_NS)
-        assert await looked() == [None, 1000]
+        slow = asyncio.create_task(client.get("/status"))
+        await asyncio.to_thread(held.begun.wait, 10)
+        meter.trouble("the second", START)
+        held.allowed.set()
+        _, text = await slow
+    assert json.loads(text)["sinks"][0]["error"]["text"] == "the first"
 
 
 async def test_nothing_is_made_while_nobody_looks() -> None:
@@ -296,6 +350,32 @@ async def test_why_a_sink_can_t_work_is_told(registered: Registered, error: Exce
         assert not sink["up"]
         assert sink["error"]["text"] == str(error)
         assert not sink["error"]["over"]
+
+
+async def test_when_a_sink_lost_something_is_known_though_nobody_looked(
+    registered: Registered,
+) -> None:
+    flooded = asyncio.Event()
+
+    async def floods(ctx: SourceContext) -> None:
+        card = gpu(0)
+        await ctx.emit(DevicesDiscovered((card,)))
+        for watts in range(100):
+            await ctx.emit(SamplesTaken((reading(card, "power_watts", watts, when=START),)))
+            await asyncio.sleep(0.001)
+        flooded.set()
+        await never()
+
+    registered.sources = {"gpus": floods}
+    keep = registered.sinks["keep"]
+    assert isinstance(keep, KeepingSink)
+    keep.gate.clear()
+    async with running(registered, ["gpus"], ["keep"]) as client:
+        async with asyncio.timeout(20):
+            await flooded.wait()
+        keep.gate.set()
+        found = await told(client, lambda d: d["sinks"][0]["dropped"])
+        assert 0 <= found["sinks"][0]["lost_seconds"] < 60
 
 
 async def test_a_sink_that_can_t_be_entered_at_the_start(registered: Registered) -> None:

@@ -78,6 +78,7 @@ def test_a_line() -> None:
                     "source": "podlist",
                     "evidence": "pod_list_file",
                     "since": "2027-01-15T08:00:00.000000Z",
+                    "since_known": False,
                     "age_seconds": 2.5,
                 }
             ],
@@ -139,6 +140,7 @@ def test_what_is_unknown_is_left_out() -> None:
             "source": "gone",
             "evidence": "plugin_answer",
             "since": "2027-01-15T08:00:00.000000Z",
+            "since_known": True,
         }
     ]
 

@@ -49,12 +49,12 @@ async def test_it_is_told_counted_and_tried_again(
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(1.5)
-        assert bench.up() == 0
+        assert bench.ctx.up == 0
         assert bench.value() is None
         await asyncio.sleep(45)
-        assert bench.up() == 1
+        assert bench.ctx.up == 1
         assert bench.said().free == 0b1110
-        counted = bench.counted("podgpu_sink_requests_total")
+        counted = bench.ctx.counted("podgpu_sink_requests_total")
         assert counted[f"{method} {label}"] == 1
         assert counted["patch ok"] == 1
         assert bench.overwritten() == 0
@@ -69,7 +69,7 @@ async def test_a_node_by_another_name_is_told_how_to_mend(
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(600)
-        assert set(bench.api.methods()) == {"GET"}
+        assert set(bench.methods()) == {"GET"}
         # 1, 2, 4 ... 60 s, and never more often.
         assert len(bench.api.requests) < 20
     [told] = warnings(caplog)
@@ -96,9 +96,9 @@ async def test_a_server_that_says_when_to_come_again_is_heeded() -> None:
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(30.9)
-        assert bench.api.methods() == ["GET"]
+        assert bench.methods() == ["GET"]
         await asyncio.sleep(10)
-        assert bench.api.methods() == ["GET", "GET", "PATCH"]
+        assert bench.methods() == ["GET", "GET", "PATCH"]
 
 
 async def test_a_refused_patch_is_tried_again_before_the_interval_is_over() -> None:
@@ -108,7 +108,7 @@ async def test_a_refused_patch_is_tried_again_before_the_interval_is_over() -> N
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(10)
-        assert bench.api.methods() == ["GET", "PATCH", *["GET", "PATCH"] * 2]
+        assert bench.methods() == ["GET", "PATCH", *["GET", "PATCH"] * 2]
         assert bench.said().free == 0b1110
 
 
@@ -129,7 +129,7 @@ async def test_what_lasts_for_an_hour_is_told_once(
         ups = []
         for _ in range(60):
             await asyncio.sleep(60)
-            ups.append(bench.up())
+            ups.append(bench.ctx.up)
         # Up means that it works, and not that it is about to try.
         assert sum(ups) == 0
         assert 50 < len(bench.api.requests) < 200
@@ -166,8 +166,8 @@ async def test_a_conflict_is_tried_again_at_once(conflicts: int) -> None:
         bench.holds(0)
         await asyncio.sleep(1.1)
         assert bench.said().free == 0b1110
-        assert bench.up() == 1
-        assert bench.counted("podgpu_sink_requests_total")["patch 409"] == conflicts
+        assert bench.ctx.up == 1
+        assert bench.ctx.counted("podgpu_sink_requests_total")["patch 409"] == conflicts
 
 
 async def test_conflicts_without_end_are_left_to_the_supervisor() -> None:
@@ -176,8 +176,8 @@ async def test_conflicts_without_end_are_left_to_the_supervisor() -> None:
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(1.1)
-        assert bench.api.methods() == ["GET", *["PATCH"] * 4]
-        assert bench.up() == 0
+        assert bench.methods() == ["GET", *["PATCH"] * 4]
+        assert bench.ctx.up == 0
         await asyncio.sleep(2)
         assert bench.said().free == 0b1110
 
@@ -189,7 +189,7 @@ async def test_a_patch_whose_answer_was_lost_counts_as_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(refresh="1m")
-    bench.api.lost = 1
+    bench.api.losing = 1
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(5)
@@ -206,7 +206,7 @@ async def test_after_a_lost_answer_nothing_counts_as_written() -> None:
     async with Bench().running() as bench:
         bench.holds(0)
         await asyncio.sleep(20)
-        bench.api.lost = 1
+        bench.api.losing = 1
         bench.holds(1)
         await asyncio.sleep(1.5)
         assert bench.said().free == 0b1101
@@ -221,9 +221,9 @@ async def test_what_was_lost_before_a_refresh_is_not_taken_for_somebody_else_s()
         await asyncio.sleep(25)
         # Made at 26 s, its answer lost; what follows looks before it writes.
         bench.holds(1)
-        bench.api.lost = 1
+        bench.api.losing = 1
         await asyncio.sleep(60)
-        assert bench.api.methods()[:5] == ["GET", "PATCH", "PATCH", "GET", "PATCH"]
+        assert bench.methods()[:5] == ["GET", "PATCH", "PATCH", "GET", "PATCH"]
         assert bench.overwritten() == 0
 
 
@@ -253,7 +253,7 @@ async def test_what_is_no_node_is_not_annotated(
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(5)
-        assert set(bench.api.methods()) == {"GET"}
+        assert set(bench.methods()) == {"GET"}
     assert "sent no Node; see that its address is an API server's" in warnings(caplog)[0]
 
 
@@ -314,7 +314,7 @@ async def test_an_answer_that_is_no_node_is_no_success(caplog: pytest.LogCapture
         ups = []
         for _ in range(200):
             await asyncio.sleep(1)
-            ups.append(bench.up())
+            ups.append(bench.ctx.up)
         assert sum(ups) < 5
     [told] = warnings(caplog)
     assert "the server sent no Node" in told
@@ -335,7 +335,7 @@ async def test_a_webhook_that_takes_the_annotation_away_is_told(
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(100)
-        assert bench.up() == 0
+        assert bench.ctx.up == 0
     # What the webhook put in its place is another's.
     told, *more = warnings(caplog)
     assert len(more) == (other is not None)
@@ -349,7 +349,7 @@ async def test_no_server_is_waited_for_longer_than_some_minutes(status: int) -> 
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(299)
-        assert bench.up() == 0
+        assert bench.ctx.up == 0
         await asyncio.sleep(80)
         assert bench.said().free == 0b1110
 
@@ -363,7 +363,7 @@ async def test_without_credentials_it_waits_for_them(caplog: pytest.LogCaptureFi
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(60)
-        assert bench.up() == 0
+        assert bench.ctx.up == 0
         bench.ctx.api = bench.api
         await asyncio.sleep(65)
         assert bench.said().free == 0b1110

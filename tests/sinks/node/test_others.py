@@ -127,6 +127,10 @@ async def test_not_more_than_so_many_are_told(caplog: pytest.LogCaptureFixture) 
             bench.api.annotate(PATH, **{KEY: f"value {turn} {'x' * 100_000}"})
             await asyncio.sleep(300)
         assert bench.overwritten() == 40
+        # Who looks at the sink sees the last one, told in the log or not.
+        [trouble] = bench.ctx.own.troubles.values()
+        assert "'value 39 " in trouble.text
+        assert trouble.at.seconds_until(bench.ctx.clock.now()) <= 300
     told = warnings(caplog)
     assert len(told) == 16
     assert max(map(len, told)) < 400
@@ -203,7 +207,7 @@ async def test_other_writers_of_the_node_disturb_nobody(caplog: pytest.LogCaptur
             bench.holds(turn % 4)
             await asyncio.sleep(12)
             assert bench.said().free == 0b1111 & ~(1 << turn % 4)
-        assert bench.counted("podgpu_sink_requests_total").keys() == {"get ok", "patch ok"}
+        assert bench.ctx.counted("podgpu_sink_requests_total").keys() == {"get ok", "patch ok"}
         assert bench.overwritten() == 0
     assert warnings(caplog) == []
 

@@ -125,7 +125,7 @@ async def test_a_request_that_is_answered_in_time_is_waited_for() -> None:
         bench.holds(0)
         await asyncio.sleep(1.1)
     assert bench.said().free == 0b1110
-    assert bench.counted("podgpu_sink_requests_total") == {"get ok": 1, "patch ok": 1}
+    assert bench.ctx.counted("podgpu_sink_requests_total") == {"get ok": 1, "patch ok": 1}
 
 
 @pytest.mark.parametrize("remove", ["never", "at_stop"])
@@ -133,11 +133,11 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
     remove: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(remove=remove)
-    bench.api.takes, bench.api.lost = 0.5, 1
+    bench.api.takes, bench.api.losing = 0.5, 1
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(1.6)
-        assert bench.api.methods() == ["GET", "PATCH"]
+        assert bench.methods() == ["GET", "PATCH"]
     first, *more = [told.partition(" was ")[2] for told in warnings(caplog)]
     assert first == "not written: connection lost"
     # It may be made yet, for all that anybody knows.
@@ -176,7 +176,7 @@ async def test_a_sink_that_is_cancelled_goes_at_once() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert now() == 2
-    assert bench.counted("podgpu_sink_requests_total") == {"get error": 1}
+    assert bench.ctx.counted("podgpu_sink_requests_total") == {"get error": 1}
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -262,7 +262,7 @@ async def test_a_sink_that_waits_to_try_again_takes_nothing_away() -> None:
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(1.5)
-    assert bench.api.methods() == ["GET"]
+    assert bench.methods() == ["GET"]
 
 
 # -- reloads
@@ -328,7 +328,7 @@ async def test_a_sink_that_runs_again_after_its_end_keeps_the_annotation(remove:
         await asyncio.sleep(11)
         assert bench.said().free == 0b1110
         # What was taken away is looked for anew; what was left is known.
-        assert bench.api.methods()[asked:] == (["GET", "PATCH"] if remove == "at_stop" else [])
+        assert bench.methods()[asked:] == (["GET", "PATCH"] if remove == "at_stop" else [])
         bench.holds(1)
         await asyncio.sleep(11)
         assert bench.said().free == 0b1101
@@ -351,9 +351,9 @@ async def test_what_is_there_is_taken_away_and_none_is_written(
         for turn in range(4):
             bench.holds(turn)
             await asyncio.sleep(10)
-        assert bench.api.methods() == ["GET", "PATCH"]
+        assert bench.methods() == ["GET", "PATCH"]
         assert bench.overwritten() == 0
-    assert bench.api.methods() == ["GET", "PATCH"]
+    assert bench.methods() == ["GET", "PATCH"]
     assert [r.message for r in caplog.records if "taken away" in r.message] == [
         "the annotation podgpu.io/topology of the Node node-1 is taken away"
     ]
@@ -365,7 +365,7 @@ async def test_where_there_is_none_nothing_is_changed() -> None:
     bench.node.has(*GPUS)
     async with bench.running():
         await asyncio.sleep(200)
-        assert bench.api.methods() == ["GET"] * 4
+        assert bench.methods() == ["GET"] * 4
 
 
 async def test_what_comes_back_is_taken_away_at_the_next_refresh() -> None:
@@ -374,7 +374,7 @@ async def test_what_comes_back_is_taken_away_at_the_next_refresh() -> None:
         bench.api.annotate(PATH, **{KEY: "again"})
         await asyncio.sleep(55)
         assert bench.value() is None
-        assert bench.api.methods() == ["GET", "GET", "PATCH"]
+        assert bench.methods() == ["GET", "GET", "PATCH"]
 
 
 async def test_a_removal_that_fails_is_tried_again() -> None:

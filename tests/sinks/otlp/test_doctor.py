@@ -82,3 +82,32 @@ async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
 async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:
     told = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
     is_bad(told, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "mend the option or the variable")
+
+
+SECRET = "hunter2-and-more"  # noqa: S105 - of the test
+REPEATS = [
+    ("grpc", fails("UNAUTHENTICATED", f"no such token: {SECRET}, Bearer {SECRET}")),
+    ("grpc", fails("UNAVAILABLE", "x" * 290 + SECRET)),
+    ("http/protobuf", answers(401, f"no such token: {SECRET}".encode(), "text/plain")),
+    ("http/protobuf", answers(503, b"x" * 290 + SECRET.encode(), "text/plain")),
+]
+
+
+@pytest.mark.parametrize("row", REPEATS, ids=lambda row: row[0])
+@pytest.mark.parametrize("way", ["token", "header", "scheme"])
+async def test_a_receiver_that_repeats_a_secret_is_not_repeated(
+    tmp_path: Path, row: tuple[str, Any], way: str
+) -> None:
+    protocol, answer = row
+    (tmp_path / "token").write_text(SECRET)
+    ways: dict[str, dict[str, Any]] = {
+        "token": {"bearer_token_file": tmp_path / "token"},
+        "header": {"headers": {"x-key": SECRET}},
+        "scheme": {"headers": {"authorization": f"Bearer {SECRET}"}},
+    }
+    made = receiver(protocol)
+    made.answer = answer
+    async with made.serving():
+        told = await looked(tmp_path, options(made.url, protocol, **ways[way]))
+    assert "(concealed)" in told.saw, told
+    assert SECRET[:4] not in told.saw

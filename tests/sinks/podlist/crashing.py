@@ -5,7 +5,6 @@ It prints, for each death, what a reader finds then.
 """
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable
@@ -52,7 +51,7 @@ def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = Non
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods
     )
-    keeper = Keeper(path, in_place=in_place, log=logging.getLogger())
+    keeper = Keeper(path, in_place=in_place)
     keeper.enter()
     keeper.keep(entries_of([Attribution(gpu(0), present=True, holders=holders)], "uuid"), mend=True)
 

@@ -16,11 +16,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.channels import Channel
-from pipeline.contexts import RunningSink
 from pipeline.errors import TransientError
 from pipeline.files import asking
-from pipeline.model import Snapshot
-from pipeline.supervision import SinkRunner
 from sinks.podlist import sink as under_test
 from tests.sinks.podlist.support import (
     FOREIGN,
@@ -33,6 +30,7 @@ from tests.sinks.podlist.support import (
     short,
     until,
 )
+from tests.support.sinks import supervised
 
 WAYS = pytest.mark.parametrize("write", ["rename", "inplace"])
 
@@ -180,46 +178,19 @@ async def test_it_is_mended_by_itself(
     """Under its supervisor: down while the folder is gone, up and right once it is there."""
     folder_gone(path)
     bench = Bench(path, write=write)
-    outlet: Channel[Snapshot] = Channel(1)
-    ctx = bench.ctx
 
     async def sleep(_: float) -> None:
         await asyncio.sleep(0.01)
 
     monkeypatch.setattr(bench.clock, "sleep", sleep)
-    context = RunningSink(
-        name=ctx.name,
-        node=ctx.node,
-        clock=ctx.clock,
-        plan=ctx.plan,
-        log=ctx.log,
-        meter=ctx.meter,
-        snapshot=ctx.latest,
-        collect=list,
-        listen=ctx.http,
-        connect=ctx.kube,
-    )
-    runner = SinkRunner(bench.sink, context, outlet)
-    await runner.enter()
-    running = asyncio.create_task(runner.run())
-    try:
+    async with supervised(bench.sink, bench.ctx, Channel(1)):
         bench.holds(held("a", 0))
         await bench.rests()
-        assert up(bench) == 0
+        assert bench.ctx.up == 0
         path.parent.mkdir()
         await bench.reads(f"a={short(0)}")
-        assert up(bench) == 1
-    finally:
-        outlet.close()
-        await running
+        assert bench.ctx.up == 1
     assert "isn't there: make it" in caplog.text
-
-
-def up(bench: Bench) -> float:
-    [point] = next(
-        points for family, points in bench.ctx.own.collect({}) if family.name == "podgpu_sink_up"
-    )
-    return point.value
 
 
 # -- lists that somebody is at work on, or was

@@ -3,13 +3,12 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from pipeline.allocations.wrote import MARK
 from pipeline.channels import Channel
-from pipeline.contexts import RunningSink
 from pipeline.errors import ApiError
 from pipeline.kube.answers import refusal
 from pipeline.kube.request import Request
@@ -25,15 +24,14 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from pipeline.supervision import SinkRunner
 from sinks.pods.holdings import Place
 from sinks.pods.options import Options
 from sinks.pods.sink import PodsSink
 from tests.support.contexts import LoopClock
 from tests.support.kube import Raw
 from tests.support.nodes import START, Node, claims, gpu, kubelet_claim, mig, uuid_of
-from tests.support.objects import FakeObjects
-from tests.support.sinks import FakeSinkContext
+from tests.support.objects import SlowObjects
+from tests.support.sinks import FakeSinkContext, supervised
 
 GPUS = tuple(gpu(index) for index in range(4))
 SLICE = mig(GPUS[3], 3)
@@ -110,52 +108,11 @@ def denial(status: int = 403, message: str = "") -> ApiError:
     return refusal("api", request, status=status, headers={}, body=body, credentials="")
 
 
-class Server(FakeObjects):
-    """Takes its time to answer.
-
-    Attributes:
-        delay: seconds from a request to its answer.
-        most: how many requests were under way together.
-        losing: so many of the next changes are made, and their answers lost.
-        dropping: so many of the next changes are answered well, and not made.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.delay = 0.0
-        self.most = 0
-        self.losing = 0
-        self.dropping = 0
-        self._open = 0
-
-    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
-        return await self._slowly(super().get(path, query))
-
-    async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
-        made = {"metadata": {}} if (dropped := self.dropping > 0) else changes
-        self.dropping -= dropped
-        body = await self._slowly(super().patch(path, made))
-        if self.losing:
-            self.losing -= 1
-            raise refused(0)
-        return body
-
-    async def _slowly(self, request: Awaitable[bytes]) -> bytes:
-        self._open += 1
-        self.most = max(self.most, self._open)
-        try:
-            body = await request
-            await asyncio.sleep(self.delay)
-        finally:
-            self._open -= 1
-        return body
-
-
 class Bench:
     """Three GPUs and a MIG instance, a kubelet, an API server, a sink."""
 
     def __init__(self, **options: Any) -> None:
-        self.api = Server()
+        self.api = SlowObjects()
         self.ctx = FakeSinkContext("pods", clock=LoopClock())
         self.ctx.log.setLevel(logging.INFO)
         self.ctx.api = self.api
@@ -181,29 +138,8 @@ class Bench:
     @asynccontextmanager
     async def supervised(self) -> AsyncIterator["Bench"]:
         """Run the sink under the daemon's own supervision, from now until it has stopped."""
-        context = RunningSink(
-            name=self.ctx.name,
-            node=self.ctx.node,
-            clock=self.ctx.clock,
-            plan=self.ctx.plan,
-            log=self.ctx.log,
-            meter=self.ctx.meter,
-            snapshot=self.ctx.latest,
-            collect=list,
-            listen=self.ctx.http,
-            connect=self.ctx.kube,
-        )
-        runner = SinkRunner(self.sink, context, self.inbox)
-        await runner.enter()
-        task = asyncio.create_task(runner.run())
-        try:
+        async with supervised(self.sink, self.ctx, self.inbox):
             yield self
-        finally:
-            if task.done():
-                task.result()
-            self.inbox.close()
-            async with asyncio.timeout(10):
-                await task
 
     def reload(self, **options: Any) -> None:
         """Another sink takes this one's place."""
@@ -249,22 +185,18 @@ class Bench:
         """Method and pod of each request."""
         return [f"{method} {path.rpartition('/')[2]}" for _, method, path, _ in self.api.requests]
 
-    def counted(self, family: str = "podgpu_sink_requests_total") -> dict[str, float]:
-        """A counter of ours by its labels, `method:result` or `operation:reason`."""
-        return {
-            ":".join(value for name, value in point.labels if name != "sink"): point.value
-            for found, points in self.ctx.own.collect({})
-            if found.name == family
-            for point in points
-        }
+    def counted(self) -> dict[str, float]:
+        """Requests by method and result: `get ok`."""
+        return self.ctx.counted("podgpu_sink_requests_total")
 
     @property
     def up(self) -> bool:
-        return self.counted("podgpu_sink_up")[""] == 1
+        return self.ctx.up == 1
 
     @property
     def failed(self) -> dict[str, float]:
-        return self.counted("podgpu_sink_errors_total")
+        """What failed, by operation and reason: `annotate foreign`."""
+        return self.ctx.counted("podgpu_sink_errors_total")
 
 
 def env_claim(pod: str, *gpus: int, evidence: Evidence = Evidence.RUNTIME_ENV) -> Claim:

@@ -86,8 +86,8 @@ async def test_a_mirror_that_comes_later_is_found(after: float) -> None:
         bench.has(pod_of(annotations={"kubernetes.io/config.mirror": "0123abcd"}))
         await bench.rests(min(after, 600) + 11)
     assert bench.written() == {KEY: uuids(0)}
-    assert bench.counted()["get:404"] <= 1 + after / 10
-    assert bench.counted()["get:404"] <= 12
+    assert bench.counted()["get 404"] <= 1 + after / 10
+    assert bench.counted()["get 404"] <= 12
     assert bench.failed == {}
 
 
@@ -144,5 +144,5 @@ async def test_each_pod_is_counted_once_however_many_they_are(
             *(type(c)(c.subject, c.devices, 1e-4, None, c.origin, KEY) for c in shared), both
         )
         await bench.rests(740)
-    assert bench.failed == {"annotate:unclear": 1300}
+    assert bench.failed == {"annotate unclear": 1300}
     assert len([r for r in caplog.records if "asks for several" in r.getMessage()]) == 1

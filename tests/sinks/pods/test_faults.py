@@ -36,8 +36,8 @@ async def test_who_comes_between_reading_and_changing_keeps_his_value() -> None:
         await bench.rests(60)
     assert bench.annotations() == {KEY: "GPU-theirs"}
     assert bench.asked() == ["GET a", "PATCH a", "GET a"]
-    assert bench.counted() == {"get:ok": 2, "patch:409": 1}
-    assert bench.failed == {"annotate:foreign": 1}
+    assert bench.counted() == {"get ok": 2, "patch 409": 1}
+    assert bench.failed == {"annotate foreign": 1}
 
 
 async def test_who_changes_something_else_in_between_loses_nothing_either() -> None:
@@ -111,7 +111,7 @@ async def test_a_pod_that_is_gone_is_no_error(when: str) -> None:
         await bench.rests(60)
     assert bench.written("b") == {KEY: uuids(1)}
     # It is asked about again, less and less often, for as long as the kubelet names it.
-    assert bench.counted()["get:404"] == (3 if when == "GET" else 2)
+    assert bench.counted()["get 404"] == (3 if when == "GET" else 2)
     assert bench.failed == {}
 
 
@@ -126,7 +126,7 @@ async def test_every_other_refusal_is_the_supervisor_s(status: int, when: str) -
     error = await failing(bench)
     assert isinstance(error, ApiError)
     assert error.status == status
-    assert bench.counted()[f"{when.lower()}:{status or 'error'}"] == 1
+    assert bench.counted()[f"{when.lower()} {status or 'error'}"] == 1
     assert bench.written() == {}
     async with bench.keeping():
         await bench.rests()

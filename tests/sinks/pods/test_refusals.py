@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.allocations.wrote import MARK
 from pipeline.errors import ApiError
-from pipeline.model import Claim
+from pipeline.model import NS, Claim
 from tests.sinks.pods.support import (
     KEY,
     Bench,
@@ -81,12 +81,17 @@ async def test_what_a_pod_is_refused_stops_nobody_and_is_told_once(
     assert KEY in told
     assert "give its service account" not in told
     # Tried again after 10, 20, 40 ... 600 s, and counted each time.
-    assert bench.failed == {"annotate:invalid": bench.asked().count("PATCH a") * 2}
+    assert bench.failed == {"annotate invalid": bench.asked().count("PATCH a") * 2}
     tried = [
         at
         for at, method, path, _ in bench.api.requests
         if (method, path) == ("PATCH", path_of("a"))
     ]
+    # Told once, and seen by who looks at the sink for as long as it is so.
+    [trouble] = bench.ctx.own.troubles.values()
+    assert "annotation nvidia.com/gpu can't be written" in trouble.text
+    last = max(at for at, method, _, _ in bench.api.requests if method == "PATCH")
+    assert trouble.at.mono_ns / NS == pytest.approx(last, abs=1)
     waits = [later - before for before, later in pairwise(tried)]
     assert [round(wait) for wait in waits[:8]] == [10, 20, 40, 80, 160, 320, 600, 600]
 
@@ -173,7 +178,7 @@ async def test_a_change_whose_answer_does_not_have_it_is_not_done(
     assert (bench.written("a"), bench.written("b")) == ({KEY: uuids(0)}, {KEY: uuids(1)})
     [told] = warned(caplog)
     assert "what it sent back doesn't have it" in told
-    assert bench.failed == {"annotate:invalid": 4}
+    assert bench.failed == {"annotate invalid": 4}
 
 
 @pytest.mark.parametrize("keys", [(KEY,), (MARK,), (KEY, MARK)])

@@ -154,7 +154,7 @@ async def test_a_request_without_an_answer_holds_no_stop_up(
 
     def before(asked: str, _path: str) -> None:
         if asked == method:
-            bench.api.delay = HOUR
+            bench.api.takes = HOUR
 
     bench.api.before = before
     async with bench.supervised():
@@ -163,7 +163,7 @@ async def test_a_request_without_an_answer_holds_no_stop_up(
         stopped = now()
     assert now() - stopped == pytest.approx(3, abs=0.1)
     assert warned(caplog) == ["pod ml/a may not have its annotations: no answer in time"]
-    assert bench.counted()[f"{method.lower()}:error"] == 1
+    assert bench.counted()[f"{method.lower()} error"] == 1
     assert {path for _, _, path, _ in bench.api.requests} == {path_of("a")}
 
 
@@ -172,11 +172,11 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
 ) -> None:
     bench = Bench()
     bench.has(pod_of())
-    bench.api.delay, bench.api.losing = 1, 1
+    bench.api.takes, bench.api.losing = 1, 1
     async with bench.supervised():
         bench.holds(held("a", 0))
         await bench.rests(1.5)
-    assert warned(caplog) == ["pod ml/a may not have its annotations: the API server answers 0"]
+    assert warned(caplog) == ["pod ml/a may not have its annotations: connection lost"]
     # As it happens it has.
     assert bench.written() == {KEY: uuids(0)}
 
@@ -186,7 +186,7 @@ async def test_a_request_that_is_answered_in_time_is_waited_for(
 ) -> None:
     bench = Bench()
     bench.has(pod_of())
-    bench.api.delay = 1.5
+    bench.api.takes = 1.5
     async with bench.supervised():
         bench.holds(held("a", 0))
         await bench.rests(1.6)

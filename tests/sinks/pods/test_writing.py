@@ -41,7 +41,7 @@ async def test_uuids_and_the_mark_come_in_one_patch() -> None:
     [(_, changes)] = bench.api.patches()
     assert changes["metadata"]["uid"] == "uid-a"
     assert changes["metadata"]["resourceVersion"] == "101"
-    assert bench.counted() == {"get:ok": 1, "patch:ok": 1}
+    assert bench.counted() == {"get ok": 1, "patch ok": 1}
     assert bench.failed == {}
 
 
@@ -108,7 +108,7 @@ async def test_a_value_of_somebody_else_stays_and_is_told_once(
             await bench.rests()
     assert bench.annotations()[KEY] == "GPU-theirs"
     assert bench.written() == {MIG: SLICE.uuid}
-    assert bench.failed == {"annotate:foreign": 1}
+    assert bench.failed == {"annotate foreign": 1}
     assert [r.levelname for r in caplog.records if "somebody else" in r.getMessage()] == ["INFO"]
 
 
@@ -118,7 +118,7 @@ async def test_foreign_values_of_two_pods_are_two() -> None:
     async with bench.keeping():
         bench.holds(held("a", 0), held("b", 1))
         await bench.rests()
-    assert bench.failed == {"annotate:foreign": 2}
+    assert bench.failed == {"annotate foreign": 2}
 
 
 async def test_what_was_ours_is_somebody_s_once_he_changes_it() -> None:
@@ -131,7 +131,7 @@ async def test_what_was_ours_is_somebody_s_once_he_changes_it() -> None:
         bench.holds(held("a", 1))
         await bench.rests()
     assert bench.annotations()[KEY] == "GPU-theirs"
-    assert bench.failed == {"annotate:foreign": 1}
+    assert bench.failed == {"annotate foreign": 1}
 
 
 # -- whom
@@ -187,7 +187,7 @@ async def test_a_container_that_asks_for_several_resources_is_counted_and_told_o
         await bench.rests()
     assert bench.written("a") == {}
     assert bench.written("b") == {KEY: uuids(1)}
-    assert bench.failed == {"annotate:unclear": 1}
+    assert bench.failed == {"annotate unclear": 1}
 
 
 # -- when
@@ -237,7 +237,7 @@ async def test_ten_pods_a_second_one_request_at_a_time() -> None:
     bench = Bench()
     names = [f"p{number}" for number in range(40)]
     bench.has(*(pod_of(name, asking(gpu=1)) for name in names))
-    bench.api.delay = 0.03
+    bench.api.takes = 0.03
     async with bench.keeping():
         shared = [held(name, 0) for name in names]
         bench.holds(*(type(c)(c.subject, c.devices, 0.01, None, c.origin, KEY) for c in shared))
@@ -297,7 +297,7 @@ async def test_nothing_is_written_of_a_snapshot_from_before_an_added_source_has_
 async def test_stopping_finishes_the_request_and_begins_no_other() -> None:
     bench = Bench()
     bench.has(pod_of(), pod_of("b"))
-    bench.api.delay = 0.5
+    bench.api.takes = 0.5
     bench.api.before = lambda *_: bench.inbox.close()
     async with bench.keeping():
         bench.holds(held("a", 0), held("b", 1))

@@ -67,3 +67,13 @@ async def test_a_file_that_nobody_writes_any_more(tmp_path: Path) -> None:
     os.utime(path, (1_700_000_000, 1_700_000_000))
     told = await looked(tmp_path, Options(path=path, max_age=Duration.parse("1m")))
     is_bad(told, "failure", "has not been written", "see that dcgm-exporter writes it")
+
+
+@pytest.mark.parametrize("body", [PAGE, b"node_load1 1\n"])
+async def test_a_query_may_be_a_secret_and_is_not_told(tmp_path: Path, body: bytes) -> None:
+    async with exporter(body) as url:
+        found = [await looked(tmp_path / "there", Options(url=f"{url}?token=hunter2"))]
+    found.append(await looked(tmp_path / "gone", Options(url=f"{url}?token=hunter2")))
+    for told in found:
+        assert told.looked_at == url
+        assert "hunter2" not in str(told)

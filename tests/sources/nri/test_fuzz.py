@@ -145,6 +145,7 @@ def test_memory_stays_bounded() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)  # every allocation is traced
 def test_what_is_told_for_ever_stays_bounded() -> None:
     """Nobody takes it: the connection is closed, and nothing is kept but names."""
     roster = Roster(moment)

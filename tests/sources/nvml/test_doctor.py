@@ -1,4 +1,4 @@
-"""What the doctor says of driver, library and GPUs, each fault provoked."""
+"""What the doctor says of driver, library and device nodes, each fault provoked."""
 
 import ctypes
 import errno
@@ -12,16 +12,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.doctor.findings import Verdict
 from sources.nvml.diagnosis import opening
-from sources.nvml.doctor import examine
-from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
-from tests.fakes.nvml.cards import a100
-from tests.fakes.nvml.nodes import h100, slices
+from tests.fakes.nvml.nodes import h100
 from tests.pipeline.doctor.support import context, healthy, is_bad, of, verdicts, write
+from tests.sources.nvml.doctoring import PROFILING, looked
 
-PROFILING = "counters: {also: [profiling]}\n"
 WELL = {
     "nvml.driver": "ok",
     "nvml.library": "ok",
@@ -33,10 +30,6 @@ WELL = {
     "nvml.profiling": "ok",
     "nvml.processes": "ok",
 }
-
-
-async def looked(ctx: DoctorContext, options: Options | None = None) -> list[Finding]:
-    return await examine(options or Options(), ctx)
 
 
 async def test_a_healthy_node_is_well_in_all_and_nvml_is_given_back(
@@ -272,117 +265,3 @@ async def test_device_nodes_that_are_missing_are_named(fake_nvml: FakeNvml, tmp_
     is_bad(told, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
     assert f"{ctx.roots.dev}/nvidiactl" in told.saw
     assert [finding.check for finding in found if finding.mend] == ["nvml.nodes"]
-
-
-# -- nvml.gpus -----------------------------------------------------------------------------------
-
-
-async def test_a_lost_gpu_is_named_and_the_others_are_looked_at(
-    fake_nvml: FakeNvml, tmp_path: Path
-) -> None:
-    fake_nvml.set(h100s(3).with_gpu(1, lost=True))
-    found = await looked(context(tmp_path, roots=healthy(tmp_path, 3)))
-    told = of(found, "nvml.gpus")
-    is_bad(told, "failure", "gpu_is_lost (15)", "nvidia-smi --gpu-reset")
-    assert told.looked_at.startswith("GPU 1")
-    assert of(found, "nvml.mig").verdict is Verdict.OK
-
-
-ANSWERS = [
-    (15, "gpu_is_lost (15)", "drain the node, then reset the GPU", ""),
-    (16, "reset_required (16)", "drain the node, then reset the GPU", ""),
-    (4, "no_permission (4)", "hand this GPU to the container", "dmesg"),
-    (8, "insufficient_power (8)", "power cables", "dmesg"),
-    (9, "driver_not_loaded (9)", "dmesg", "reset the GPU"),
-    (10, "timeout (10)", "dmesg", "reset the GPU"),
-    (2, "invalid_argument (2)", "dmesg", "reset the GPU"),
-    (17, "operating_system (17)", "dmesg", "reset the GPU"),
-]
-
-
-@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
-@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row[1])
-async def test_a_gpu_s_mend_is_by_what_it_answers_and_a_reset_for_a_lost_one_alone(
-    fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str], call: str
-) -> None:
-    code, saw, mend, never = row
-    fake_nvml.set(replace(h100s(2), errors={call: code}))
-    found = await looked(context(tmp_path, roots=healthy(tmp_path, 2)))
-    bad = [each for each in found if each.check == "nvml.gpus" and each.mend]
-    if call == "nvmlDeviceGetUUID" and code == 4:
-        assert bad == [], "a GPU that refuses one reading works"
-        return
-    assert len(bad) == 2
-    for each in bad:
-        is_bad(each, "failure", saw, mend)
-        assert not never or never not in each.mend
-
-
-COUNTS = [
-    (Scenario(), 1, "shows no GPU", "NVIDIA_VISIBLE_DEVICES=all"),
-    (h100s(1), 4, "shows 1 of the 4 GPUs", "fallen off the bus"),
-    (replace(h100s(1), errors={"nvmlDeviceGetCount": 2}), 1, "invalid_argument (2)", "dmesg"),
-]
-
-
-@pytest.mark.parametrize("row", COUNTS, ids=lambda row: row[2])
-async def test_gpus_that_are_not_shown(
-    fake_nvml: FakeNvml, tmp_path: Path, row: tuple[Scenario, int, str, str]
-) -> None:
-    scenario, gpus, saw, mend = row
-    fake_nvml.set(scenario)
-    found = await looked(context(tmp_path, roots=healthy(tmp_path, gpus)))
-    is_bad(of(found, "nvml.gpus"), "failure", saw, mend)
-
-
-# -- nvml.mig ------------------------------------------------------------------------------------
-
-
-async def test_a_mig_mode_that_waits_for_a_reset(fake_nvml: FakeNvml, tmp_path: Path) -> None:
-    fake_nvml.set(h100s(1, values={"mig_mode_current": 0, "mig_mode_pending": 1}))
-    found = await looked(context(tmp_path))
-    told = of(found, "nvml.mig")
-    is_bad(told, "warning", "off, to be on", "reset it (nvidia-smi --gpu-reset")
-
-
-@pytest.mark.parametrize("code", [4, 8, 9, 10, 999])
-async def test_a_mig_mode_that_is_not_told_is_not_off(
-    fake_nvml: FakeNvml, tmp_path: Path, code: int
-) -> None:
-    fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
-    told = of(await looked(context(tmp_path)), "nvml.mig")
-    is_bad(told, "warning", f"({code})", "dmesg")
-
-
-@pytest.mark.parametrize("code", [3, 13])
-async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path, code: int) -> None:
-    fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
-    told = of(await looked(context(tmp_path)), "nvml.mig")
-    assert (told.verdict, told.saw) == (Verdict.OK, "off")
-
-
-async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
-    fake_nvml.set(Scenario(gpus=[h100(mig=[])]))
-    found = await looked(context(tmp_path))
-    is_bad(of(found, "nvml.mig"), "warning", "not one instance", "NVIDIA_MIG_MONITOR_DEVICES=all")
-    fake_nvml.set(Scenario(gpus=[h100(mig=slices(0, "3g.40gb"))]))
-    assert of(await looked(context(tmp_path / "b")), "nvml.mig").verdict is Verdict.OK
-
-
-# -- nvml.profiling ------------------------------------------------------------------------------
-
-ENGINE = "sources: {gpus: {kind: nvml}, dcgm: {kind: hostengine}}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [("", Verdict.SKIPPED), (PROFILING, Verdict.WARNING), (PROFILING + ENGINE, Verdict.OK)],
-)
-async def test_profiling_of_cards_before_hopper(
-    fake_nvml: FakeNvml, tmp_path: Path, text: str, verdict: Verdict
-) -> None:
-    fake_nvml.set(Scenario(gpus=[a100()]))
-    told = of(await looked(context(tmp_path, text)), "nvml.profiling")
-    assert told.verdict is verdict, told
-    if verdict is Verdict.WARNING:
-        is_bad(told, "warning", "not on this architecture", "kind hostengine")

@@ -7,7 +7,7 @@ from pipeline.doctor.findings import Verdict
 from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml
 from tests.pipeline.doctor.support import context, of
-from tests.sources.nvml.test_doctor import looked
+from tests.sources.nvml.doctoring import looked
 
 
 def in_a_pod(ctx: DoctorContext) -> None:

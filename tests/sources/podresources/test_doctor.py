@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from config.types import Duration
+from pipeline.doctor.distributions import ROOTS, elsewhere_than
 from pipeline.doctor.findings import Finding, Verdict
 from sources.podresources import doctor
 from sources.podresources.doctor import examine
@@ -60,12 +61,28 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
     found = await looked(tmp_path, tmp_path / "none/kubelet.sock")
     told = of(found, "podresources.socket")
     is_bad(told, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
+    names_other_roots(told)
 
 
 async def test_a_folder_without_a_socket(tmp_path: Path) -> None:
     found = await looked(tmp_path, tmp_path / "kubelet.sock")
     told = of(found, "podresources.socket")
     is_bad(told, "failure", "no socket in it", "see that the kubelet runs")
+    names_other_roots(told)
+
+
+def names_other_roots(told: Finding) -> None:
+    """A container sees no other root, so that it has to be named."""
+    for root, whose in ROOTS:
+        assert f"/{root} of {whose}" in told.mend
+    assert "kubeletPath=ROOT/pod-resources" in told.mend
+
+
+@pytest.mark.parametrize(("root", "whose"), ROOTS)
+def test_the_root_that_is_looked_at_is_not_named_as_another(root: str, whose: str) -> None:
+    told = elsewhere_than(Path("/", root, "pod-resources/kubelet.sock"))
+    assert whose not in told
+    assert told.count("/") > len(ROOTS)
 
 
 async def test_what_is_no_socket(tmp_path: Path) -> None:
@@ -73,10 +90,10 @@ async def test_what_is_no_socket(tmp_path: Path) -> None:
     is_bad(of(found, "podresources.socket"), "failure", "is not a socket", "remove what is there")
 
 
-ROOTS = [("var/lib/k0s/kubelet", "k0s"), ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s")]
+OTHERS = [("var/lib/k0s/kubelet", "k0s"), ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s")]
 
 
-@pytest.mark.parametrize(("root", "whose"), ROOTS)
+@pytest.mark.parametrize(("root", "whose"), OTHERS)
 async def test_the_socket_of_another_distribution_is_found(
     tmp_path: Path, root: str, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

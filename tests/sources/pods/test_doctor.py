@@ -161,6 +161,7 @@ async def test_slices_that_a_server_fails_to_give_are_told(
 EXPORTER = {"app.kubernetes.io/name": "podgpu"}
 EXTENDER = {**EXPORTER, "app.kubernetes.io/component": "extender"}
 DCGM = {"app.kubernetes.io/name": "dcgm-exporter"}
+DAEMONSET, REPLICAS = "DaemonSet", "ReplicaSet"
 READS = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
 
 
@@ -181,3 +182,64 @@ async def test_two_exporters_on_the_node(tmp_path: Path) -> None:
         is_bad(told, "warning", "ml/dcgm-b, ml/podgpu-a", "remove one of them")
         reads = await looked(tmp_path / "c", server, text=READS)
         assert of(reads, "twins").verdict is Verdict.OK
+
+
+def owned(*owners: tuple[str, str, bool]) -> dict[str, object]:
+    return {
+        "ownerReferences": [
+            {"kind": kind, "uid": uid, "controller": controls} for kind, uid, controls in owners
+        ]
+    }
+
+
+SAME, OTHER = owned((DAEMONSET, "u1", True)), owned((DAEMONSET, "u2", True))
+PAIRS = [
+    ("an update of podgpu's", EXPORTER, SAME, EXPORTER, SAME, "ok"),
+    ("an update of dcgm-exporter's", DCGM, SAME, DCGM, SAME, "ok"),
+    ("two DaemonSets", EXPORTER, SAME, EXPORTER, OTHER, "warning"),
+    ("one and a pod of nobody's", EXPORTER, SAME, EXPORTER, {}, "warning"),
+    ("two pods of nobody's", EXPORTER, {}, EXPORTER, {}, "warning"),
+    (
+        "two of a ReplicaSet, which stay",
+        EXPORTER,
+        owned((REPLICAS, "u1", True)),
+        EXPORTER,
+        owned((REPLICAS, "u1", True)),
+        "warning",
+    ),
+    (
+        "an owner in common that makes neither",
+        EXPORTER,
+        owned((DAEMONSET, "u1", False)),
+        EXPORTER,
+        owned((DAEMONSET, "u1", False)),
+        "warning",
+    ),
+    ("podgpu's and dcgm-exporter's", EXPORTER, SAME, DCGM, OTHER, "warning"),
+]
+
+
+@pytest.mark.parametrize("row", PAIRS, ids=lambda row: row[0])
+async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
+    tmp_path: Path,
+    row: tuple[str, dict[str, str], dict[str, object], dict[str, str], dict[str, object], str],
+) -> None:
+    _, labels, owners, other_labels, other_owners, verdict = row
+    async with serving() as server:
+        put = server.paths[PODS].put
+        put(raw_pod("old", labels=labels, metadata=owners))
+        put(raw_pod("new", labels=other_labels, metadata=other_owners))
+        told = of(await looked(tmp_path, server), "twins")
+    assert told.verdict.value == verdict, told
+    assert "ml/new, ml/old" in told.saw
+    under_way = "an update is under way (ml/new, ml/old): the old pod goes when the new one is"
+    assert (under_way in told.saw) == (verdict == "ok")
+
+
+async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:
+    async with serving() as server:
+        for name in ("a", "b"):
+            server.paths[PODS].put(raw_pod(name, labels=EXPORTER, metadata=SAME))
+        server.paths[PODS].put(raw_pod("c", labels=DCGM, metadata=OTHER))
+        told = of(await looked(tmp_path, server), "twins")
+    is_bad(told, "warning", "2 exporters of GPUs on this node: ml/a, ml/b, ml/c", "remove one")

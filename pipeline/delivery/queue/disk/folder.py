@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import threading
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,10 @@ _SEGMENT: Final = re.compile(r"([0-9]{20})\.seg", re.ASCII)
 _UNFINISHED: Final = re.compile(r"[0-9]{20}\.seg\.tmp", re.ASCII)
 _ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
 _MOST_ASIDE: Final = 4
+_TRIES: Final = 20
+_BETWEEN: Final = 0.005
+"""Seconds. Who only looks whether a queue is in use, as `podgpu doctor` does, has its lock for some
+microseconds, and must not keep podgpu from starting."""
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -80,6 +85,8 @@ class Folder:
     def lock(self) -> None:
         """Take the lock, if the lock file isn't the one that is held already.
 
+        Tried for a tenth of a second. Blocking.
+
         Raises:
             LockedError: somebody else has it.
             OSError: there can be no lock.
@@ -90,7 +97,7 @@ class Folder:
         self._lock = os.open(self.path / LOCK, _FLAGS, 0o600)
         holders = _hold(os.fstat(self._lock), 1)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._lock)
         except BlockingIOError:
             number = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
             owner = f"process {number}" if number.isdecimal() else ""
@@ -127,7 +134,7 @@ class Folder:
 
     def segment(self, number: int) -> Path:
         """Return where a segment is."""
-        return self.path / f"{number:020}.seg"
+        return self.path / segment_name(number)
 
     def flush(self) -> None:
         """Let the names in it outlive a power cut.
@@ -163,6 +170,21 @@ class Folder:
                     (self.path / name).unlink()
 
 
+def _take(lock: int) -> None:
+    """Take a lock that somebody may have for a moment.
+
+    Raises:
+        BlockingIOError: somebody has it for longer.
+        OSError: there can be no lock.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_BETWEEN)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _hold(lock: os.stat_result, change: int) -> int:
     """Count who in this process has a lock file, or tries to; returns how many do."""
     file = lock.st_dev, lock.st_ino
@@ -177,6 +199,11 @@ def _hold(lock: os.stat_result, change: int) -> int:
 def _flush(folder: Path) -> None:
     with contextlib.suppress(OSError):  # one of another owner, say; then it isn't for us to do
         flush_folder(folder)
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{number:020}.seg"
 
 
 def segment_numbers(path: Path) -> list[int]:

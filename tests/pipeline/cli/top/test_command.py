@@ -174,6 +174,43 @@ async def test_a_name_that_stdout_can_t_say(encoding: str, name: str) -> None:
     assert f"ml/{name} (main)" in out.decode(encoding)
 
 
+UNWRITTEN = b"podgpu top: the table can't be written: "
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "said"),
+    [
+        ('exec "$@" >/dev/full', 3, UNWRITTEN + b"No space left on device\n"),
+        ('exec "$@" >&-', 3, UNWRITTEN + b"there is no stdout\n"),
+        ('exec "$@" >&- 2>&-', 3, b""),
+        ('exec "$@" >/dev/full 2>/dev/full', 3, b""),
+        ('exec "$@" >/dev/null 2>&-', 0, b""),
+        ('exec "$@" >/dev/null <&-', 0, b""),
+        ('"$@" | true', 0, b""),
+    ],
+)
+async def test_what_takes_no_table(shell: str, status: int, said: bytes) -> None:
+    async with served(of("cut")) as url:
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-o", "pipefail", "-c", shell, "bash",
+            sys.executable, "-m", "pipeline", "top", "--url", url,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, err) == (status, said)
+
+
+async def test_where_there_is_no_terminal_a_name_is_on_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever searches the table for a name finds it, however long it is."""
+    pod = "p" * 250
+    _, out, _ = await asked(capsys, {PATH: (says(altered("two-gpus", pod=pod)), "")})
+    [line] = [line for line in out.splitlines() if "pp" in line]
+    assert f"ml/{pod} (main) 10m+" in line
+    assert line.endswith("kubelet: kubelet_ids")
+
+
 async def test_a_podgpu_that_is_older_has_no_such_page(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = await asked(capsys, {})
     assert code == 1

@@ -66,10 +66,13 @@ async def test_a_terminal_of_80_by_24(served: Served) -> None:
         assert "5 of 7 instances held" in lines[3]
         assert lines[5].startswith("  1g.10gb 8/0   [|    ]  13%    1.3/10.0")
         assert lines[5].endswith("10m+")
-        assert "ml/notebook-0-1-" in lines[5]
+        assert "ml/noteboo~-7c9d5f6b4" in lines[5]
         assert lines[-1].endswith("lines 1 to 20 of 64")
         session.press("G")
-        await session.until(shows("lines 45 to 64 of 64", "ml/notebook-7-6-"))
+        await session.until(shows("lines 46 to 64 of 64", "ml/noteboo~-7c9d5f6b4"))
+        session.press("a")
+        await session.until(shows("  f6b4 (jupyter)"))
+        session.press("a")
         session.press("f")
         folded = await session.until(shows("folded"))
         assert [line.split()[0] for line in folded[3:11]] == [str(n) for n in range(8)]
@@ -103,6 +106,20 @@ async def test_a_daemon_that_goes_away_is_told_and_what_was_known_stays(served: 
         assert "5 of 7 instances held" in lines[3]
         session.process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", "no-such-terminal"])
+async def test_a_terminal_in_which_nothing_can_be_drawn(served: Served, term: str) -> None:
+    """Nothing is written there but what to do: not the pieces of a screen."""
+    url = f"http://127.0.0.1:{await served.port}"
+    async with running("top", "--url", url, term=term) as session:
+        assert await asyncio.wait_for(session.process.wait(), 20) == 2
+        async with asyncio.timeout(15):
+            while not session.written.endswith(b"take --once\r\n"):
+                await asyncio.sleep(0.05)
+        assert session.written.startswith(f"podgpu: the terminal (TERM='{term}'): ".encode())
+        assert session.written.count(b"\n") == 1
+        assert session.is_as_a_shell_has_it
 
 
 async def test_without_a_daemon_it_ends_at_once_and_says_why() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.cli.top.state import State, Tab
-from pipeline.cli.top.text import fit, width, written
-from pipeline.cli.top.view import Feed, frame
+from pipeline.cli.top.text import broken, clean, fit, middle, width, written
+from pipeline.cli.top.view import Feed, View
 from pipeline.status_page.making import status_of
 from tests.pipeline.status_page.scenes import hostile
 
@@ -39,12 +39,55 @@ def test_anything_fits(text: str, columns: int, right: bool) -> None:
     assert made.isprintable()
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "wanted"),
+    [
+        ("abcdefg", 7, "abcdefg"),
+        ("abcdefg", 6, "ab~efg"),
+        ("abcdefg", 5, "ab~fg"),
+        ("abcdefg", 2, "~g"),
+        ("abcdefg", 1, "~"),
+        ("abcdefg", 0, ""),
+        ("日本語日本語", 6, "日~語"),
+        ("日本語日本語", 7, "日~語"),
+    ],
+)
+def test_what_is_left_out_within(text: str, columns: int, wanted: str) -> None:
+    assert middle(text, columns) == wanted
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(), st.integers(0, 40))
+def test_what_is_left_out_within_is_no_more_than_has_to_be(text: str, columns: int) -> None:
+    made = middle(text, columns)
+    assert width(made) <= columns
+    assert made.isprintable()
+    if width(clean(text)) <= columns:
+        assert made == clean(text)
+    elif columns:
+        head, _, tail = made.rpartition("~")
+        assert clean(text).startswith(head.partition("~")[0])
+        assert clean(text).endswith(tail)
+        # A letter may take two columns.
+        assert width(made) >= columns - 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=200), st.integers(4, 40))
+def test_a_text_that_is_broken_is_all_there(text: str, columns: int) -> None:
+    first, *more = broken(text, columns)
+    assert all(width(line) <= columns for line in (first, *more))
+    assert all(line.startswith("  ") for line in more)
+    assert "".join([first, *(line[2:] for line in more)]) == clean(text)
+    assert len(more) <= len(text)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.text(min_size=1, max_size=400))
 def test_no_text_gets_out_of_its_line(text: str) -> None:
     for tab in (Tab.GPUS, Tab.COMPONENTS):
         feed = Feed(status_of(hostile(text)))
-        for line, _ in frame(feed, State(tab=tab), 80, 24).lines:
+        for line, _ in View().frame(feed, State(tab=tab), 80, 24).lines:
             assert line.isprintable()
             assert width(line) == 80
 

@@ -1,42 +1,19 @@
 """What `podgpu top` shows, without a terminal."""
 
-from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
 
 import msgspec
 import pytest
 
-from pipeline.cli.top.state import QUIT, Sort, State, Tab, pressed
+from pipeline.cli.top.columns import heading, room
+from pipeline.cli.top.state import State, Tab
 from pipeline.cli.top.text import width
-from pipeline.cli.top.view import Feed, Frame, Style, frame
+from pipeline.cli.top.view import Feed, Style, View
 from pipeline.status_page.document import StatusDocument
 from pipeline.status_page.making import status_of
+from tests.pipeline.cli.top.views import after, lines, seen
 from tests.pipeline.status_page.scenes import SCENES, begun, known_of, said, status
-from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
-
-
-def seen(
-    name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
-) -> Frame:
-    found = status(name) if isinstance(name, str) else name
-    return frame(Feed(found), state or State(), columns, height)
-
-
-def lines(name: str | StatusDocument, state: State | None = None, columns: int = 80) -> list[str]:
-    """All lines of the body, without blanks at their ends."""
-    shown = seen(name, state, columns, 1000).lines[3:-1]
-    return [line.rstrip() for line, _ in shown if line.strip()]
-
-
-def after(*keys: str, state: State | None = None) -> State:
-    found = state or State()
-    for key in keys:
-        made = pressed(found, key, 20)
-        assert made is not None
-        found = made
-    return found
-
+from tests.support.nodes import gpu, kubelet_claim
 
 # The whole.
 
@@ -63,7 +40,7 @@ def test_eight_gpus_of_seven_instances_at_80_by_24() -> None:
                                 "instances", "held"]  # fmt: skip
     assert shown[4].split() == ["1g.10gb", "7/0", "[", "]", "0%", "0.0/10.0", "free"]
     assert shown[5].split()[:5] == ["1g.10gb", "8/0", "[|", "]", "13%"]
-    assert shown[5].split()[-2:] == ["ml/notebook-0-1-7c9d~", "10m+"]
+    assert shown[5].split()[-2:] == ["ml/noteboo~-7c9d5f6b4", "10m+"]
     assert shown[-1].rstrip() == "? help   q quit   lines 1 to 20 of 64"
     assert [style for _, style in seen("cut").lines][:4] == [
         Style.REVERSE,
@@ -82,7 +59,7 @@ def test_a_wide_terminal_shows_more() -> None:
 
 def test_a_narrow_one_keeps_who_holds_what() -> None:
     [first, _] = lines("two-gpus", columns=44)
-    assert first.split() == ["0", "[|||||]", "93%", "ml/train-~", "10m+"]
+    assert first.split() == ["0", "[|||||]", "93%", "ml/train-0", "10m+"]
 
 
 def test_states_and_holders() -> None:
@@ -164,7 +141,7 @@ def test_what_needs_somebody_stands_in_the_second_line(name: str, wanted: str) -
 
 def test_no_answer_stands_before_all_else_there() -> None:
     feed = Feed(status("troubled"), 125.0, "connection refused")
-    line, _ = frame(feed, State(), 80, 24).lines[1]
+    line, _ = View().frame(feed, State(), 80, 24).lines[1]
     assert line.rstrip() == "! no answer for 2 min: connection refused"
 
 
@@ -198,186 +175,66 @@ def test_a_long_error_is_shown_whole() -> None:
     assert text.strip() in joined
 
 
-# Sorting, filtering, folding.
+# Names.
 
 
-def indexes(state: State, document: StatusDocument | str = "cut") -> list[str]:
-    """First words of the rows of GPUs."""
-    return [line.split()[0] for line in lines(document, state) if not line.startswith(" ")]
-
-
-def busy_node() -> StatusDocument:
-    """Three GPUs, each the first by another measure; of the last nothing is known."""
+def held_by(*names: str, container: str = "main") -> StatusDocument:
+    """A GPU for each of these pods."""
     node = begun()
-    node.has(*(gpu(n) for n in range(4)))
-    said(
-        node,
-        kubelet_claim("c", uuid_of(0)),
-        kubelet_claim("a", uuid_of(1)),
-        kubelet_claim("b", uuid_of(2)),
-    )
-    figures = {
-        "gpu_utilization_percent": (10, 0, 30),
-        "memory_used_bytes": (20 << 30, 30 << 30, 10 << 30),
-        "power_watts": (300, 100, 200),
-    }
-    node.reads(
-        *(
-            reading(gpu(n), field, value)
-            for field, values in figures.items()
-            for n, value in enumerate(values)
-        )
-    )
+    cards = [gpu(n) for n in range(len(names))]
+    node.has(*cards)
+    pairs = zip(names, cards, strict=True)
+    said(node, *(kubelet_claim(name, card.uuid, container=container) for name, card in pairs))
     return status_of(known_of(node))
 
 
-@pytest.mark.parametrize(
-    ("sort", "wanted"),
-    [
-        (Sort.INDEX, "0123"),
-        (Sort.UTILIZATION, "2013"),
-        (Sort.MEMORY, "1023"),
-        (Sort.POWER, "0213"),
-        (Sort.POD, "1203"),
-    ],
-)
-def test_the_order(sort: Sort, wanted: str) -> None:
-    """What is unknown comes last; 0 is known."""
-    assert "".join(indexes(State(sort=sort), busy_node())) == wanted
-
-
-def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
-    shown = lines("cut", State(sort=Sort.UTILIZATION))
-    groups: list[list[int]] = []
-    for line in shown:
-        if not line.startswith(" "):
-            groups.append([])
-        else:
-            groups[-1].append(int(line.partition("]")[2].split("%")[0]))
-    assert len(groups) == 8
-    assert all(group == sorted(group, reverse=True) for group in groups)
-    assert all(a[0] >= b[0] for a, b in pairwise(groups))
+LONG = "llama-70b-pretraining-worker"
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("pod", "container", "wanted"),
     [
-        ("notebook-3-4", [3]),
-        ("NOTEBOOK-3-4 jupyter", [3]),
-        ("notebook-3-4 nobody", []),
-        ("gpu5", [5]),
-        ("podresources", []),
-        ("kubelet_ids", list(range(8))),
-        (uuid_of(6), [6]),
+        ("train-0", "main", "ml/train-0 (main)"),
+        ("train-0", "a-long-sidecar", "ml/train-0 (a-long-s~"),
+        (f"{LONG}-0", "main", "ml/lla~orker-0 (main)"),
+        (f"{LONG}-0", "trainer", "ml/llama-7~g-worker-0"),
+        ("x" * 17, "main", f"ml/{'x' * 17}~"),
+        ("x" * 18, "main", f"ml/{'x' * 18}"),
     ],
 )
-def test_a_filter(words: str, wanted: list[int]) -> None:
-    shown = lines("cut", State(filter=words))
-    found = [int(line.split()[0]) for line in shown if not line.startswith((" ", "N"))]
-    assert found == wanted
-    if not wanted:
-        assert shown == ["Nothing has these words."]
+def test_a_name_that_is_too_long(pod: str, container: str, wanted: str) -> None:
+    [line] = lines(held_by(pod, container=container))
+    assert line[-26:-5].rstrip() == wanted
 
 
-def test_a_filter_leaves_the_instances_that_have_the_words_and_their_gpu() -> None:
-    assert [line.split()[0] for line in lines("cut", State(filter="notebook-3-4"))] == [
-        "3",
-        "1g.10gb",
-    ]
-    assert len(lines("cut", State(filter="gpu5"))) == 8
-    assert len([x for x in lines("cut", State(filter="free")) if "free" in x]) == 14
-
-
-def test_folded_there_is_a_line_for_each_gpu() -> None:
-    shown = lines("cut", State(folded=True))
-    assert [line.split()[0] for line in shown] == [str(n) for n in range(8)]
-    assert all("of 7 instances held" in line for line in shown)
-
-
-def test_a_gpu_of_many_names_some_and_counts_the_rest_until_all_are_asked_for() -> None:
-    node = begun()
-    node.has(gpu(0))
-    said(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(70)))
-    document = status_of(known_of(node))
-    few, many = lines(document), lines(document, State(whole=True))
-    assert ["p00" in few[0], "p01" in few[1]] == [True, True]
-    assert [line.strip() for line in few[2:]] == ["and 68 more"]
-    assert len(many) == 65
-    assert many[-1].strip() == "and 6 more"
-
-
-def test_a_gpu_that_is_held_beside_its_instances() -> None:
-    node = begun()
-    node.has(gpu(0), mig(gpu(0), 7))
-    said(node, kubelet_claim("whole", uuid_of(0)))
-    shown = lines(status_of(known_of(node)))
-    assert "instances:" in shown[0]
-    assert "ml/whole (main)" in shown[1]
-
-
-# Keys.
-
-
+@pytest.mark.parametrize("columns", [64, 72, 80, 100, 110, 130, 140])
+@pytest.mark.parametrize("container", ["main", "c" * 63])
 @pytest.mark.parametrize(
-    ("keys", "wanted"),
+    "names",
     [
-        ("u", State(sort=Sort.UTILIZATION)),
-        ("mi", State()),
-        ("w", State(sort=Sort.POWER)),
-        ("p", State(sort=Sort.POD)),
-        ("f", State(folded=True)),
-        ("ff", State()),
-        ("a", State(whole=True)),
-        ("s", State(tab=Tab.COMPONENTS)),
-        ("\t\t", State()),
-        ("su", State(sort=Sort.UTILIZATION)),
-        ("?", State(tab=Tab.HELP)),
-        ("?q", State()),
-        ("Z", State()),
-        ("jjk", State(offset=1)),
-        ("k", State()),
-        ("  ", State(offset=40)),
-        ("jg", State()),
-        ("/ab\n", State(filter="ab")),
-        ("/q?u", State(filter="q?u", typing=True)),
-        ("/ab\x7f\r", State(filter="a")),
-        ("/ab\x15c\n", State(filter="c")),
-        ("/a\x00\n", State(filter="a")),
+        [f"{LONG}-0", f"{LONG}-1"],
+        [f"{LONG}-7c9d5f6b4-x7k2p", f"{LONG}-7c9d5f6b4-m4q9z"],
+        [f"a-{LONG}", f"b-{LONG}"],
+        [f"{'p' * 252}1", f"{'p' * 252}2"],
     ],
 )
-def test_keys(keys: str, wanted: State) -> None:
-    assert after(*keys) == wanted
+def test_pods_are_told_apart_in_a_narrow_terminal(
+    names: list[str], container: str, columns: int
+) -> None:
+    """Those of one workload differ at their end, those of several at their beginning."""
+    shown = lines(held_by(*names, container=container), columns=columns)
+    # Behind the index, all that differs is the name.
+    assert len({line[15:] for line in shown}) == len(names)
 
 
-def test_escape_takes_back_what_is_typed_and_then_the_filter() -> None:
-    kept = after("/", "a", "enter", "/", "b", "escape")
-    assert (kept.filter, kept.typing) == ("a", False)
-    assert after("escape", state=kept).filter == ""
-
-
-def test_q_ends_it() -> None:
-    assert pressed(State(), "q", 20) is QUIT
-    assert pressed(State(tab=Tab.COMPONENTS), "q", 20) is QUIT
-
-
-def test_a_filter_has_a_bound() -> None:
-    assert len(after("/", *"x" * 500).filter) == 60
-
-
-def test_scrolling_ends_where_the_rows_end() -> None:
-    state = after("end")
-    shown = seen("cut", state)
-    assert (shown.offset, shown.page) == (44, 20)
-    assert "lines 45 to 64 of 64" in shown.lines[-1][0]
-    back = seen("cut", after("up", state=replace(state, offset=shown.offset)))
-    assert back.offset == 43
-
-
-def test_a_page_down_leaves_no_row_out() -> None:
-    state, found = State(), []
-    for _ in range(4):
-        shown = seen("cut", state)
-        state = replace(state, offset=shown.offset)
-        found += [line for line, _ in shown.lines[3:-1]]
-        state = after("page-down", state=state)
-    assert set(lines("cut")) <= {line.rstrip() for line in found}
+@pytest.mark.parametrize("columns", [44, 64, 80, 100, 130, 200])
+@pytest.mark.parametrize("pod", ["p", f"{LONG}-7c9d5f6b4-x7k2p", "0123456789" * 25, "\u65e5" * 60])
+def test_all_of_a_name_is_there_once_it_is_asked_for(pod: str, columns: int) -> None:
+    document = held_by(pod)
+    place = heading(columns).index("HELD BY")
+    parts = []
+    for line in lines(document, State(whole=True), columns):
+        # A letter that takes two columns is one place of the text.
+        ends = (end for end in range(place, len(line)) if width(line[place:end]) >= room(columns))
+        parts.append(line[place : next(ends, len(line))])
+    assert "".join("".join(parts).split()) == f"ml/{pod}(main)"

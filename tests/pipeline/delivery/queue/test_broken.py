@@ -1,21 +1,14 @@
-"""Bytes that are not those that were written: D5 and D10, and any bytes at all."""
+"""Bytes that are not those that were written: D3 and D5."""
 
 import random
-import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.delivery.contract import Record
-from pipeline.delivery.queue.disk.layout import (
-    RECORD_SIZE,
-    SEGMENT_SIZE,
-    SegmentHead,
-    pack_record_head,
-)
+from pipeline.delivery.queue.disk.layout import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
 from pipeline.delivery.queue.disk.reading import SegmentFile, find
+from tests.pipeline.delivery.queue.breaking import flipped, folder
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -23,20 +16,10 @@ from tests.pipeline.delivery.queue.support import (
     fill,
     kill,
     numbers,
-    on_disk,
     points,
     record,
     segments,
-    subsequence,
 )
-
-
-def folder(tmp_path: Path, name: str = "queue") -> Bench:
-    return Bench("disk", tmp_path / name)
-
-
-def flipped(data: bytes, place: int, bit: int) -> bytes:
-    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
 
 
 @pytest.mark.parametrize("bit", range(8))
@@ -255,196 +238,3 @@ def test_d5_one_broken_slot_of_the_cursor_costs_nothing(tmp_path: Path) -> None:
             assert taken[-2:] == tuple(put[3:])
             assert len(taken) <= 3
             kill(queue)
-
-
-def test_d5_without_a_cursor_all_that_is_there_is_sent_again(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    queue = bench.open()
-    put = fill(queue, 5)
-    queue.take(80)
-    queue.settle(2, acked=points(put[:2]))
-    queue.close()
-    (bench.path / "cursor").write_bytes(b"rubbish" * 5000)
-    queue = bench.open()
-    state = checked(queue)
-    assert state.faults == {("cursor", "corrupt"): 1}
-    assert state.totals.appended == state.recovered == points(put)
-    assert "sent again" in state.notes[0]
-    assert drain(queue) == put
-
-
-def test_d10_what_says_nothing_is_put_aside(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    queue = bench.open()
-    put = fill(queue, 30, size=5000)
-    queue.close()
-    paths = segments(bench.path)
-    assert len(paths) == 3
-    paths[1].write_bytes(random.Random(1).randbytes(len(paths[1].read_bytes())))
-    queue = bench.open()
-    state = checked(queue)
-    assert state.faults == {("open", "quarantined"): 1}
-    aside = bench.path / f"{paths[1].name}.corrupt-20231114T221320Z"
-    assert aside.is_file()
-    assert str(paths[1]) in state.notes[0]
-    assert aside.name in state.notes[0]
-    found = drain(queue)
-    assert subsequence(numbers(found), numbers(put))
-    assert len(found) == 18
-    assert checked(queue).totals.dropped == {"corrupt": points(put) - points(found)}
-    assert aside.is_file()
-
-
-@pytest.mark.parametrize("number", [0, 3, 17])
-def test_d10_another_version_is_put_aside(tmp_path: Path, number: int) -> None:
-    bench = folder(tmp_path)
-    bench.path.mkdir()
-    path = bench.path / f"{number:020}.seg"
-    path.write_bytes(SegmentHead(2, number, 0, 0).pack() + b"what it says")
-    queue = bench.open()
-    assert checked(queue).faults == {("open", "quarantined"): 1}
-    put = fill(queue, 3)
-    queue.close()
-    queue = bench.open()
-    assert drain(queue) == put
-
-
-def test_d10_a_cursor_that_is_no_file_is_put_aside(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    (bench.path / "cursor").mkdir(parents=True)
-    queue = bench.open()
-    assert checked(queue).faults == {("open", "quarantined"): 1}
-    put = fill(queue, 3)
-    queue.close()
-    assert drain(bench.open()) == put
-
-
-def test_d10_four_are_kept(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    for number in range(1, 8):
-        bench.path.mkdir(exist_ok=True)
-        (bench.path / f"{number:020}.seg").write_bytes(b"x")
-        bench.open().close()
-        bench.clock.pass_(1)
-    aside = sorted(path.name for path in bench.path.glob("*corrupt*"))
-    assert [int(name[:20]) for name in aside] == [4, 5, 6, 7]
-
-
-def test_d10_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    bench.path.mkdir()
-    names = ["notes.txt", "1.seg", "00000000000000000001.seg.bak", f"{'9' * 20}.seg"]
-    for name in names:
-        (bench.path / name).write_text("mine")
-    (bench.path / f"{5:020}.seg").mkdir()
-    (bench.path / f"{6:020}.seg").symlink_to("notes.txt")
-    queue = bench.open()
-    put = fill(queue, 3)
-    assert drain(queue) == put
-    queue.close()
-    assert all((bench.path / name).read_text() == "mine" for name in names)
-    assert (bench.path / f"{5:020}.seg").is_dir()
-    assert (bench.path / f"{6:020}.seg").is_symlink()
-
-
-def test_d4_a_segment_of_which_nothing_came_onto_the_disk_is_no_fault(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    queue = bench.open()
-    put = fill(queue, 3)
-    queue.close()
-    for number, data in ((7, b""), (8, bytes(10_000))):
-        (bench.path / f"{number:020}.seg").write_bytes(data)
-    queue = bench.open()
-    assert not checked(queue).faults
-    assert drain(queue) == put
-    assert len(segments(bench.path)) == 1
-
-
-def test_what_was_being_made_is_swept_away(tmp_path: Path) -> None:
-    bench = folder(tmp_path)
-    bench.path.mkdir()
-    unfinished = bench.path / f"{3:020}.seg.tmp"
-    unfinished.write_bytes(b"po")
-    bench.open()
-    assert not unfinished.exists()
-
-
-@settings(deadline=None, max_examples=150)
-@given(data=st.data())
-def test_f1_any_bytes_are_read_without_an_error(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    bench = Bench("disk", tmp_path_factory.mktemp("any") / "queue")
-    queue = bench.open()
-    fill(queue, 30, size=5000)
-    for _ in range(2):
-        queue.settle(len(queue.take(10_000)), acked=_points_in_flight(queue))
-    queue.close()
-    for path in [*segments(bench.path), bench.path / "cursor"]:
-        whole = bytearray(path.read_bytes())
-        for _ in range(data.draw(st.integers(0, 3))):
-            place = data.draw(st.integers(0, len(whole)))
-            piece = data.draw(
-                st.one_of(
-                    st.binary(max_size=200),
-                    st.integers(0, 9000).map(bytes),
-                    st.builds(
-                        lambda start, size, whole=bytes(whole): whole[start : start + size],
-                        st.integers(0, len(whole)),
-                        st.integers(0, 6000),
-                    ),
-                )
-            )
-            if data.draw(st.booleans()):
-                whole[place : place + len(piece)] = piece
-            else:
-                whole[place:place] = piece
-        path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))] or whole)
-    queue = bench.open()
-    checked(queue)
-    found = numbers(drain(queue))
-    assert found == sorted(set(found))
-    put = fill(queue, 3, start=100)
-    assert drain(queue) == put
-    assert checked(queue).totals.queued == 0
-    queue.close()
-
-
-def _points_in_flight(queue: object) -> int:
-    flight = queue._flight  # type: ignore[attr-defined]
-    return int(flight.points(len(flight)))
-
-
-def test_f1_a_large_queue_is_opened_and_read_in_little_memory(tmp_path: Path) -> None:
-    bench = Bench("disk", tmp_path / "queue", max_size=256 << 20)
-    queue = bench.open()
-    data = bytes(256 << 10)
-    for number in range(160):
-        queue.append([Record(b"%012d" % number + data, 1, number)])
-    queue.close()
-    assert on_disk(bench.path) > 40 << 20
-    tracemalloc.start()
-    try:
-        queue = bench.open()
-        for _ in range(20):
-            taken = queue.take(1 << 20)
-            queue.settle(len(taken), acked=len(taken))
-            del taken
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 << 20
-
-
-def test_f1_a_header_that_is_broken_in_a_large_segment_needs_little_memory(tmp_path: Path) -> None:
-    bench = Bench("disk", tmp_path / "queue", max_size=256 << 20)
-    bench.path.mkdir()
-    (bench.path / f"{1:020}.seg").write_bytes(b"\xf5rec" * (1 << 14) + bytes(15 << 20))
-    tracemalloc.start()
-    try:
-        queue = bench.open()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2 << 20
-    assert checked(queue).faults == {("open", "quarantined"): 1}

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from config.types import ByteSize, Duration
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.cursor import CursorFile, Mark
+from pipeline.delivery.queue.disk.folder import LOCK, Folder
 from pipeline.delivery.queue.memory import MemoryQueue
 from pipeline.delivery.queue.opening import inspect, open_queue
 from pipeline.delivery.queue.safe import SafeQueue
@@ -158,3 +160,13 @@ def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
     assert before.keys() == after.keys()
     with pytest.raises(FileNotFoundError):
         inspect(tmp_path / "none")
+
+
+def test_who_only_looks_whether_it_is_in_use_keeps_nobody_from_opening_it(tmp_path: Path) -> None:
+    Folder(tmp_path, flushes=False).close()
+    looks = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(looks, fcntl.LOCK_SH)
+    gone = threading.Timer(0.02, os.close, [looks])
+    gone.start()
+    Folder(tmp_path, flushes=False).close()
+    gone.join()

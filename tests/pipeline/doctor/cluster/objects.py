@@ -47,6 +47,7 @@ def daemonset(
     image: str = "registry.example:5000/gpu/podgpu:1.2@sha256:00",
     desired: int = 1,
     ready: int | None = None,
+    updated: int | None = None,
     spec: Raw | None = None,
 ) -> Raw:
     labels = {"app.kubernetes.io/name": name}
@@ -64,8 +65,31 @@ def daemonset(
         status={
             "desiredNumberScheduled": desired,
             "numberReady": desired if ready is None else ready,
+            # The API leaves out a count of 0.
+            **({} if updated == 0 else {"updatedNumberScheduled": updated or desired}),
         },
     )
+
+
+def deployment(
+    name: str = "podgpu-extender",
+    namespace: str = "gpu-system",
+    *,
+    container: Raw | None = None,
+    labels: dict[str, str] | None = None,
+    replicas: int | None = 2,
+    ready: int | None = 2,
+    **spec: Any,
+) -> Raw:
+    """A scheduler extender, as `docs/extender.md` has it."""
+    runs = container or {"image": "podgpu", "args": ["extender"]}
+    template = {
+        "metadata": {"labels": labels or {"app": name}},
+        "spec": {"serviceAccountName": name, "containers": [runs], **spec},
+    }
+    wanted = {} if replicas is None else {"replicas": replicas}
+    status = {} if ready is None else {"readyReplicas": ready}
+    return raw("Deployment", name, namespace, spec={**wanted, "template": template}, status=status)
 
 
 def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") -> Raw:
@@ -79,6 +103,14 @@ def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") ->
         spec={"nodeName": on},
         status={"phase": phase, "containerStatuses": [{"state": state}]},
     )
+
+
+def made_by(daemonset: Raw, uid: str, *pods: Raw) -> None:
+    """Give a DaemonSet its uid, and pods it as their owner."""
+    daemonset["metadata"]["uid"] = uid
+    for each in pods:
+        owner = {"kind": "DaemonSet", "uid": uid, "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
 
 
 def cluster(**lists: Any) -> Cluster:

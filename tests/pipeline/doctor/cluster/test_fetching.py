@@ -61,7 +61,9 @@ async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: 
         "cluster.gpus": "ok",
         "cluster.servicemonitor": "skipped",
         "cluster.exporters": "ok",
+        "cluster.extender": "skipped",
     }
+    assert made.created == []
     assert all("watch" not in query for _, query in made.requests)
     selected = [query.get("labelSelector") for path, query in made.requests if path == PODS]
     assert selected == ["app.kubernetes.io/name=podgpu"], "all pods of a cluster may be very many"

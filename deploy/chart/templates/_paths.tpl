@@ -1,0 +1,74 @@
+{{/* Which folder of the host is mounted for a path. */}}
+
+{{/* The folder. Takes what says the path, the path, and whether it is a file's: then the folder around it.
+     Of a path with a variable in it the part before. */}}
+{{- define "podgpu.folder" -}}
+{{- $path := index . 1 | toString -}}
+{{- $known := regexReplaceAll "\\$?\\$\\{(.|\\n)*$" $path "" -}}
+{{- if not (hasPrefix "/" $known) -}}
+{{- fail (printf "%s: %q tells the chart of no folder to mount; write the whole path, from / on" (index . 0) $path) -}}
+{{- end -}}
+{{- if ne $known $path -}}
+{{- regexReplaceAll "[^/]*$" $known "" | clean -}}
+{{- else if index . 2 -}}
+{{- dir $path -}}
+{{- else -}}
+{{- clean $path -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a folder holds what is no business of podgpu's: folders of the system, of everybody, or of podgpu's image. */}}
+{{- define "podgpu.common" -}}
+{{- if or
+      (regexMatch "^/(bin|boot|dev|etc|home|lib|lib32|lib64|media|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)?$" .)
+      (regexMatch "^/(usr|usr/local|var)/(bin|cache|etc|lib|lib64|libexec|local|log|mail|opt|run|sbin|share|snap|spool|src|tmp)$" .)
+      (regexMatch "^/(usr/)?lib/(x86_64|aarch64)-linux-gnu$" .)
+      (regexMatch "^/(dev|proc|sys)/" .)
+      (regexMatch "^/(var/)?run/(containerd|crio|docker|k3s|lock|secrets|systemd|user)(/|$)" .)
+      (regexMatch "^/var/lib/(containerd|containers|docker|etcd|k0s|kubelet|rancher)$" .)
+      (regexMatch "^/var/log/(containers|journal|pods)$" .)
+      (regexMatch "^/etc/(kubernetes|ssl|systemd|dcgm-exporter)(/|$)" .)
+      (regexMatch "^/(etc|opt)/podgpu(-[a-z]+)?(/|$)" .)
+-}}yes{{- end -}}
+{{- end -}}
+
+{{/* Whether the values mount a path themselves: it, or what it lies in. Takes the root and the path. */}}
+{{- define "podgpu.given" -}}
+{{- $path := index . 1 -}}
+{{- range (index . 0).Values.extraVolumeMounts -}}
+{{- $at := clean .mountPath -}}
+{{- if or (eq $at $path) (hasPrefix (printf "%s/" $at) $path) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A folder of the host. Takes root, needs, what says the path, the path, whether it is a file's, whether it is written, and why. */}}
+{{- define "podgpu.mount" -}}
+{{- $root := index . 0 -}}
+{{- $needs := index . 1 -}}
+{{- $saying := index . 2 -}}
+{{- $path := index . 3 | toString -}}
+{{- $write := index . 5 -}}
+{{- $folder := include "podgpu.folder" (list $saying $path (index . 4)) -}}
+{{- $place := include "podgpu.distribution" $root | fromYaml -}}
+{{- $hosts := dict
+      "/var/lib/kubelet/pod-resources" ($root.Values.kubeletPath | default $place.podResources)
+      "/var/lib/kubelet/device-plugins" $place.devicePlugins
+      "/var/run/nri" $place.nri -}}
+{{- if not (or (include "podgpu.given" (list $root $folder)) (include "podgpu.given" (list $root $path))) -}}
+{{- $host := get $hosts $folder | default $folder | clean -}}
+{{- range list $folder $host -}}
+{{- if include "podgpu.common" . -}}
+{{- fail (printf "%s: for %q all of %s would be mounted; let it have a folder of its own, such as %s/gpu/%s, or mount it by extraHostVolumes and extraVolumeMounts" (ternary $saying "kubeletPath" (eq . $folder)) (ternary $path $host (eq . $folder)) . (regexReplaceAll "^(/var)?/tmp$" . "/run" | trimSuffix "/") (base $path)) -}}
+{{- end -}}
+{{- end -}}
+{{- $had := get $needs.mounts $folder | default (dict "why" list "write" false) -}}
+{{- $_ := set $needs.mounts $folder (dict "host" $host "write" (or $write $had.write) "why" (append $had.why (index . 6))) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What podgpu writes: a file, or a folder. Takes root, needs, what says the path, the path, whether it is a file's, and who writes what. */}}
+{{- define "podgpu.written" -}}
+{{- include "podgpu.mount" (list (index . 0) (index . 1) (index . 2) (index . 3) (index . 4) true (index . 5)) -}}
+{{- include "podgpu.asroot" (list (index . 1) (index . 5)) -}}
+{{- include "podgpu.alone" (list (index . 1) (index . 5)) -}}
+{{- end -}}

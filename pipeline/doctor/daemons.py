@@ -1,0 +1,91 @@
+"""How the podgpu that runs beside the doctor is, by its own word."""
+
+import re
+from collections import Counter
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding, span
+from pipeline.doctor.neighbours import Neighbour
+from pipeline.model import NS
+from pipeline.status_page.document import StatusDocument
+from pipeline.status_page.problems import problems, summary
+from pipeline.texts import line
+
+_TOLD: Final = 4
+_BEGINNING: Final = 120.0
+"""Seconds in which a podgpu that was just started may wait for its sources."""
+
+_RELOADS: Final = re.compile(
+    rb'^podgpu_config_reloads_total\{[^}]*\bresult="(\w+)"[^}]*\} (\d{1,9})\b', re.MULTILINE
+)
+_MEND: Final = "see the checks of these here, which look at the same, and podgpu's log"
+_MEND_FILE: Final = "see podgpu's log for why, and podgpu check for the file"
+
+
+async def examined(place: str, neighbour: Neighbour, ctx: DoctorContext) -> Finding:
+    """Check `daemon.status`.
+
+    Args:
+        place: where it answered.
+        neighbour: what it answered.
+        ctx: tells the time.
+    """
+    now_s = ctx.clock.now().wall_ns / NS
+    return await in_thread(partial(look, f"{place}/status", neighbour, now_s))
+
+
+def look(place: str, neighbour: Neighbour, now_s: float) -> Finding:
+    """Check `daemon.status`; a page of megabytes takes a while.
+
+    Of reloads that were refused those count after which none was done: else the file was mended.
+    Whether the file that stands there now is good the check `config` tells.
+
+    Args:
+        place: for people.
+        neighbour: what it answered.
+        now_s: Unix time.
+    """
+    check = CHECKS["daemon.status"]
+    if not neighbour.status:
+        return check.skipped(place, "it isn't told, as behind a password")
+    try:
+        status = msgspec.json.decode(neighbour.status, type=StatusDocument)
+    except msgspec.MsgspecError:
+        return check.skipped(place, "is of another version than this podgpu")
+    wrong = problems(status)
+    if wait := _waits(status, now_s):
+        wrong.insert(0, wait)
+    unheeded = _unheeded(neighbour.metrics)
+    if unheeded:
+        wrong.append(unheeded)
+    if not wrong:
+        return check.ok(place, line(f"well by its own word: {summary(status)}"))
+    more = f"; and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
+    told = "; ".join(map(line, wrong[:_TOLD])) + more
+    return check.warning(place, told, _MEND_FILE if wrong == [unheeded] else _MEND)
+
+
+def _waits(status: StatusDocument, now_s: float) -> str:
+    if status.ready or status.started is None:
+        return ""
+    age = now_s - status.started.timestamp()
+    what = status.waiting_for or "its sources"
+    return f"is not ready, {span(age)} after its start: waits for {what}" * (age > _BEGINNING)
+
+
+def _unheeded(metrics: bytes) -> str:
+    """Return that a changed file is not in force, by the count of reloads; empty if none is."""
+    counts: Counter[str] = Counter()
+    for result, count in _RELOADS.findall(metrics):
+        counts[result.decode()] += int(count)
+    bad = counts["refused"] + counts["failed"]
+    if not bad or counts["done"]:
+        return ""
+    return (
+        f"the changed file was not taken over ({bad} attempts): it runs with what was there before"
+    )

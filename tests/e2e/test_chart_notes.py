@@ -1,0 +1,86 @@
+"""What the chart says after it was installed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.places import CHART
+from tests.e2e.charts import EVERY, Values, sink
+from tests.e2e.helm import Helm
+
+_SAID = """\
+kind: Said
+text: {{ include (print .Template.BasePath "/NOTES.txt") . | toJson }}
+"""
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart, with its notes as one more object: helm prints them at an installation alone."""
+    made = tmp_path_factory.mktemp("notes") / "podgpu"
+    shutil.copytree(CHART, made)
+    (made / "templates" / "said.yaml").write_text(_SAID)
+    return made
+
+
+def said(helm: Helm, chart: Path, values: Values) -> str:
+    text = helm.with_values("template", "podgpu", str(chart), values=values)
+    (found,) = [
+        each["text"] for each in yaml.safe_load_all(text) if each and each["kind"] == "Said"
+    ]
+    return str(found)
+
+
+LABEL = "kubectl label node NODE nvidia.com/gpu.present=true"
+COSTS = "for ever"
+DISABLED = "prometheusRule.disabled"
+
+
+def test_where_no_node_is_found_labels_come_first(helm: Helm, chart: Path) -> None:
+    """And what running on every node costs is said with it."""
+    found = said(helm, chart, {})
+    assert 0 < found.index("0 desired") < found.index(LABEL) < found.index("gpuNodesOnly=false")
+    assert found.index("gpuNodesOnly=false") < found.index(COSTS)
+    page = (CHART.parents[1] / "docs" / "install.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| 0 pods desired")]
+    assert row.index(LABEL) < row.index("nodeSelector") < row.index("gpuNodesOnly=false")
+    assert "PodgpuNodeWithoutGpu" in row
+
+
+def test_who_runs_it_on_every_node_hears_of_the_alerts(helm: Helm, chart: Path) -> None:
+    everywhere = said(helm, chart, {"gpuNodesOnly": False})
+    for word in ("PodgpuNodeWithoutGpu", "PodgpuSourceDown", DISABLED, COSTS):
+        assert word in everywhere
+    for values in (
+        {"gpuNodesOnly": False, "nodeSelector": {"a": "b"}},
+        {"nodeSelector": {"a": ""}},
+    ):
+        chosen = said(helm, chart, values)
+        assert "0 desired" not in chosen
+        assert DISABLED not in chosen
+
+
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ({}, "curl -s http://localhost:9400/metrics"),
+        (sink("metrics", path="/gpu"), "curl -s http://localhost:9400/gpu"),
+        ({"service": {"port": 80}}, "curl -s http://localhost:80/metrics"),
+        ({"tlsServerConfig": {"enabled": True}}, "curl -s -k https://localhost:9400/metrics"),
+        ({"basicAuth": {"users": {"b": "1", "c": "2"}}}, "-s -u b http://localhost:9400/metrics"),
+    ],
+    ids=str,
+)
+def test_how_to_see_the_page(helm: Helm, chart: Path, values: Values, asked: str) -> None:
+    assert asked in said(helm, chart, values)
+
+
+@pytest.mark.parametrize("values", EVERY, ids=lambda values: str(values)[:60])
+def test_nothing_is_asked_before_the_forward_listens(
+    helm: Helm, chart: Path, values: Values
+) -> None:
+    lines = said(helm, chart, values).splitlines()
+    assert any("port-forward" in line for line in lines)
+    assert all("&" not in line and "curl" not in line for line in lines if "port-forward" in line)

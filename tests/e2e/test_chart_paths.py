@@ -1,0 +1,175 @@
+"""Which folder of the host a path comes to, and which the chart won't mount."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.e2e.charts import Values, sink, source
+from tests.e2e.helm import Helm, HelmError
+
+Says = Callable[[str], Values]
+
+PLACES: list[tuple[str, Says]] = [
+    ("config.sinks.x.path", lambda path: sink("x", kind="jsonl", path=path)),
+    ("config.sinks.x.path", lambda path: sink("x", kind="textfile", path=path)),
+    ("config.sinks.x.path", lambda path: sink("x", kind="podlist", path=path)),
+    ("config.sources.x.path", lambda path: source("x", kind="podlist", path=path)),
+    ("config.sources.x.path", lambda path: source("x", kind="dcgm", path=path)),
+    ("config.sources.x.path", lambda path: source("x", kind="checkpoint", path=path)),
+    ("config.sources.x.socket", lambda path: source("x", kind="nri", socket=path)),
+    ("config.sources.x.sockets", lambda path: source("x", kind="podresources", sockets=[path])),
+    ("config.sources.x.address", lambda path: source("x", kind="hostengine", address=path)),
+    (
+        "config.sources.x.address",
+        lambda path: source("x", kind="hostengine", address=f"unix://{path}"),
+    ),
+    ("arguments: -r", lambda path: {"arguments": ["-r", f"unix://{path}"]}),
+    (
+        "arguments: --pod-resources-kubelet-socket",
+        lambda path: {"arguments": ["--pod-resources-kubelet-socket", path]},
+    ),
+]
+FILES = [(place, says) for place, says in PLACES if place.startswith("config")]
+
+each_place = pytest.mark.parametrize(
+    ("place", "says"), PLACES, ids=[str(says("/p"))[:60] for _, says in PLACES]
+)
+each_file = pytest.mark.parametrize(
+    ("place", "says"), FILES, ids=[str(says("/p"))[:60] for _, says in FILES]
+)
+
+
+def queue(path: str) -> Values:
+    return sink("x", kind="otlp", queue={"path": path})
+
+
+def bare(values: Values) -> Values:
+    """With the preset that mounts nothing by itself."""
+    return {"preset": "gpus", **values}
+
+
+def folders(helm: Helm, values: Values) -> dict[str, str]:
+    """Return the folders of the host by where they are in the container."""
+    return {path: host for path, (host, _) in helm.template(values).mounts.items()}
+
+
+def refused(helm: Helm, values: Values) -> str:
+    with pytest.raises(HelmError) as caught:
+        helm.template(values)
+    return str(caught.value)
+
+
+@each_place
+@pytest.mark.parametrize("folder", ["/", "/run/", "/var/run/", "/tmp/", "/var/log/"])
+def test_a_folder_that_is_everybody_s_is_not_mounted(
+    helm: Helm, place: str, says: Says, folder: str
+) -> None:
+    said = refused(helm, bare(says(f"{folder}podgpu.it")))
+    assert place in said
+    assert f"all of {folder.rstrip('/') or '/'} would be mounted" in said
+    assert "let it have a folder of its own" in said
+
+
+COMMON = [
+    *("/", "/bin", "/boot", "/dev", "/dev/shm", "/etc", "/etc/kubernetes/manifests", "/home"),
+    *("/lib", "/lib64", "/media", "/mnt", "/opt", "/proc/1", "/root", "/run", "/run/containerd"),
+    *("/run/secrets/kubernetes.io/serviceaccount", "/sbin", "/srv", "/sys/fs/cgroup", "/tmp"),
+    *("/usr", "/usr/lib", "/usr/local/bin", "/usr/lib/x86_64-linux-gnu", "/var", "/var/lib"),
+    *("/var/lib/containerd", "/var/lib/kubelet", "/var/log", "/var/log/pods", "/var/run"),
+    *("/var/run/containerd", "/var/tmp", "/var/log/../run", "//run//", "/var/log/podgpu/.."),
+    # Where podgpu itself is, and what the chart mounts.
+    *("/opt/podgpu", "/opt/podgpu/bin", "/etc/podgpu", "/etc/podgpu-web", "/opt/podgpu-driver"),
+]
+
+
+@pytest.mark.parametrize("folder", COMMON)
+def test_what_is_everybody_s(helm: Helm, folder: str) -> None:
+    for values in (queue(folder), sink("x", kind="jsonl", path=f"{folder}/x")):
+        assert " would be mounted" in refused(helm, bare(values))
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("/data", "/queue", "/var/lib/podgpu", "/var/log/podgpu", "/run/nv-hostengine"),
+        *("/var/lib/node_exporter/textfile", "/var/lib/kubelet/pod-resources", "/tmp/engine"),
+        *("/opt/monitoring", "/home/gpu", "/mnt/disk0/queue", "/etc/monitoring"),
+    ],
+)
+def test_a_folder_of_its_own_is_mounted(helm: Helm, folder: str) -> None:
+    assert folders(helm, bare(queue(folder))) == {folder: folder}
+    assert folders(helm, bare(sink("x", kind="jsonl", path=f"{folder}/x"))) == {folder: folder}
+
+
+def test_a_kubelet_s_whole_folder_is_not_mounted(helm: Helm) -> None:
+    said = refused(helm, {"kubeletPath": "/var/lib/kubelet"})
+    assert 'kubeletPath: for "/var/lib/kubelet" all of /var/lib/kubelet would be mounted' in said
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("/var/log/podgpu/${NODE_NAME}/x.jsonl", "/var/log/podgpu"),
+        ("/var/log/podgpu/${NODE_NAME}.jsonl", "/var/log/podgpu"),
+        ("/var/log/podgpu/gpu-${NODE_NAME:-none}.jsonl", "/var/log/podgpu"),
+        ("/var/log/podgpu/a/../${A}/${B}", "/var/log/podgpu"),
+        ("/var/log/podgpu/$${x}", "/var/log/podgpu"),
+        ("/var/log//podgpu/./x.jsonl", "/var/log/podgpu"),
+    ],
+)
+@each_file
+def test_of_a_path_with_a_variable_the_part_before_is_mounted(
+    helm: Helm, place: str, says: Says, path: str, folder: str
+) -> None:
+    assert place
+    assert folders(helm, bare(says(path))) == {folder: folder}
+
+
+def test_of_a_queue_s_folder_too(helm: Helm) -> None:
+    wanted = {"/var/lib/podgpu": "/var/lib/podgpu"}
+    assert folders(helm, bare(queue("/var/lib/podgpu/${NODE_NAME}"))) == wanted
+    assert folders(helm, bare(queue("/var/lib/podgpu/"))) == wanted
+
+
+@pytest.mark.parametrize("path", ["lines.jsonl", "./x/y", "${FOLDER}/x", "${FOLDER:-/var/a}/x"])
+@each_file
+def test_a_path_that_tells_of_no_folder_is_refused(
+    helm: Helm, place: str, says: Says, path: str
+) -> None:
+    if place.endswith(".address"):
+        # It may be a host.
+        assert folders(helm, bare(says(path))) == {}
+        return
+    said = refused(helm, bare(says(path)))
+    assert place in said
+    assert "write the whole path" in said
+
+
+MOUNTED: list[tuple[str, Any]] = [
+    ("/run", {"name": "it", "mountPath": "/run"}),
+    ("/run/nv.sock", {"name": "it", "mountPath": "/run/nv.sock"}),
+    ("/run/a/b/nv.sock", {"name": "it", "mountPath": "/run/a/"}),
+]
+
+
+@pytest.mark.parametrize(("path", "mount"), MOUNTED, ids=[path for path, _ in MOUNTED])
+def test_what_is_mounted_by_hand_is_left_alone(helm: Helm, path: str, mount: Any) -> None:
+    """That too which the chart would refuse, and what lies below."""
+    file = path if path.endswith(".sock") else f"{path}/nv.sock"
+    values: Values = {
+        **source("engine", kind="hostengine", address=f"unix://{file}"),
+        "extraConfigMapVolumes": [{"name": "it", "emptyDir": {}}],
+        "extraVolumeMounts": [mount],
+    }
+    assert folders(helm, bare(values)) == {}
+
+
+def test_a_library_mounted_by_hand_is_mounted_once(helm: Helm) -> None:
+    library = "/usr/lib/libdcgm.so.4"
+    values = bare(source("engine", kind="hostengine", library=library))
+    assert folders(helm, values) == {library: library}
+    volume = {"name": "it", "emptyDir": {}}
+    mount = {"name": "it", "mountPath": library}
+    more: Values = {"extraConfigMapVolumes": [volume], "extraVolumeMounts": [mount]}
+    assert folders(helm, {**values, **more}) == {}

@@ -1,0 +1,241 @@
+"""The scheduler extender as the chart installs it: asked through its Service, with its rights."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.applying import Applying
+from tests.e2e.charts import Values
+from tests.e2e.documented import extender, rules
+from tests.e2e.extending import PAGE, REQUIRE, question, wait_bound, wait_turned_away
+from tests.e2e.helm import NAMESPACE, Helm
+from tests.e2e.image import Image
+from tests.e2e.installation import Installation, installed, sited, values
+from tests.e2e.kube import nodes
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.plugin import DevicePlugin
+from tests.e2e.kube.pods import GPU, gpu_pod
+from tests.e2e.kube.service import Place, proxied
+from tests.e2e.processes import get, wait_until
+from tests.e2e.publisher import IDS, ISLANDS
+from tests.fakes.nvml import FakeNvml
+
+NAME = "podgpu-extender"
+PORT = 9410
+"""Of its pods."""
+
+WANTED: Values = {
+    "config": {"sinks": {"topology": {"kind": "node", "min_interval": "1s"}}},
+    "extender": {"enabled": True},
+}
+MADE = "node2"
+LARGE = {"cpu": "256", "memory": "2Ti", GPU: "8"}
+"""The scheduler by itself likes such a node better than the real one."""
+
+
+@pytest.fixture(scope="module")
+def site(loaded: Image, cluster: Cluster) -> Iterator[Cluster]:
+    with sited(cluster):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def plugin(site: Cluster) -> DevicePlugin:
+    return site.plugin(IDS)
+
+
+@pytest.fixture(scope="module")
+def before(site: Cluster) -> set[str]:
+    """All objects that are there without it."""
+    return Applying(site.api).everything()
+
+
+@pytest.fixture(scope="module")
+def release(
+    site: Cluster,
+    helm: Helm,
+    plugin: DevicePlugin,
+    before: set[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    """podgpu on the node, which writes what is free, and the extender."""
+    fake = FakeNvml(ISLANDS, tmp_path_factory.mktemp("played"))
+    with installed(site, helm, values(fake, WANTED)) as made:
+        wait_ready(made)
+        yield made
+
+
+@pytest.fixture
+def place(release: Installation, site: Cluster) -> Iterator[Place]:
+    """The extender's Service."""
+    with proxied(site.api, NAME, NAMESPACE) as found:
+        yield found
+
+
+def deployment(release: Installation) -> Object:
+    where = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
+    found: Object = release.kube.api.request("GET", where)
+    return found
+
+
+def wait_ready(release: Installation) -> None:
+    def ready() -> bool:
+        return int(deployment(release)["status"].get("readyReplicas", 0)) == 1
+
+    wait_until(ready, "the Deployment is ready", seconds=60, every=0.2)
+
+
+def value(place: Place, name: str, **labels: str) -> float | None:
+    """Return the value of one of the extender's own metrics; None while it tells of none."""
+    host, port = place
+    try:
+        page = get(port, "/metrics", host=host).body.decode()
+    except OSError:
+        return None
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    return None
+
+
+def wait_passes(place: Place, gpus: int, passed: Sequence[str], failed: dict[str, str]) -> None:
+    last = None
+
+    def answered() -> bool:
+        nonlocal last
+        last = question(place, "filter", gpus, ["node1"])
+        assert last["Error"] == ""
+        return (last["NodeNames"], last["FailedNodes"]) == (passed, failed)
+
+    try:
+        wait_until(answered, "the answer", every=0.2)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {last}") from None
+
+
+def test_its_service_answers_by_what_the_node_says(
+    release: Installation, site: Cluster, place: Place
+) -> None:
+    wait_until(lambda: value(place, "podgpu_extender_nodes", state="fresh") == 1, "the node")
+    assert value(place, "podgpu_extender_up") == 1
+    wait_passes(place, 8, ["node1"], {})
+    assert question(place, "prioritize", 8, ["node1"]) == [{"Host": "node1", "Score": 10}]
+    site.run(gpu_pod("held", 3))
+    told = "podgpu: 5 of 8 GPUs are free, 8 are asked for"
+    wait_passes(place, 8, [], {"node1": told})
+    wait_passes(place, 5, ["node1"], {})
+    site.remove("held")
+    wait_passes(place, 8, ["node1"], {})
+
+
+def test_the_scheduler_asks_it_by_its_service(
+    release: Installation, site: Cluster, place: Place
+) -> None:
+    """By the address: a scheduler in the host's network knows no names of the cluster."""
+    wait_passes(place, 8, ["node1"], {})
+    host, port = place
+    nodes.add(site.api, MADE, LARGE)
+    try:
+        site.schedule_with({**extender(PAGE), "urlPrefix": f"http://{host}:{port}"})
+        wait_until(lambda: value(place, "podgpu_extender_nodes", state="none") == 1, MADE)
+        site.create(gpu_pod("free", 4, scheduled=True))
+        assert wait_bound(site, "free") == "node1", "nobody knows whether the other has free GPUs"
+        site.create(gpu_pod("large", 8, scheduled=True, annotations={REQUIRE: "nvlink"}))
+        told = "podgpu: the node tells no topology, and the pod requires nvlink"
+        wait_turned_away(site, "large", f"1 {told}", f"1 Insufficient {GPU}")
+        for verb, count in (("filter", 2), ("prioritize", 1)):
+            asked = value(place, "podgpu_extender_requests_total", verb=verb, result="ok")
+            assert asked is not None
+            assert asked >= count, verb
+    finally:
+        nodes.remove_all(site.api)
+        for name in ("free", "large"):
+            site.api.delete("Pod", name, "default", grace=1)
+        site.schedule_with()
+
+
+def role(release: Installation) -> Object:
+    (found,) = [
+        each
+        for each in release.made.all("ClusterRole")
+        if each["metadata"]["name"].endswith("-extender")
+    ]
+    return found
+
+
+def started_anew(release: Installation) -> Object:
+    """Let the Deployment put another pod in the place of its own, and return that."""
+    (old,) = release.extenders()
+    release.kube.api.delete("Pod", old["metadata"]["name"], NAMESPACE, grace=1)
+
+    def another() -> Object | None:
+        for each in release.extenders():
+            running = each["status"].get("phase") == "Running"
+            if running and each["metadata"]["uid"] != old["metadata"]["uid"]:
+                return each
+        return None
+
+    return wait_until(another, "another pod", every=0.2)
+
+
+def wait_up(pod: Object) -> None:
+    own = (pod["status"]["podIP"], PORT)
+    wait_until(lambda: value(own, "podgpu_extender_up") == 1, "it follows the Nodes", every=0.2)
+
+
+@contextmanager
+def granted(release: Installation, *verbs: str) -> Iterator[Object]:
+    """Leave it these of its rights for a while, and let it start anew with them."""
+    chart = role(release)
+    assert chart["rules"] == rules(PAGE), "no more than the page tells"
+    (rule,) = chart["rules"]
+    release.applying.apply([{**chart, "rules": [{**rule, "verbs": list(verbs)}] if verbs else []}])
+    try:
+        made = started_anew(release)
+        yield made
+    finally:
+        release.applying.apply([chart])
+    wait_up(made)
+    wait_ready(release)
+
+
+@pytest.mark.parametrize("left", [(), ("list",)], ids=["no rule at all", "no watch"])
+def test_a_right_that_is_missed_is_named(release: Installation, left: Sequence[str]) -> None:
+    """As a server has it that streams its lists: `watch` is what it is asked for first."""
+    with granted(release, *left) as made:
+        name, own = made["metadata"]["name"], (made["status"]["podIP"], PORT)
+
+        def named() -> bool:
+            said = release.kube.pod_log(name, "extender", NAMESPACE)
+            rule = 'apiGroups [""], resources ["nodes"], verbs [list, watch]'
+            return "podgpu may not watch nodes" in said and rule in said
+
+        wait_until(named, "the log names watch nodes", every=0.2)
+        assert value(own, "podgpu_extender_up") == 0
+        answer = get(PORT, "/readyz", host=own[0])
+        assert answer.status == 503, answer
+        assert not deployment(release)["status"].get("readyReplicas")
+
+
+def test_an_api_server_that_streams_its_lists_asks_for_no_right_to_list(
+    release: Installation,
+) -> None:
+    """So `list` is for older ones."""
+    with granted(release, "watch") as made:
+        wait_up(made)
+
+
+def test_uninstalled_it_leaves_nothing(
+    release: Installation, site: Cluster, before: set[str]
+) -> None:
+    """The last of those that need this release."""
+    there = Applying(site.api).everything()
+    assert {f"Deployment {NAMESPACE}/{NAME}", f"Service {NAMESPACE}/{NAME}"} <= there
+    release.remove()
+    assert Applying(site.api).everything() == before
+    assert site.api.list("Pod") == []
+    wait_until(lambda: not site.containerd.tasks(), "nothing runs")

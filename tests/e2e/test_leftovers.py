@@ -1,0 +1,143 @@
+"""What a run of the tests that was killed has left is ended, and nothing of a run that lives."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import marks
+from tests.e2e.kube import leftovers
+from tests.e2e.processes import Process, wait_until
+
+_ROOT = Path(__file__).parents[2]
+_RUN = """
+import sys, time
+from pathlib import Path
+from tests.e2e import marks
+from tests.e2e.processes import Process
+
+env = {marks.NODE: "yes"} if "node" in sys.argv else {}
+for script in ("exec sleep 600", "sleep 600 & wait"):
+    Process(["/bin/sh", "-c", script], Path.cwd() / "log", env)
+time.sleep(600)
+"""
+"""A run that starts two programs, of which one starts a third."""
+
+_PROGRAMS = 3
+
+
+@dataclass
+class Run:
+    """A run of the tests beside this one.
+
+    Args:
+        folder: is made.
+        checkout: what it is a run of.
+        node: whether its programs are those of a node.
+    """
+
+    folder: Path
+    checkout: Path
+    node: bool
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        words = ("node",) if self.node else ()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _RUN, *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.checkout)},
+        )
+        wait_until(lambda: len(self.programs()) == _PROGRAMS, "its programs")
+
+    def programs(self) -> set[int]:
+        mark = f"{self._process.pid}."
+        return {pid for pid, env in marks.marked() if env[marks.RUN].startswith(mark)}
+
+    def kill(self) -> None:
+        """End it as nothing can heed; nobody asks for its status yet."""
+        self._process.kill()
+        wait_until(lambda: _state(self._process.pid) == "Z", "it is dead")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        leftovers.end(self.programs())
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """As much of another checkout as a run needs here."""
+    for name in ("__init__.py", "e2e/__init__.py", "e2e/marks.py", "e2e/processes.py"):
+        target = tmp_path / "clone" / "tests" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_ROOT / "tests" / name, target)
+    return tmp_path / "clone"
+
+
+@pytest.fixture
+def ends() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("node", [False, True], ids=["programs of a test", "a node's programs"])
+@pytest.mark.parametrize("other", [False, True], ids=["same checkout", "another"])
+def test_a_run_that_lives_keeps_its_programs(
+    tmp_path: Path, clone: Path, ends: ExitStack, *, node: bool, other: bool
+) -> None:
+    living, killed = (
+        Run(tmp_path / name, clone if other else _ROOT, node) for name in ("living", "killed")
+    )
+    for each in (living, killed):
+        ends.callback(each.end)
+    left = killed.programs()
+    assert not {*leftovers.ended_with_their_run()} & (living.programs() | left)
+    killed.kill()
+    ended = {*leftovers.ended_with_their_run()}
+    assert left <= ended
+    assert not ended & living.programs()
+    leftovers.end(left)
+    assert killed.programs() == set()
+    assert len(living.programs()) == _PROGRAMS
+
+
+@pytest.mark.parametrize(
+    ("env", "ends_with_the_node"), [({}, False), ({marks.NODE: "yes"}, True)], ids=["test", "node"]
+)
+def test_of_the_own_run_the_node_alone_ends(
+    tmp_path: Path, ends: ExitStack, env: Mapping[str, str], *, ends_with_the_node: bool
+) -> None:
+    """A Prometheus, or a podgpu, outlives the cluster that a test has finished with."""
+    own = Process(["/bin/sleep", "600"], tmp_path / "log", env)
+    ends.callback(own.stop)
+    assert (own.pid in leftovers.ended_with_their_run()) == ends_with_the_node
+
+
+def test_what_no_run_has_started_is_nobody_s(ends: ExitStack) -> None:
+    """A promtool that somebody runs by hand bears no mark."""
+    own = {key: value for key, value in os.environ.items() if key != marks.RUN}
+    by_hand = subprocess.Popen(["/bin/sleep", "600"], env=own)
+    ends.callback(by_hand.wait)
+    ends.callback(by_hand.kill)
+    assert by_hand.pid not in leftovers.ended_with_their_run()
+
+
+def test_when_a_run_is_over() -> None:
+    pid, since, namespace = marks.own().split(".")
+    assert not marks.over(f"{pid}.{since}.{namespace}")
+    assert marks.over(f"{pid}.{int(since) - 1}.{namespace}"), "the number is another's by now"
+    assert marks.over(f"{2**22 + 1}.{since}.{namespace}"), "no process has such a number"
+    assert not marks.over(f"{2**22 + 1}.{since}.1"), "its numbers are those of a container"
+    for strange in ("", "yes", "1.2", f"{pid}.{since}.x"):
+        assert not marks.over(strange)

@@ -1,0 +1,81 @@
+"""The cluster for people who try podgpu: what it has, what ends it, and that nothing is left."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e import playground
+from tests.e2e.contained import page
+from tests.e2e.helm import Helm
+from tests.e2e.image import Image
+from tests.e2e.installation import installed
+from tests.e2e.kube import kubeletview
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.service import NODE_ADDRESS
+from tests.e2e.playing import PODS, playing
+from tests.e2e.processes import wait_until
+
+
+def addresses() -> str:
+    said = Path("/proc/net/fib_trie").read_text()
+    return "\n".join(line for line in said.splitlines() if NODE_ADDRESS in line)
+
+
+def test_its_values_are_enough_and_it_leaves_nothing(
+    kube: Cluster, image: Image, helm: Helm
+) -> None:
+    labels = kube.api.get("Node", kube.node)["metadata"]["labels"]
+    with playing(kube, image) as site:
+        held = {name: len(devices["main"]) for name, devices in kubeletview.held().items()}
+        assert held == PODS
+        told = playground.told(site, with_image=True)
+        assert f"KUBECONFIG={site.kubeconfig}\n" in told
+        assert site.values.read_text().strip() in told.replace("\n    ", "\n")
+        how = {**yaml.safe_load(site.values.read_text()), "minReadySeconds": 1}
+        with installed(kube, helm, how) as release:
+            (made,) = release.pods()
+            for name in PODS:
+                wait_until(lambda name=name: f'pod="{name}"' in page(made), name)  # type: ignore[misc]
+            # As `kubectl logs` asks: the API server reaches the kubelet.
+            where = f"/api/v1/namespaces/podgpu/pods/{made['metadata']['name']}/log"
+            assert "podgpu: starting" in kube.api.request("GET", where)
+    assert kube.api.list("Pod") == []
+    assert kube.api.get("Node", kube.node)["metadata"]["labels"] == labels
+    assert not site.values.parent.exists()
+    assert addresses() == ""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_a_second_one_does_not_end_the_clearing_up(
+    signum: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signum)
+    cleared = False
+    with playground.until_told() as wait:
+        killer = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.2; kill -{signum} {os.getpid()}"])
+        try:
+            wait()
+        finally:
+            os.kill(os.getpid(), signum)
+            cleared = True
+    assert cleared
+    assert killer.wait() == 0
+    assert "is ending" in capsys.readouterr().err
+    assert signal.getsignal(signum) == before
+
+
+def test_what_ends_it_otherwise_is_not_hidden() -> None:
+    with pytest.raises(KeyboardInterrupt), playground.until_told():
+        raise KeyboardInterrupt
+
+
+def test_without_the_rights_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(playground, "missing_rights", lambda: "no CAP_SYS_ADMIN here")
+    assert playground.main([]) == 1
+    assert "no CAP_SYS_ADMIN here: a cluster needs root" in capsys.readouterr().err

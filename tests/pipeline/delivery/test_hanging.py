@@ -1,0 +1,218 @@
+"""A sink whose disk hangs, or is slow."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from pipeline.delivery.contract import Queue
+from pipeline.delivery.options import QueueOptions
+from pipeline.errors import TransientError
+from pipeline.model import Instant
+from pipeline.threads import DaemonExecutor
+from tests.pipeline.delivery.support import AtOnce, Bench, Kept, ListQueue, points_of, virtual
+
+
+class Slowly(AtOnce):
+    """Answers after a while, on virtual time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = 0.0
+        self.later = seconds
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        made = super().submit(fn, *args, **kwargs)
+        if not self.seconds:  # the queue opens at once
+            self.seconds = self.later
+            return made
+        future: Future[Any] = Future()
+        asyncio.get_running_loop().call_later(self.seconds, future.set_result, made.result())
+        return future
+
+
+class Hanging:
+    """A disk that hangs when told: real threads, real time."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def __call__(self) -> None:
+        self.answers.wait(20)
+
+
+async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inbox(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pipeline.delivery.tending._EVERY", 0.02)
+    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.1)
+    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
+    disk, bench = Hanging(), Bench(executor=DaemonExecutor)
+    try:
+        async with bench.sink:
+            running = asyncio.create_task(bench.sink.run(bench.inbox))
+            bench.give(1)
+            while not bench.push.accepted:
+                await asyncio.sleep(0.001)
+            bench.queue.fails["append"] = disk
+            disk.answers.clear()
+            for _ in range(50):
+                bench.give(2)
+            while "has not answered" not in caplog.text:
+                await asyncio.sleep(0.001)
+            assert len(bench.inbox) == 49
+            assert bench.value("queue_writable") == 0
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert "gave up on the queue in /queue" in caplog.text
+        # Of the one that the thread holds nobody knows.
+        assert bench.by_reason("dropped_total") == {"shutdown": 2}
+        assert bench.imbalance == 0
+    finally:
+        disk.answers.set()
+    # The thread ends what it was told to do.
+    while not bench.queue.closed:
+        await asyncio.sleep(0.001)
+    assert points_of(bench.kept.records) == 2
+
+
+async def test_a_disk_that_answers_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pipeline.delivery.tending._EVERY", 0.02)
+    caplog.set_level("INFO", "podgpu")
+    disk, bench = Hanging(), Bench(executor=DaemonExecutor)
+    async with bench.life():
+        bench.queue.fails["append"] = disk
+        disk.answers.clear()
+        for _ in range(50):
+            bench.give(2)
+        while "has not answered" not in caplog.text:
+            await asyncio.sleep(0.001)
+        disk.answers.set()
+        while len(bench.push.accepted) < 50 or "answers again" not in caplog.text:
+            await asyncio.sleep(0.001)
+        assert bench.value("queue_writable") == 1
+        assert bench.imbalance == 0
+
+
+class SlowFolder:
+    """Opens queues as soon as its disk answers."""
+
+    def __init__(self) -> None:
+        self.disk = Hanging()
+        self.disk.answers.clear()
+        self.asked = 0
+        self.opened: list[ListQueue] = []
+
+    def __call__(self, options: QueueOptions, kind: str, now: Callable[[], Instant]) -> ListQueue:
+        self.asked += 1
+        self.disk()
+        self.opened.append(ListQueue(Kept(), lasting=True, max_size=1000))
+        return self.opened[-1]
+
+
+async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.threaded._MORE", 0.1)
+    folder = SlowFolder()
+    bench = Bench(open_queue=folder, executor=DaemonExecutor)
+    for _ in range(3):
+        with pytest.raises(TransientError, match="/queue has not answered yet") as told:
+            await bench.sink.__aenter__()
+        assert told.value.retry_after == 0.05
+    folder.disk.answers.set()
+    async with asyncio.timeout(10):
+        while not folder.opened:
+            await asyncio.sleep(0.001)
+        async with bench.life():
+            bench.give(1)
+            await bench.passes(0.01)
+    assert bench.push.accepted == [0]
+    assert folder.asked == 1
+    assert folder.opened[0].closed
+
+
+async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
+    folder = SlowFolder()
+    bench = Bench(open_queue=folder, executor=DaemonExecutor)
+    with pytest.raises(TransientError):
+        await bench.sink.__aenter__()
+    bench.sink = bench._made()
+    gc.collect()
+    folder.disk.answers.set()
+    async with asyncio.timeout(10):
+        while not folder.opened or not folder.opened[0].closed:
+            await asyncio.sleep(0.001)
+
+
+@virtual
+async def test_a_folder_that_can_not_be_opened_now_is_asked_anew() -> None:
+    errors: list[Exception] = [TransientError("still being closed", retry_after=1.0)]
+    bench = Bench()
+
+    def busy(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
+        assert kind == "lines"
+        if errors:
+            raise errors.pop()
+        return bench._open(options, kind, now)
+
+    bench.open_queue = busy
+    bench.sink = bench._made()
+    with pytest.raises(TransientError, match="still being closed"):
+        await bench.sink.__aenter__()
+    async with bench.life():
+        bench.give(1)
+        await bench.passes(1)
+    assert bench.push.accepted == [0]
+
+
+@pytest.mark.parametrize("call", ["append", "settle", "tend", "close"])
+async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it hangs in: what the inbox still holds is for whoever has closed it."""
+    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.2)
+    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
+    disk, bench = Hanging(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
+    try:
+        async with asyncio.timeout(10):
+            async with bench.sink:
+                bench.queue.fails[call] = disk
+                disk.answers.clear()
+                for _ in range(5):
+                    bench.give(2)
+                bench.inbox.close()
+                await bench.sink.run(bench.inbox)
+        left = 0
+        while bench.inbox.take_nowait() is not None:
+            left += 2
+        assert bench.value("produced_total") + left == bench.given
+        assert bench.imbalance == 0
+    finally:
+        disk.answers.set()
+
+
+@virtual
+@pytest.mark.parametrize("end", [1.9, 2.1, 30])
+async def test_the_end_waits_for_a_slow_disk_as_long_as_for_the_receiver(end: float) -> None:
+    """Both share one flush."""
+    bench = Bench(executor=lambda _: Slowly(end))
+    async with bench.sink:
+        bench.give(1)
+        bench.inbox.close()
+        begun = bench.clock.now()
+        await bench.sink.run(bench.inbox)
+        assert begun.seconds_until(bench.clock.now()) <= 2.01
+    assert begun.seconds_until(bench.clock.now()) <= (6 if end < 2 else 3.01)
+    assert bench.by_reason("dropped_total") == ({} if end < 2 else {"shutdown": 1})

@@ -1,0 +1,12 @@
+"""What the tests of the doctor's look at NVML share."""
+
+from pipeline.doctor.context import DoctorContext
+from pipeline.doctor.findings import Finding
+from sources.nvml.doctor import examine
+from sources.nvml.options import Options
+
+PROFILING = "counters: {also: [profiling]}\n"
+
+
+async def looked(ctx: DoctorContext, options: Options | None = None) -> list[Finding]:
+    return await examine(options or Options(), ctx)
