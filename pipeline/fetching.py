@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus
 
 import aiohttp
+from yarl import URL
 
 from pipeline.errors import TransientError
 from pipeline.texts import concealed, line
@@ -119,10 +120,12 @@ def _unquestioned(url: str) -> str:
 
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
     """Yield what a server may repeat of a request and people may not read."""
-    query = urlsplit(url).query
-    yield query
-    for _, value in parse_qsl(query):
-        yield value
+    for query in (url.partition("#")[0].partition("?")[2], _sent(url)):
+        yield query
+        for word in query.split("&"):
+            name, equals, value = word.partition("=")
+            raw = value if equals else name
+            yield from (raw, unquote(raw), unquote_plus(raw))
     for name, value in headers.items():
         if name.lower() != "authorization":
             continue
@@ -133,6 +136,14 @@ def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
                 yield base64.b64decode(word).decode("utf-8", "replace").partition(":")[2]
             except binascii.Error:
                 continue
+
+
+def _sent(url: str) -> str:
+    """Return the query as aiohttp sends it, which quotes it in its own way; see `yarl.URL`."""
+    try:
+        return URL(url).raw_query_string
+    except ValueError:  # aiohttp will say so
+        return ""
 
 
 async def _body(response: aiohttp.ClientResponse, place: str, most: int) -> bytes:

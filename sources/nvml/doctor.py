@@ -10,6 +10,7 @@ from pipeline.doctor.counters import asked
 from pipeline.doctor.examining import late
 from pipeline.doctor.findings import Finding
 from pipeline.fields import FieldPlan, Row
+from pipeline.registry import ENTRIES
 from sources.nvml.diagnosis import board, host, opening
 from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
@@ -17,10 +18,6 @@ from sources.nvml.options import Options
 _PART: Final = 0.9
 """Of the deadline: the rest is for what is looked at without NVML."""
 
-_MEND: Final = (
-    "the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the file "
-    "system that its library is on does not answer"
-)
 _HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
 """The kernel gives the first of all pid namespaces this number (PROC_PID_INIT_INO)."""
 
@@ -37,7 +34,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             plan = await asked(ctx)
             await in_thread(partial(_look, driver, plan, ctx, told))
     except TimeoutError:
-        told.append(late("NVML", patience, _MEND))
+        told.append(late("NVML", patience, ENTRIES["source", "nvml"].late))
     return [*found, *told, await in_thread(partial(_processes, options, ctx))]
 
 
