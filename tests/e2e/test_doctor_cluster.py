@@ -98,8 +98,7 @@ class Objects:
         return [each.verdict for each in self.found(check)] == ["ok"]
 
     def failing(self, check: str) -> Said | None:
-        (*_, found) = self.found(check) or [None]
-        return found if found is not None and found.verdict == "failure" else None
+        return next((each for each in self.found(check) if each.verdict == "failure"), None)
 
     def clear(self) -> None:
         for where in reversed(self._made):
