@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import running
+from pipeline.cli.commands import run_command
 from pipeline.cli.doctor import command, configuring
 from pipeline.cli.doctor.arguments import add
-from pipeline.cli.main import run_command
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext
 from pipeline.doctor.findings import Finding
