@@ -16,7 +16,7 @@ import aiohttp
 from yarl import URL
 
 from pipeline.errors import TransientError
-from pipeline.texts import concealed, line
+from pipeline.texts import concealed, line, unquestioned
 from pipeline.version import VERSION
 
 _HEADERS: Final = {
@@ -82,7 +82,7 @@ async def fetch(
         TransientError: there is no such page; the text names the url, without its query, and what
             mends it, and repeats nothing that may be a secret.
     """
-    place = _unquestioned(url)
+    place = unquestioned(url)
     secrets = frozenset(_secrets(url, headers or {}))
     bound = aiohttp.ClientTimeout(total=timeout)
     try:
@@ -112,10 +112,6 @@ async def fetch(
         ) from error
     except BROKEN as error:
         raise TransientError(f"{place}: {concealed(told(error), secrets)}") from error
-
-
-def _unquestioned(url: str) -> str:
-    return url.partition("#")[0].partition("?")[0]
 
 
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
@@ -164,7 +160,7 @@ def _refusal(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     reason = line(concealed(response.reason or "", secrets), 60)
     said = f"answered {status} {reason}".rstrip()
     if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
-        where = line(concealed(_unquestioned(elsewhere), secrets))
+        where = line(concealed(unquestioned(elsewhere), secrets))
         return f"{said}; give the address that it points to: {where}"
     return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
 
