@@ -76,14 +76,15 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
     except ConfigError as error:
         log.error("the changed configuration is not taken over:\n%s", error)
-        runtime.count_reload("refused")
+        runtime.attempts.count("configuration", "refused")
         return False
     if config == runtime.config:
+        runtime.attempts.same("configuration")
         if asked:
             log.info("the configuration has not changed")
         return True
     done = await runtime.reload(config)
-    runtime.count_reload("done" if done else "failed")
+    runtime.attempts.count("configuration", "done" if done else "failed")
     if done:
         set_up(config.log.level, config.log.format)
         log.info("the changed configuration is in force")

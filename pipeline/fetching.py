@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus
 
 import aiohttp
+from yarl import URL
 
 from pipeline.errors import TransientError
-from pipeline.texts import concealed, line
+from pipeline.texts import concealed, line, unquestioned
 from pipeline.version import VERSION
 
 _HEADERS: Final = {
@@ -81,7 +82,7 @@ async def fetch(
         TransientError: there is no such page; the text names the url, without its query, and what
             mends it, and repeats nothing that may be a secret.
     """
-    place = _unquestioned(url)
+    place = unquestioned(url)
     secrets = frozenset(_secrets(url, headers or {}))
     bound = aiohttp.ClientTimeout(total=timeout)
     try:
@@ -113,16 +114,14 @@ async def fetch(
         raise TransientError(f"{place}: {concealed(told(error), secrets)}") from error
 
 
-def _unquestioned(url: str) -> str:
-    return url.partition("#")[0].partition("?")[0]
-
-
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
     """Yield what a server may repeat of a request and people may not read."""
-    query = urlsplit(url).query
-    yield query
-    for _, value in parse_qsl(query):
-        yield value
+    for query in (url.partition("#")[0].partition("?")[2], _sent(url)):
+        yield query
+        for word in query.split("&"):
+            name, equals, value = word.partition("=")
+            raw = value if equals else name
+            yield from (raw, unquote(raw), unquote_plus(raw))
     for name, value in headers.items():
         if name.lower() != "authorization":
             continue
@@ -133,6 +132,14 @@ def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
                 yield base64.b64decode(word).decode("utf-8", "replace").partition(":")[2]
             except binascii.Error:
                 continue
+
+
+def _sent(url: str) -> str:
+    """Return the query as aiohttp sends it, which quotes it in its own way; see `yarl.URL`."""
+    try:
+        return URL(url).raw_query_string
+    except ValueError:  # aiohttp will say so
+        return ""
 
 
 async def _body(response: aiohttp.ClientResponse, place: str, most: int) -> bytes:
@@ -153,7 +160,7 @@ def _refusal(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     reason = line(concealed(response.reason or "", secrets), 60)
     said = f"answered {status} {reason}".rstrip()
     if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
-        where = line(concealed(_unquestioned(elsewhere), secrets))
+        where = line(concealed(unquestioned(elsewhere), secrets))
         return f"{said}; give the address that it points to: {where}"
     return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
 

@@ -6,12 +6,20 @@ A new component costs its package, its test, its page under `docs/` and one line
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
 from pipeline.contracts import Delivery, Sink, SinkContext, Source
 from pipeline.fields import words
+
+_HANGING_FILE: Final = (
+    "see the file system of its path: a file server that is away, or a mount of one that went"
+)
+_SILENT_SERVER: Final = (
+    "see that the API server answers (kubectl get nodes with the same kubeconfig), and that a "
+    "credential plugin which the kubeconfig names comes to an end by itself"
+)
 
 Role = Literal["source", "sink"]
 
@@ -34,6 +42,8 @@ class Entry:
         planned: it looks at the plan of its context, so that another plan makes it another one.
         doctor: dotted path of what `podgpu doctor` looks at for it; empty if there is nothing. It
             is called with the options and a `pipeline.doctor.context.DoctorContext`.
+        late: what to do if what `doctor` looks at comes to no end, for people; empty if that is the
+            same as for anything that hangs.
         holders: what a source tells of who holds what. It takes the word of one that tells all to
             know what is free.
     """
@@ -44,6 +54,7 @@ class Entry:
     delivery: Delivery = Delivery.LATEST
     planned: bool = False
     doctor: str = ""
+    late: str = ""
     holders: Holders = "none"
 
 
@@ -54,12 +65,15 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.nvml.source:NvmlSource",
         planned=True,
         doctor="sources.nvml.doctor:examine",
+        late="the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the "
+        "file system that its library is on does not answer",
     ),
     ("source", "podlist"): Entry(
         "reads who holds which GPU from koordinator's podlist.json",
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
         doctor="sources.podlist.doctor:examine",
+        late=_HANGING_FILE,
         holders="all",
     ),
     ("source", "podresources"): Entry(
@@ -67,6 +81,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.podresources.options:Options",
         "sources.podresources.source:PodResourcesSource",
         doctor="sources.podresources.doctor:examine",
+        late="see that the kubelet answers, and its log (journalctl -u kubelet)",
         holders="all",
     ),
     ("source", "checkpoint"): Entry(
@@ -74,6 +89,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.checkpoint.options:Options",
         "sources.checkpoint.source:CheckpointSource",
         doctor="sources.checkpoint.doctor:examine",
+        late=_HANGING_FILE,
         holders="all",
     ),
     ("source", "pods"): Entry(
@@ -81,6 +97,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
         doctor="sources.pods.doctor:examine",
+        late=_SILENT_SERVER,
         holders="some",
     ),
     ("source", "nri"): Entry(
@@ -88,6 +105,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
         doctor="sources.nri.doctor:examine",
+        late=_HANGING_FILE,
         holders="all",
     ),
     ("source", "dcgm"): Entry(
@@ -96,6 +114,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.dcgm.source:DcgmSource",
         planned=True,
         doctor="sources.dcgm.doctor:examine",
+        late="see that dcgm-exporter answers at url, or the file system of path",
     ),
     ("source", "hostengine"): Entry(
         "asks a DCGM host engine for the profiling fields that NVML can't give",
@@ -103,12 +122,14 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.hostengine.source:HostEngineSource",
         planned=True,
         doctor="sources.hostengine.doctor:examine",
+        late="see that nv-hostengine answers (dcgmi discovery -l), and the file system of library",
     ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
         "sources.replay.source:ReplaySource",
         doctor="sources.replay.doctor:examine",
+        late=_HANGING_FILE,
         holders="relayed",
     ),
     ("sink", "prometheus"): Entry(
@@ -125,6 +146,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         Delivery.LATEST,
         planned=True,
         doctor="sinks.textfile.doctor:examine",
+        late=_HANGING_FILE,
     ),
     ("sink", "jsonl"): Entry(
         "writes one JSON object per device and round of readings to a file or stdout",
@@ -133,6 +155,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         Delivery.QUEUE,
         planned=True,
         doctor="sinks.jsonl.doctor:examine",
+        late=_HANGING_FILE,
     ),
     ("sink", "otlp"): Entry(
         "pushes readings to an OpenTelemetry receiver, over gRPC or HTTP",
@@ -141,6 +164,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         Delivery.QUEUE,
         planned=True,
         doctor="sinks.otlp.doctor:examine",
+        late="see that the receiver answers, and the file systems of certificates and token",
     ),
     ("sink", "podlist"): Entry(
         "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
@@ -148,6 +172,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.podlist.sink:PodListSink",
         Delivery.LATEST,
         doctor="sinks.podlist.doctor:examine",
+        late=_HANGING_FILE,
     ),
     ("sink", "pods"): Entry(
         "writes the uuids that a pod holds into its annotations, through the API server",
@@ -155,6 +180,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.pods.sink:PodsSink",
         Delivery.LATEST,
         doctor="sinks.pods.doctor:examine",
+        late=_SILENT_SERVER,
     ),
     ("sink", "node"): Entry(
         "keeps the node's topology, and what is free of it, in an annotation of its Node",
@@ -162,6 +188,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.node.sink:NodeSink",
         Delivery.LATEST,
         doctor="sinks.node.doctor:examine",
+        late=_SILENT_SERVER,
     ),
 }
 

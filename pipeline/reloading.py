@@ -1,4 +1,4 @@
-"""What a changed configuration changes, and how podgpu learns of the change."""
+"""What a changed configuration changes, how podgpu learns of it, and whether it is in force."""
 
 import asyncio
 import logging
@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from asyncinotify import Inotify, Mask
 
 from config.schema import Component, Config
 from pipeline.registry import ENTRIES
+from pipeline.telemetry import Telemetry
 
 _POLL = 10.0
 """Seconds between looks at the file where no event comes: network file systems, odd mounts."""
@@ -22,6 +23,39 @@ _SETTLE = 0.1
 _MASK = (
     Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.CREATE | Mask.DELETE | Mask.MODIFY | Mask.DELETE_SELF
 )
+
+
+Changed: TypeAlias = Literal["configuration", "counters"]
+"""What may be changed by itself: the configuration's file, or the list of counters."""
+
+
+class Attempts:
+    """Counts attempts to take over a change, and tells whether the last one of each succeeded."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._taken: dict[Changed, bool] = {}
+
+    def count(self, what: Changed, result: str) -> None:
+        """Count an attempt.
+
+        Args:
+            what: was changed.
+            result: `done`, `refused` or `failed`.
+        """
+        self._telemetry.add("podgpu_config_reloads_total", 1, (("result", result),))
+        self.note(what, taken=result == "done")
+
+    def note(self, what: Changed, *, taken: bool) -> None:
+        """Tell whether what was changed last is in force, without counting an attempt."""
+        self._taken[what] = taken
+        value = float(all(self._taken.values()))
+        self._telemetry.set("podgpu_config_reload_last_successful", value, ())
+
+    def same(self, what: Changed) -> None:
+        """Tell that what stands there is what is in force: a refusal of before is over."""
+        if what in self._taken:
+            self.note(what, taken=True)
 
 
 @dataclass(frozen=True, slots=True)

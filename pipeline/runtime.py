@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from pipeline.hints import HintBoard
 from pipeline.logs import ROOT
 from pipeline.model import ClockTicked, Envelope
 from pipeline.publishing import Publisher, Tap
-from pipeline.reloading import changes
+from pipeline.reloading import Attempts, changes
 from pipeline.serving import Serving
 from pipeline.shared import Shared
 from pipeline.sinkset import SinkSet
@@ -84,6 +85,7 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
+        self._attempts = Attempts(telemetry)
         self._keeper = self._keeper_of(config)
         self._keeping: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -118,9 +120,10 @@ class Runtime:
             troubles=shared.telemetry.troubles,
         )
 
-    def count_reload(self, result: str) -> None:
-        """Count an attempt to take over a changed configuration."""
-        self._shared.telemetry.add("podgpu_config_reloads_total", 1, (("result", result),))
+    @property
+    def attempts(self) -> Attempts:
+        """Keeps how attempts to take over a change have ended."""
+        return self._attempts
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then drain and return.
@@ -203,18 +206,20 @@ class Runtime:
                 self._reloading = None
 
     async def _reload(self, config: Config) -> bool:
-        keeper, plan = self._keeper, self._shared.plan
+        keeper, plan, usable = self._keeper, self._shared.plan, True
         if config.counters != self._config.counters:
             keeper = self._keeper_of(config)
             try:
-                plan = await keeper.first(STAYS) or plan
+                listed = await keeper.first(STAYS)
             except UnheardError as error:
                 told = f"counters: {error}"
                 self._shared.log.error("the changed configuration is not taken over: %s", told)
                 return False
+            plan, usable = listed or plan, listed is not None
         if not await self._exchange(config, plan):
             return False
         if keeper is not self._keeper:
+            self._attempts.note("counters", taken=usable)
             self._keep(keeper)
         return True
 
@@ -240,7 +245,8 @@ class Runtime:
         return self._keeper.ask()
 
     def _keeper_of(self, config: Config) -> Keeper:
-        return Keeper(config.counters, self._connect, self._shared.log, self.count_reload)
+        count = partial(self._attempts.count, "counters")
+        return Keeper(config.counters, self._connect, self._shared.log, count)
 
     def _keep(self, keeper: Keeper) -> None:
         """Follow a list, and no other."""
@@ -254,6 +260,7 @@ class Runtime:
         async with self._lock:
             before = self._shared.plan
             if plan == before:
+                self._attempts.same("counters")
                 if asked:
                     self._shared.log.info("the counters have not changed")
                 return
@@ -262,7 +269,7 @@ class Runtime:
                 done = await self._exchange(self._config, plan)
             finally:
                 self._reloading = None
-            self.count_reload("done" if done else "failed")
+            self._attempts.count("counters", "done" if done else "failed")
             if done:
                 self._shared.log.info("the changed counters are in force: %s", told(before, plan))
 

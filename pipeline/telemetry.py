@@ -183,6 +183,12 @@ FAMILIES: tuple[Family, ...] = (
         "counter",
         "Attempts to take over a changed configuration, by result.",
     ),
+    Family(
+        "podgpu_config_reload_last_successful",
+        "gauge",
+        "1 while the configuration and its list of counters are in force as they were changed "
+        "last, 0 while one of them was not taken over; no sample before the first attempt.",
+    ),
     Family("podgpu_inbox_depth", "gauge", "Events that wait for the join."),
     Family(
         "podgpu_gpus",

@@ -16,6 +16,11 @@ def line(value: str, longest: int = 300) -> str:
     return "".join(c if c.isprintable() else " " for c in cut)
 
 
+def unquestioned(url: str) -> str:
+    """Return an address for people: without query and fragment, which may have a secret in them."""
+    return url.partition("#")[0].partition("?")[0]
+
+
 def concealed(value: str, secrets: Iterable[str]) -> str:
     """Return a foreign text without what it repeats of ours, such as a token that it refuses.
 

@@ -1,11 +1,14 @@
 """For every test: no forgotten event loop, no blocking call in a running one."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
+
+from pipeline.logs import ROOT
 
 # How long one example takes says more of the machine than of the code.
 settings.register_profile("podgpu", deadline=None)
@@ -29,3 +32,14 @@ def blockbuster() -> Iterator[BlockBuster]:
             # This loop is one of its own, in a thread.
             function.can_block_in("pipeline/kube/credentials.py", {"_fill"})
         yield guard
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """Leave podgpu's log as it was: a command that a test runs in this process sets it up."""
+    log = logging.getLogger(ROOT)
+    level, handlers, propagate = log.level, log.handlers[:], log.propagate
+    yield
+    log.setLevel(level)
+    log.handlers[:] = handlers
+    log.propagate = propagate

@@ -79,7 +79,7 @@ def test_a_folder_of_the_host_is_named(entry: tuple[str, str]) -> None:
 
 def commands() -> list[str]:
     # Here, since the name `main` in the package is a function to those who import it so.
-    from pipeline.cli.main import _parser
+    from pipeline.cli.commands import _parser
 
     (found,) = (
         action.choices

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = next(iter(sys.argv[1:] if argv is None else argv), "")
     status = 0 if command in _DAEMONS else _ENDED
     signal.signal(signal.SIGTERM, partial(_leave, status))
-    from pipeline.cli.main import run_command
+    from pipeline.cli.commands import run_command
 
     return run_command(argv)
 

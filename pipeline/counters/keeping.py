@@ -95,10 +95,11 @@ class Keeper:
                 self._count("refused")
             self._fault = error.kind
             return None
-        if self._fault is not None:
-            self._fault = None
+        back, self._fault = self._fault is not None, None
+        if back:
             self._log.info("%s: can be read again", origin.place)
-        if text == self._text and not asked:
+        # One that is back is handed on though it is the same: it had been refused meanwhile.
+        if text == self._text and not (asked or back):
             return None
         self._text = text
         plan = await self._understood(origin, text, STAYS)

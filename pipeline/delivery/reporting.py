@@ -133,6 +133,10 @@ class Reporter:
         dropped = _risen(now.dropped, before.dropped)
         for reason, points in dropped.items():
             meter.add(_DROPPED, points, reason=reason)
+        for warning in state.warnings:
+            # No mere warning: it is why something is lost.
+            self._ctx.log.warning("%s", warning)
+            meter.trouble(warning, self._ctx.clock.now())
         faults = _risen(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
             meter.add(_ERRORS, times, operation=operation, reason=reason)
@@ -145,8 +149,6 @@ class Reporter:
         level = logging.WARNING if faults or dropped or lost else logging.INFO
         for note in state.notes:
             self._ctx.log.log(level, "%s", note)
-        for warning in state.warnings:
-            warn(self._ctx, "%s", warning)
         self._told, self._last = now, state
         self.age()
 

@@ -1,7 +1,6 @@
 """How the podgpu that runs beside the doctor is, by its own word."""
 
 import re
-from collections import Counter
 from functools import partial
 from typing import Final
 
@@ -20,8 +19,12 @@ _TOLD: Final = 4
 _BEGINNING: Final = 120.0
 """Seconds in which a podgpu that was just started may wait for its sources."""
 
-_RELOADS: Final = re.compile(
-    rb'^podgpu_config_reloads_total\{[^}]*\bresult="(\w+)"[^}]*\} (\d{1,9})\b', re.MULTILINE
+_REFUSED: Final = re.compile(
+    rb"^podgpu_config_reload_last_successful(?:\{[^}\n]*\})? 0\b", re.MULTILINE
+)
+_UNHEEDED: Final = (
+    "what was changed last, the file or its list of counters, was not taken over: it runs with "
+    "what was there before"
 )
 _MEND: Final = "see the checks of these here, which look at the same, and podgpu's log"
 _MEND_FILE: Final = "see podgpu's log for why, and podgpu check for the file"
@@ -42,8 +45,8 @@ async def examined(place: str, neighbour: Neighbour, ctx: DoctorContext) -> Find
 def look(place: str, neighbour: Neighbour, now_s: float) -> Finding:
     """Check `daemon.status`; a page of megabytes takes a while.
 
-    Of reloads that were refused those count after which none was done: else the file was mended.
-    Whether the file that stands there now is good the check `config` tells.
+    A changed file that was refused is told by podgpu's own gauge, which is 0 until one is taken
+    over. Whether the file that stands there now is good the check `config` tells.
 
     Args:
         place: for people.
@@ -60,14 +63,13 @@ def look(place: str, neighbour: Neighbour, now_s: float) -> Finding:
     wrong = problems(status)
     if wait := _waits(status, now_s):
         wrong.insert(0, wait)
-    unheeded = _unheeded(neighbour.metrics)
-    if unheeded:
-        wrong.append(unheeded)
+    if _REFUSED.search(neighbour.metrics):
+        wrong.append(_UNHEEDED)
     if not wrong:
         return check.ok(place, line(f"well by its own word: {summary(status)}"))
     more = f"; and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
     told = "; ".join(map(line, wrong[:_TOLD])) + more
-    return check.warning(place, told, _MEND_FILE if wrong == [unheeded] else _MEND)
+    return check.warning(place, told, _MEND_FILE if wrong == [_UNHEEDED] else _MEND)
 
 
 def _waits(status: StatusDocument, now_s: float) -> str:
@@ -76,16 +78,3 @@ def _waits(status: StatusDocument, now_s: float) -> str:
     age = now_s - status.started.timestamp()
     what = status.waiting_for or "its sources"
     return f"is not ready, {span(age)} after its start: waits for {what}" * (age > _BEGINNING)
-
-
-def _unheeded(metrics: bytes) -> str:
-    """Return that a changed file is not in force, by the count of reloads; empty if none is."""
-    counts: Counter[str] = Counter()
-    for result, count in _RELOADS.findall(metrics):
-        counts[result.decode()] += int(count)
-    bad = counts["refused"] + counts["failed"]
-    if not bad or counts["done"]:
-        return ""
-    return (
-        f"the changed file was not taken over ({bad} attempts): it runs with what was there before"
-    )

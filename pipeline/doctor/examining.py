@@ -2,9 +2,8 @@
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -18,29 +17,9 @@ from pipeline.registry import ENTRIES, load
 Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Awaitable[list[Finding]]]
 """What an `Entry.doctor` names: looks after one component, given its options."""
 
-_FILE: Final = (
-    "see the file system of its path: a file server that is away, or a mount of one that went"
+_HANGS: Final = (
+    "something that it looks at hangs: a file server that is away, or a driver (see dmesg)"
 )
-_SERVER: Final = (
-    "see that the API server answers (kubectl get nodes with the same kubeconfig), and that a "
-    "credential plugin which the kubeconfig names comes to an end by itself"
-)
-LATE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "nvml": "the driver hangs: see the kernel log (dmesg); reboot the node if it stays so",
-        "hostengine": "see that nv-hostengine answers (dcgmi discovery -l), and the file system of "
-        "library",
-        "podresources": "see that the kubelet answers, and its log (journalctl -u kubelet)",
-        "dcgm": "see that dcgm-exporter answers at url, or the file system of path",
-        "otlp": "see that the receiver answers, and the file systems of certificates and token",
-        "pods": _SERVER,
-        "node": _SERVER,
-        **dict.fromkeys(
-            ("checkpoint", "podlist", "nri", "replay", "textfile", "jsonl", "prometheus"), _FILE
-        ),
-    }
-)
-"""What to do about the checks of a component that come to no end, by its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +36,7 @@ class Examination:
     name: str
     work: Callable[[], Awaitable[list[Finding]]]
     component: bool = False
-    late: str = (
-        "something that it looks at hangs: a file server that is away, or a driver (see dmesg)"
-    )
+    late: str = _HANGS
 
 
 def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
@@ -72,16 +49,15 @@ def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
 
 
 def _of(component: Component, ctx: DoctorContext) -> Examination:
-    dotted = ENTRIES[component.role, component.kind].doctor
+    entry = ENTRIES[component.role, component.kind]
 
     async def work() -> list[Finding]:
         # What a module needs is loaded with it, off the event loop.
-        examine = cast("Examine", await asyncio.to_thread(load, dotted))
+        examine = cast("Examine", await asyncio.to_thread(load, entry.doctor))
         return await examine(component.options, ctx)
 
-    return Examination(
-        f"{component.role} {component.name}", work, component=True, late=LATE[component.kind]
-    )
+    name = f"{component.role} {component.name}"
+    return Examination(name, work, component=True, late=entry.late or _HANGS)
 
 
 async def run(examinations: Sequence[Examination], deadline: float) -> list[Finding]:

@@ -9,6 +9,9 @@ import subprocess
 import sys
 from typing import Final
 
+PART: Final = 0.3
+"""Of a component's deadline: what `trial` may take."""
+
 _CODE: Final = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError: pass"
 _REAPED: Final = 1.0
 """Seconds that the kernel may take to end it; one that waits for a disk stays for longer."""

@@ -8,6 +8,9 @@ from typing import Final
 
 from pipeline.doctor.twins import daemons, words_of
 
+NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+"""What stands for standard input in the place of a file."""
+
 _OPTION: Final = "--config"
 _LISTENS: Final = "0A"
 """TCP_LISTEN, as the kernel's tables have it."""
@@ -117,7 +120,7 @@ def file_behind_run(proc: Path) -> tuple[int, Path] | None:
         return None
     number, words = running
     name = _named(words)
-    if name in ("", "-"):
+    if not name or str(Path(name)) in NAMES_OF_STDIN:
         return None
     try:
         # By its own folder, which need not be ours.
@@ -127,16 +130,15 @@ def file_behind_run(proc: Path) -> tuple[int, Path] | None:
 
 
 def _named(words: Sequence[str]) -> str:
-    """Return the file after `-c` or `--config`, as argparse reads them; the last one counts."""
+    """Return the file after `-c` or `--config`, as `podgpu run` reads them; the last one counts."""
     named = ""
     for at, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if word == "-c" or (not equals and len(word) > 2 and _OPTION.startswith(word)):
+        if word in ("-c", _OPTION):
             named = words[at + 1] if at + 1 < len(words) else ""
-        elif equals and len(option) > 2 and _OPTION.startswith(option):
-            named = value
+        elif word.startswith(f"{_OPTION}="):
+            named = word.removeprefix(f"{_OPTION}=")
         elif word.startswith("-c"):
-            named = word.removeprefix("-c")
+            named = word.removeprefix("-c").removeprefix("=")
     return named
 
 

@@ -6,14 +6,12 @@ from typing import Final
 from pipeline.model import Instant, SourceState
 from pipeline.status_page.document import LARGEST, ErrorStatus, SinkStatus, SourceStatus
 from pipeline.status_page.known import Known
-from pipeline.telemetry import Point
+from pipeline.telemetry import DATED, Point
 from pipeline.texts import line
 
 _GOES_ON: Final = 45.0
 """Seconds after which an error of a sink that loses data counts as over: messages are told of one
 by one, and some are sent twice a minute."""
-
-_LOST: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
 
 Figures = Mapping[tuple[str, str], float]
 """Sums of a component's points, by family and by the component's name."""
@@ -100,7 +98,7 @@ def _losses(known: Known) -> Mapping[str, Instant]:
     """Return when each sink that ever lost something last did, by its name."""
     found: dict[str, Instant] = {}
     for family, points in known.telemetry:
-        for point in points if family.name in _LOST else ():
+        for point in points if family.name in DATED else ():
             name, rose = _owner(point, "sink"), point.rose
             if name is not None and rose is not None:
                 before = found.get(name, rose)

@@ -66,49 +66,50 @@ class StatusPages:
         )
 
     def _moment(self) -> "_Moment":
-        now = self._now()
-        if self._last is None or now.mono_ns - self._last[0].mono_ns >= GOOD_FOR_NS:
+        now, last = self._now(), self._last
+        if last is None or (last[1].finished and now.mono_ns - last[0].mono_ns >= GOOD_FOR_NS):
             known = self._known()
             # A view: what is made of it in a thread must not change meanwhile.
-            known = replace(known, troubles=dict(known.troubles))
-            self._last = (now, _Moment(known))
-        return self._last[1]
+            last = self._last = (now, _Moment(replace(known, troubles=dict(known.troubles))))
+        return last[1]
 
 
 class _Moment:
-    """What was known at one moment, and what is made of it: of each kind once."""
+    """What was known at one moment, and what is made of it: of each kind once.
+
+    Attributes:
+        finished: nothing is being made of it. Else the next moment waits, and threads don't pile up
+            where making one takes longer than it is good for.
+    """
 
     def __init__(self, known: Known) -> None:
-        self._known = known
+        self._told: Known | StatusDocument = known
         self._lock = Lock()
-        self._status: StatusDocument | None = None
         # As many as there are listeners, and the document.
-        self._texts: dict[Links | None, bytes] = {}
-        self._making: dict[Links | None, asyncio.Future[bytes]] = {}
+        self._made: dict[Links | None, asyncio.Future[bytes]] = {}
+
+    @property
+    def finished(self) -> bool:
+        return all(future.done() for future in self._made.values())
 
     async def made(self, links: Links | None) -> bytes:
         """Make it in a thread: of a large node it takes a while, in which others are served."""
-        future = self._making.get(links)
+        future = self._made.get(links)
         if future is None:
             # Of its own, which ends with the call: the others may wait for what hangs.
             with DaemonExecutor("podgpu-status") as thread:
                 loop = asyncio.get_running_loop()
-                future = self._making[links] = loop.run_in_executor(thread, self.make, links)
+                future = self._made[links] = loop.run_in_executor(thread, self._make, links)
         # Whoever goes away, others wait for the same.
         return await asyncio.shield(future)
 
-    def make(self, links: Links | None) -> bytes:
+    def _make(self, links: Links | None) -> bytes:
         """Return the page but for its foot; without `links` the document. For any thread."""
         with self._lock:
-            text = self._texts.get(links)
-            if text is None:
-                if self._status is None:
-                    self._status = status_of(self._known)
-                text = self._texts[links] = _text(self._status, links)
-            return text
-
-
-def _text(status: StatusDocument, links: Links | None) -> bytes:
-    if links is None:
-        return msgspec.json.encode(status) + b"\n"
-    return body(status, links).encode("utf-8", "replace")
+            if isinstance(self._told, Known):
+                # In its place: the snapshot would else live until somebody asks again.
+                self._told = status_of(self._told)
+            status = self._told
+        if links is None:
+            return msgspec.json.encode(status) + b"\n"
+        return body(status, links).encode("utf-8", "replace")

@@ -70,7 +70,9 @@ def _quiet(source: SourceStatus) -> Iterator[str]:
 
 def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[str]:
     for sink in sinks:
-        why = f": {sink.error.text}" if sink.error is not None else ""
+        error = sink.error
+        # What a sink warns of, though it goes on, need not be why it can't work or loses something.
+        why = f": {error.text}" if error is not None and error.over is not None else ""
         if sink.up is False:
             yield f"sink {sink.name} is down{why}"
         elif sink.delivering is False:
@@ -83,11 +85,7 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[str]:
         if sink.lost_seconds is not None and sink.lost_seconds <= RECENT:
             counts = ((sink.dropped, "dropped"), (sink.rejected, "rejected"))
             told = ", ".join(f"{amount(count)} {word}" for count, word in counts if count)
-            why = (
-                f": {sink.error.text}"
-                if sink.error is not None and sink.error.over is False
-                else ""
-            )
+            why = f": {error.text}" if error is not None and error.over is False else ""
             yield f"sink {sink.name} loses data, {told} since podgpu started{why}"
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from config.markers import AtLeast, Doc
 from config.types import ByteSize, Duration
+from pipeline.texts import unquestioned
 
 _LEAST_AGE = 60.0
 
@@ -63,7 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """The page for people: without a query and the like, which may have a secret in it."""
         if self.path is not None:
             return str(self.path)
-        return self.url.partition("#")[0].partition("?")[0]
+        return unquestioned(self.url)
 
     @property
     def oldest(self) -> float:

@@ -10,16 +10,12 @@ from pipeline.doctor.check import Check
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.findings import Finding
-from pipeline.doctor.loading import trial
+from pipeline.doctor.loading import PART, trial
 from pipeline.shared_objects import NoLibraryFileError, ready
 from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
 
 _SECONDS: Final = 5.0
-
-
-_PART: Final = 0.3
-"""Of the deadline: what loading may take, in a process of its own."""
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -31,7 +27,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 async def _library(options: Options, ctx: DoctorContext) -> Finding:
     """Check the library; a disk that hangs costs this check alone."""
     check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
-    patience = ctx.deadline * _PART
+    patience = ctx.deadline * PART
     try:
         async with asyncio.timeout(2.5 * patience):
             return await in_thread(partial(_loaded, options, check, place, patience))

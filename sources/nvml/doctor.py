@@ -10,6 +10,7 @@ from pipeline.doctor.counters import asked
 from pipeline.doctor.examining import late
 from pipeline.doctor.findings import Finding
 from pipeline.fields import FieldPlan, Row
+from pipeline.registry import ENTRIES
 from sources.nvml import procfs
 from sources.nvml.diagnosis import board, host, opening
 from sources.nvml.gpm import METRICS
@@ -17,11 +18,6 @@ from sources.nvml.options import Options
 
 _PART: Final = 0.9
 """Of the deadline: the rest is for what is looked at without NVML."""
-
-_MEND: Final = (
-    "the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the file "
-    "system that its library is on does not answer"
-)
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -36,7 +32,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             plan = await asked(ctx)
             await in_thread(partial(_look, driver, plan, ctx, told))
     except TimeoutError:
-        told.append(late("NVML", patience, _MEND))
+        told.append(late("NVML", patience, ENTRIES["source", "nvml"].late))
     return [*found, *told, await in_thread(partial(_processes, options, ctx))]
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
+from pipeline.topology.annotation import KEY
 from tests.deploy.manifests import Manifests, Object
 from tests.e2e.applying import Applying
 from tests.e2e.charts import Values
@@ -136,6 +137,8 @@ def sited(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
     access.remove_namespace(cluster.api, NAMESPACE)
     with whole(cluster, reachable=reachable), ExitStack() as ends:
         ends.callback(cluster.tidy)
+        # The sink `node` leaves it by default.
+        cluster.api.patch("Node", cluster.node, {"metadata": {"annotations": {KEY: None}}})
         ends.callback(_label, cluster, None)
         _label(cluster, "true")
         yield

@@ -144,7 +144,11 @@ _DEFAULT = (CHART / "files" / "default-counters.csv").read_text()
 _OWN = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
 
 
-@pytest.mark.parametrize("listed", ["", _OWN], ids=["the default list", "one's own"])
+@pytest.mark.parametrize(
+    "listed",
+    ["", _OWN, f"   # Indented.\n{_OWN}"],
+    ids=["the default list", "one's own", "one that begins with blanks"],
+)
 def test_a_volume_of_the_values_has_this_release_s_list(helm: Helm, listed: str) -> None:
     """The name that the values give is the same for all releases, and one alone could have it."""
     made = helm.template({**DCGM, "customMetrics": listed})

@@ -137,7 +137,13 @@ def test_neither_do_their_roles_for_a_list_of_another_namespace(helm: Helm) -> N
     assert len(names) == 2
 
 
-RIGHTS = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+RIGHTS = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "SecurityContextConstraints",
+}
 
 
 @pytest.mark.parametrize("values", [{}, {"arguments": ["-c", "5000"]}], ids=str)
@@ -145,7 +151,7 @@ RIGHTS = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     "switch", [{"rbac": {"create": False}}, {"kubernetes": {"rbac": {"create": False}}}], ids=str
 )
 def test_either_switch_leaves_no_role(helm: Helm, values: Values, switch: Values) -> None:
-    more: Values = {"extender": {"enabled": True}, **values}
+    more: Values = {"extender": {"enabled": True}, "distribution": "openshift", **values}
     more |= {} if values else source("pods", kind="pods")
     before: set[str] = helm.template(more).kinds() & RIGHTS
     assert before

@@ -69,6 +69,17 @@ def test_who_runs_it_on_every_node_hears_of_the_alerts(helm: Helm, chart: Path) 
         (sink("metrics", path="/gpu"), "curl -s http://localhost:9400/gpu"),
         ({"service": {"port": 80}}, "curl -s http://localhost:80/metrics"),
         ({"tlsServerConfig": {"enabled": True}}, "curl -s -k https://localhost:9400/metrics"),
+        (
+            {
+                "tlsServerConfig": {
+                    "enabled": True,
+                    "existingSecret": "own",
+                    "clientAuthType": "RequireAndVerifyClientCert",
+                },
+                "serviceMonitor": {"enabled": False},
+            },
+            "curl -s --cert CLIENT.crt --key CLIENT.key -k https://localhost:9400/metrics",
+        ),
         ({"basicAuth": {"users": {"b": "1", "c": "2"}}}, "-s -u b http://localhost:9400/metrics"),
     ],
     ids=str,

@@ -218,7 +218,8 @@ def test_a_right_that_is_missed_is_named(release: Installation, left: Sequence[s
         assert value(own, "podgpu_extender_up") == 0
         answer = get(PORT, "/readyz", host=own[0])
         assert answer.status == 503, answer
-        assert not deployment(release)["status"].get("readyReplicas")
+        # By way of the controllers, which take their time.
+        wait_until(lambda: not deployment(release)["status"].get("readyReplicas"), "not ready")
 
 
 def test_an_api_server_that_streams_its_lists_asks_for_no_right_to_list(

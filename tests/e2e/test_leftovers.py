@@ -40,11 +40,13 @@ class Run:
         folder: is made.
         checkout: what it is a run of.
         node: whether its programs are those of a node.
+        ends: ends what is left of it.
     """
 
     folder: Path
     checkout: Path
     node: bool
+    ends: ExitStack
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -54,6 +56,7 @@ class Run:
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(self.checkout)},
         )
+        self.ends.callback(self.end)
         wait_until(lambda: len(self.programs()) == _PROGRAMS, "its programs")
 
     def programs(self) -> set[int]:
@@ -97,10 +100,8 @@ def test_a_run_that_lives_keeps_its_programs(
     tmp_path: Path, clone: Path, ends: ExitStack, *, node: bool, other: bool
 ) -> None:
     living, killed = (
-        Run(tmp_path / name, clone if other else _ROOT, node) for name in ("living", "killed")
+        Run(tmp_path / name, clone if other else _ROOT, node, ends) for name in ("living", "killed")
     )
-    for each in (living, killed):
-        ends.callback(each.end)
     left = killed.programs()
     assert not {*leftovers.ended_with_their_run()} & (living.programs() | left)
     killed.kill()

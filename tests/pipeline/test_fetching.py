@@ -162,6 +162,33 @@ def repeats(said: str) -> list[Answer]:
     ]
 
 
+QUERIES = [
+    ("?token=a%2Bbcd%2Fef", ["a+bcd/ef"]),
+    ("?x=1&token=a%2bbcd%2fef&y", ["a+bcd/ef"]),
+    ("?token=one+two%20three", ["one two three", "one+two three"]),
+    ("?token=p%C3%A4ss%3Dword", ["p\xe4ss=word"]),
+    ("?a%2Bbcd%2Fef", ["a+bcd/ef"]),
+    ("?token=abc%zzdef", ["abc%zzdef"]),
+]
+
+
+@pytest.mark.parametrize(("query", "decoded"), QUERIES)
+async def test_no_form_of_a_value_of_the_query_is_in_a_message(
+    query: str, decoded: list[str]
+) -> None:
+    """As it was written, as it was sent, which is otherwise, and as it is read."""
+    async with PageServer(says("a 1\n")).serving() as server:
+        await fetch(server.url + query, timeout=5, most=100)
+        sent = server.heads[0].split(" ")[1].partition("?")[2]
+    forms = [*decoded, query.removeprefix("?"), sent]
+    forms += [word.rpartition("=")[2] for each in (query[1:], sent) for word in each.split("&")]
+    for form in [each for each in forms if len(each) > 3]:
+        async with PageServer(says("", f"401 No {form}!")).serving() as server:
+            with pytest.raises(TransientError) as caught:
+                await fetch(server.url + query, timeout=5, most=100)
+        assert "401 No (concealed)!" in str(caught.value)
+
+
 @pytest.mark.parametrize(("behind", "headers", "secrets"), REQUESTS)
 async def test_what_may_be_a_secret_is_in_no_message(
     behind: str, headers: dict[str, str], secrets: list[str]

@@ -19,13 +19,12 @@ from pipeline.cli.dcgm.settings import COMMAND
 from pipeline.cli.doctor.arguments import BEHIND
 from pipeline.cli.locating import PLACES, located
 from pipeline.doctor.context import Roots
-from pipeline.doctor.processes import file_behind_run, options_behind
+from pipeline.doctor.processes import NAMES_OF_STDIN, file_behind_run, options_behind
 from pipeline.registry import RegisteredKinds
 
 _PROC: Final = Roots().proc
 _BUILT_IN: Final = "the built-in configuration"
 _STDIN: Final = "standard input"
-_NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def configured(
@@ -44,7 +43,7 @@ def configured(
     env = os.environ if env is None else env
     if words:
         return _dcgm(words[1:], env), " ".join([BEHIND, *words[1:]])
-    if named is not None and str(named) in _NAMES_OF_STDIN:
+    if named is not None and str(named) in NAMES_OF_STDIN:
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         return parse(data, RegisteredKinds(), env=env, origin=_STDIN), _STDIN
     if named is None and (running := options_behind(BEHIND, _PROC)) is not None:

@@ -68,7 +68,8 @@ def _error(error: ErrorStatus | None, width: int) -> Iterator[str]:
         return
     age = "" if error.age_seconds is None else f" {span(error.age_seconds)} ago"
     over = ", over" if error.over else ""
-    text = f"error{age}{over}: {clean(error.text)}"
+    word = "warning" if error.over is None else "error"
+    text = f"{word}{age}{over}: {clean(error.text)}"
     room = max(width - 4, 20)
     for start in range(0, len(text), room):
         yield f"    {text[start : start + room]}"

@@ -54,7 +54,7 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
     if update:
         count += f"; {update}"
     if ready < desired or (update and is_stuck(daemonset, cluster)):
-        found.append(unready(daemonset, cluster, count, desired))
+        found.append(unready(daemonset, cluster, count))
     return found or [check.ok(place, count)]
 
 

@@ -12,12 +12,12 @@ from pipeline.contracts import KubeApi
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.cluster.objects import Cluster, Raw, exporter, namespace_of
 from pipeline.doctor.cluster.selecting import selector_text
-from pipeline.doctor.cluster.unready import FAILED_CREATE
+from pipeline.doctor.cluster.unready import FAILED_CREATE, unmade
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.rights import FORBIDDEN, NOT_FOUND, Right, mend_of
 from pipeline.errors import ApiError
 from pipeline.kube.request import Request
-from pipeline.kube.shape import items, number, table, text
+from pipeline.kube.shape import items, table, text
 
 _PAGE: Final = 500
 _PAGES: Final = 40
@@ -215,7 +215,7 @@ class Fetcher:
         short = [
             namespace_of(each)
             for each in daemonsets or ()
-            if exporter(each) == "podgpu" and _lacks_pods(table(each.get("status")))
+            if exporter(each) == "podgpu" and unmade(each)
         ]
         fields = f"involvedObject.kind=DaemonSet,reason={FAILED_CREATE}"
         lists = [
@@ -236,9 +236,3 @@ class Fetcher:
         if daemonsets is None or None in lists:
             return None
         return [service for each in lists for service in each or ()]
-
-
-def _lacks_pods(status: Raw) -> bool:
-    wanted = number(status.get("desiredNumberScheduled")) or 0
-    made = number(status.get("currentNumberScheduled"))
-    return made is not None and made < wanted

@@ -33,14 +33,13 @@ _MENDS: Final = (
 )
 
 
-def unready(daemonset: Raw, cluster: Cluster, count: str, desired: int) -> Finding:
+def unready(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
     """Return what keeps pods from being ready.
 
     Args:
         daemonset: whose they are.
         cluster: what was fetched.
         count: how many are ready, for people.
-        desired: how many are wanted.
     """
     check = CHECKS["cluster.daemonset"]
     pods = [pod for pod in cluster.pods or () if has_made(daemonset, pod)]
@@ -48,8 +47,8 @@ def unready(daemonset: Raw, cluster: Cluster, count: str, desired: int) -> Findi
     reasons = waiting[:_MANY]
     if len(waiting) > _MANY:
         reasons.append(f"and {len(waiting) - _MANY} more")
-    if cluster.pods is not None and len(pods) < desired:
-        reasons.append(f"{desired - len(pods)} are not made{_refused(daemonset, cluster)}")
+    if missing := unmade(daemonset):
+        reasons.append(f"{missing} are not made{_refused(daemonset, cluster)}")
     few = f": {'; '.join(reasons)}" if reasons else ""
     mends = [mend for word, mend in _MENDS if word in few]
     mends.append(
@@ -57,6 +56,17 @@ def unready(daemonset: Raw, cluster: Cluster, count: str, desired: int) -> Findi
         "--previous tell more; podgpu doctor in such a pod looks at its node"
     )
     return check.warning(place_of(daemonset), count + few, "; ".join(mends))
+
+
+def unmade(daemonset: Raw) -> int:
+    """Return how many pods are wanted and not there; 0 if that isn't known.
+
+    By the controller's own count: of pods a list may have had a part alone.
+    """
+    status = table(daemonset.get("status"))
+    wanted = number(status.get("desiredNumberScheduled"))
+    made = number(status.get("currentNumberScheduled"))
+    return 0 if wanted is None or made is None else max(0, int(wanted - made))
 
 
 def _refused(daemonset: Raw, cluster: Cluster) -> str:

@@ -47,7 +47,7 @@ CHECKS: Final = (
     ),
     Check(
         "daemon.status",
-        "`/status` of the podgpu that answers at `http.port`, and its count of reloads",
+        "`/status` of the podgpu that answers at `http.port`, and its gauge of the last reload",
         "it says itself that something is wrong: a source is down, a sink delivers nothing, a GPU "
         "is lost, a changed file was refused",
         "see the check of that source or sink here, and podgpu's log",

@@ -14,7 +14,7 @@ from typing import Final
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, Roots
 from pipeline.doctor.findings import Finding
-from pipeline.doctor.loading import trial
+from pipeline.doctor.loading import PART, trial
 from pipeline.shared_objects import NoLibraryFileError, ready
 from pipeline.texts import line
 from sources.nvml import codes
@@ -26,8 +26,6 @@ _FILE: Final = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", re.MULTILI
 _DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 _CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
 _INIT: Final = "nvmlInit"
-_PART: Final = 0.3
-"""Of the deadline: what loading may take, in a process of its own."""
 _LEAST: Final = 2.0
 """Seconds: on a busy node such a process takes a while to begin."""
 RELOADED: Final = (
@@ -74,7 +72,7 @@ def _hangs(ctx: DoctorContext) -> Finding | None:
         ready(SONAME)
     except NoLibraryFileError as error:
         return CHECKS["nvml.library"].failure(SONAME, str(error), "see what is mounted there")
-    saw, mend = trial(SONAME, max(_LEAST, ctx.deadline * _PART))
+    saw, mend = trial(SONAME, max(_LEAST, ctx.deadline * PART))
     return CHECKS["nvml.library"].failure(SONAME, saw, mend) if saw else None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.schema import Http
+from pipeline.cli.commands import run_command
 from pipeline.pages import Pages
 from pipeline.serving import Serving
 from pipeline.topology_pages import TopologyPages
@@ -25,9 +26,6 @@ USER = ("--user", "me", "--password-file", "password")
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
     """The exit status of a command, and what it says on stdout and stderr."""
-    # Not at the top: `pipeline.cli.main` is a function for whoever imports it before the module.
-    from pipeline.cli.main import run_command
-
     try:
         status = run_command(["topology", *words])
     except SystemExit as ended:  # options that argparse refuses

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.cli.commands import run_command
 from tests.pipeline.cli.asked import KEPT, Said, run
 
 SECRETS = ("hunter2", KEPT)
@@ -153,9 +154,6 @@ def test_no_option_is_cut_short(capsys: pytest.CaptureFixture[str], words: str) 
     ],
 )
 def test_of_every_command(capsys: pytest.CaptureFixture[str], words: str) -> None:
-    # Not at the top: `pipeline.cli.main` is a function for whoever imports it before the module.
-    from pipeline.cli.main import run_command
-
     with pytest.raises(SystemExit) as ended:
         run_command(words.split())
     assert ended.value.code == 2

@@ -156,6 +156,18 @@ class TestFile:
             assert "can be read again" in caplog.text
             assert found.counted == ["refused"]
 
+    async def test_one_that_is_back_as_it_was_is_handed_on(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else nobody would hear that the refusal is over."""
+        monkeypatch.setattr(following, "_POLL", 0.1)
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.unlink()
+            await until(lambda: found.counted)
+            path.write_text(ONE)
+            await found.reaches(["One."])
+            assert found.asked == [False]
+
     async def test_a_wrong_row_is_named_and_costs_no_other(
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import running
+from pipeline.cli.commands import run_command
 from pipeline.cli.doctor import command, configuring
 from pipeline.cli.doctor.arguments import add
 from pipeline.doctor.checks import CHECKS
@@ -189,8 +191,14 @@ FILES = [
     (("-c", "/a/b.yaml"), "/a/b.yaml"),
     (("--config", "/a/b.yaml"), "/a/b.yaml"),
     (("--config=/a/b.yaml",), "/a/b.yaml"),
-    (("--conf", "/a/b.yaml"), "/a/b.yaml"),
     (("-c/a/b.yaml",), "/a/b.yaml"),
+    (("-c=/a/b.yaml",), "/a/b.yaml"),
+    (("-c=-",), None),
+    (("--config", "/dev/stdin"), None),
+    (("-c", "/dev/fd/0"), None),
+    (("-c", "/proc/self/fd/0"), None),
+    (("-c", "/dev//stdin"), None),
+    (("-c", "/dev/fd/3"), "/dev/fd/3"),
     (("-c", "/x.yaml", "-c", "/a/b.yaml"), "/a/b.yaml"),
     (("-c", "b.yaml"), "HERE/b.yaml"),
     (("-c", "-"), None),
@@ -208,6 +216,24 @@ def test_the_file_of_a_daemon_is_found_in_its_words(
     (tmp_path / "7" / "cwd").symlink_to(tmp_path)
     wanted = None if file is None else (7, Path(file.replace("HERE", str(tmp_path))))
     assert file_behind_run(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("words", [words for words, file in FILES if file and words])
+def test_and_is_the_one_that_podgpu_run_reads_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    read: list[Path] = []
+
+    def reads(arguments: argparse.Namespace) -> int:
+        read.append(arguments.config)
+        return 0
+
+    monkeypatch.setattr(running, "run", reads)
+    assert run_command(["run", *words]) == 0
+    process(tmp_path, 7, "podgpu", "run", *words)
+    in_this_container(tmp_path, 7)
+    (tmp_path / "7" / "cwd").symlink_to("/")
+    assert file_behind_run(tmp_path) == (7, "/" / read[0])
 
 
 def test_a_daemon_beside_it_is_looked_at_with_its_own_file(

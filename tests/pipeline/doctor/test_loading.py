@@ -92,7 +92,7 @@ HOLDS = """
 import ctypes, sys
 from pipeline.cli import main
 from pipeline.cli.doctor.command import _mortal
-import pipeline.cli.main as commands
+import pipeline.cli.commands as commands
 
 def held(argv):
     with _mortal(float(sys.argv[2])):

@@ -79,7 +79,7 @@ def test_a_signal_is_no_answer(tmp_path: Path, words: list[str]) -> None:
 SLOW = """
 import sys, time
 from pipeline.cli import main
-import pipeline.cli.main as commands
+import pipeline.cli.commands as commands
 
 def slow(argv):
     print("begun", flush=True)

@@ -1,7 +1,7 @@
 """An API server that takes connections and says nothing: each check that asks it says so itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.examining import LATE, Examination, of_components, run
+from pipeline.doctor.examining import Examination, of_components, run
 from pipeline.doctor.general import diagnose
 from pipeline.doctor.patience import ANSWER, Patient, patient
 from pipeline.doctor.rights import try_watch
 from pipeline.errors import ApiError
 from pipeline.kube.sessions import Sessions
-from pipeline.registry import ENTRIES
+from pipeline.registry import ENTRIES, Entry
 from tests.pipeline.doctor.silent import silent
 from tests.pipeline.doctor.support import config, context, is_bad
 from tests.pipeline.doctor.test_timing import pods_at
@@ -86,19 +86,27 @@ def kinds() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("entry", kinds(), ids=":".join)
 def test_what_comes_to_no_end_has_a_mend_of_its_kind(entry: tuple[str, str]) -> None:
-    assert LATE[entry[1]]
+    assert ENTRIES[entry].late  # type: ignore[index]
+
+
+async def never(*_: object) -> list[object]:
+    await asyncio.sleep(3600)
+    return []
+
+
+@pytest.mark.looptime
+async def test_a_kind_without_one_has_that_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.doctor.examining.load", lambda _: never)
+    bare = Entry("", "sources.pods.options:Options", "", doctor="of.its:own")
+    monkeypatch.setitem(ENTRIES, ("source", "novel"), bare)
+    made = config("sources: {s: {kind: novel}}\n")
+    (told, *_) = await run(of_components(made, DoctorContext(made)), 30)
+    is_bad(told, "failure", "no answer within 30 s", "see dmesg")
 
 
 @pytest.mark.looptime
 async def test_it_is_told_with_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hangs(*_: object) -> list[object]:
-        await asyncio.sleep(3600)
-        return []
-
-    def load(_: str) -> Callable[..., object]:
-        return hangs
-
-    monkeypatch.setattr("pipeline.doctor.examining.load", load)
+    monkeypatch.setattr("pipeline.doctor.examining.load", lambda _: never)
     made = config("sources: {s: {kind: pods}}\n")
     (each, *_) = of_components(made, DoctorContext(made))
     assert isinstance(each, Examination)

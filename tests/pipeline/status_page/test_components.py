@@ -114,10 +114,19 @@ def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
         "sink node loses data, 1 dropped since podgpu started"
     ]
     assert any(
-        told.startswith("    error") and "over" not in told and "somebody else" in told
+        told.startswith("    warning") and "over" not in told and "somebody else" in told
         for told in components(found, 120)
     )
     assert '<span class="warn">somebody else writes it too</span>' in sinks(found.sinks)
+
+
+def test_what_a_sink_warned_of_is_not_why_it_is_down() -> None:
+    telemetry = Telemetry()
+    meter = Meter(telemetry, "sink", "node")
+    meter.trouble("somebody else writes it too", at(560), warning=True)
+    meter.set("podgpu_sink_up", 0)
+    found = status_of(known_of(begun(), telemetry=telemetry, sinks={"node": "node"}))
+    assert "sink node is down" in problems(found)
 
 
 def test_what_is_told_of_a_component_goes_with_it() -> None:

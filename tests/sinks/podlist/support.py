@@ -106,6 +106,12 @@ def short(*gpus: int) -> str:
     return ",".join(uuid_of(index) for index in gpus)
 
 
+def state(path: Path) -> tuple[int, ...]:
+    """All that a writer changes of a file: a reader changes when it was last read."""
+    now = path.stat()
+    return (now.st_ino, now.st_mode, now.st_uid, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
 def names(folder: Path) -> list[str]:
     return sorted(found.name for found in folder.iterdir())
 

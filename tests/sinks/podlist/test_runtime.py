@@ -22,7 +22,7 @@ from sinks.podlist.options import Options as SinkOptions
 from sinks.prometheus.options import Options as PageOptions
 from sources.podlist.options import Options as SourceOptions
 from tests.e2e.processes import free_ports
-from tests.sinks.podlist.support import GPUS, entries, held, ours, short, until
+from tests.sinks.podlist.support import GPUS, entries, held, ours, short, state, until
 from tests.support.components import Options, ScriptedSource
 from tests.support.http import Client
 from tests.support.nodes import claims, uuid_of
@@ -141,9 +141,9 @@ async def test_reader_and_writer_come_to_rest(path: Path, monkeypatch: pytest.Mo
     async with podgpu(path, monkeypatch) as whole:
         whole.kubelet.says(held("a", 0))
         await until(lambda: ours(path) == [f"a={short(0)}"])
-        before, began = path.stat(), await events(whole)
+        before, began = state(path), await events(whole)
         await asyncio.sleep(1.5)
-        assert path.stat() == before
+        assert state(path) == before
         # The reader stands by its empty list each second.
         assert await events(whole) - began <= 3
 

@@ -18,6 +18,7 @@ from tests.sinks.podlist.support import (
     names,
     ours,
     short,
+    state,
     until,
 )
 from tests.support.nodes import claim, uuid_of
@@ -89,11 +90,11 @@ async def test_an_entry_of_ours_that_another_says_too_goes(path: Path) -> None:
 @pytest.mark.parametrize("text", ["null", " []", listing(FOREIGN)])
 async def test_a_file_that_is_right_is_not_touched(path: Path, text: str) -> None:
     path.write_text(text)
-    before = path.stat()
+    before = state(path)
     async with Bench(path).keeping() as bench:
         bench.holds()
         await bench.rests()
-    assert path.stat() == before
+    assert state(path) == before
 
 
 @WAYS
@@ -101,23 +102,23 @@ async def test_what_does_not_concern_the_file_does_not_touch_it(path: Path, writ
     async with Bench(path, write=write).keeping() as bench:
         bench.holds(held("a", 0))
         await bench.reads(f"a={short(0)}")
-        before = path.stat()
+        before = state(path)
         bench.node.podlist(claim("theirs", uuid_of(1)))
         bench.clock.seconds += 60
         bench.show()
         await bench.rests()
-    assert path.stat() == before
+    assert state(path) == before
 
 
 async def test_a_restart_writes_nothing_where_nothing_changed(path: Path) -> None:
     async with Bench(path).keeping() as bench:
         bench.holds(held("a", 0))
         await bench.reads(f"a={short(0)}")
-    before = path.stat()
+    before = state(path)
     async with Bench(path).keeping() as bench:
         bench.holds(held("a", 0))
         await bench.rests()
-    assert path.stat() == before
+    assert state(path) == before
 
 
 async def test_what_others_destroy_comes_back(path: Path) -> None:

@@ -220,8 +220,10 @@ async def running(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}}
     ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh") if deaf else ()
+    # Whoever runs the tests in the background has it ignored, as a program that is begun so has to.
+    heeding = ("env", "--default-signal=INT")
     process = await asyncio.create_subprocess_exec(
-        *ignoring, sys.executable, "-m", "pipeline", *words,
+        *heeding, *ignoring, sys.executable, "-m", "pipeline", *words,
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         env={**kept, "TERM": term, "LC_ALL": "C.UTF-8", **env},
     )  # fmt: skip

@@ -27,7 +27,7 @@ Said = tuple[int, str, str]
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
     """The exit status of the command, and what it says on stdout and stderr."""
-    from pipeline.cli.main import run_command
+    from pipeline.cli.commands import run_command
 
     code = run_command(["top", *words])
     out, err = capsys.readouterr()

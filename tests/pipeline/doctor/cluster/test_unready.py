@@ -50,8 +50,8 @@ CONTAINERS: list[tuple[str, Raw, str, str]] = [
 
 def told_of(*pods: Raw, **more: Any) -> Finding:
     ours = more.pop("ours", None) or daemonset(ready=0)
-    made = cluster(daemonsets=[ours], pods=[*pods], **more)
-    return of(daemonsets.look(made), "cluster.daemonset")
+    seen = cluster(daemonsets=[ours], pods=[*pods], **more)
+    return of(daemonsets.look(seen), "cluster.daemonset")
 
 
 def with_status(**status: Any) -> Raw:
@@ -112,6 +112,14 @@ REFUSALS = [
 ]
 
 
+def made(count: int | None, *, of: int) -> Raw:
+    """A DaemonSet none of whose pods is ready, by its controller's count of those that are made."""
+    ours = daemonset(desired=of, ready=0)
+    if count is not None:
+        ours["status"]["currentNumberScheduled"] = count
+    return ours
+
+
 @pytest.mark.parametrize(("message", "mend"), REFUSALS)
 def test_pods_that_cannot_be_made_say_why_by_the_newest_event(message: str, mend: str) -> None:
     events = [
@@ -120,30 +128,39 @@ def test_pods_that_cannot_be_made_say_why_by_the_newest_event(message: str, mend
         event("another's", "c", "other", lastTimestamp="2026-01-09T00:00:00Z"),
         event("of another kind", "d", reason="Other", lastTimestamp="2026-01-09T00:00:00Z"),
     ]
-    told = told_of(ours=daemonset(desired=8, ready=0), events=events)
+    told = told_of(ours=made(0, of=8), events=events)
     is_bad(told, "warning", f"0 of 8 pods are ready: 8 are not made: {message}", mend)
 
 
 @pytest.mark.parametrize("events", [None, []])
 def test_without_a_word_of_the_server_they_are_counted(events: list[Raw] | None) -> None:
-    ours = daemonset(desired=2, ready=0)
+    ours = made(1, of=2)
     told = told_of(pod(ours, "gpu-1"), ours=ours, events=events)
     is_bad(told, "warning", "0 of 2 pods are ready: 1 are not made", "describe daemonset")
 
 
-def test_pods_that_cannot_be_listed_are_not_said_to_be_missing() -> None:
-    (told, *_) = daemonsets.look(Cluster(daemonsets=[daemonset(ready=0)], pods=None))
-    assert told.saw == "0 of 1 pods are ready"
+MADE = [(3, ""), (4, ""), (1, ": 2 are not made"), (None, "")]
+
+
+@pytest.mark.parametrize("listed", [None, 0, 1, 3])
+@pytest.mark.parametrize(("count", "missing"), MADE)
+def test_pods_are_missing_by_the_controller_s_count_and_not_by_a_list(
+    count: int | None, missing: str, listed: int | None
+) -> None:
+    """Of a list a part alone may have come, or nothing; an unknown count is no count of 0."""
+    ours = made(count, of=3)
+    pods = None if listed is None else [pod(ours, f"gpu-{at}") for at in range(listed)]
+    (told, *_) = daemonsets.look(Cluster(daemonsets=[ours], pods=pods))
+    assert told.saw == f"0 of 3 pods are ready{missing}"
 
 
 @pytest.mark.parametrize("short", [True, False])
 async def test_events_are_asked_for_where_pods_are_missing(tmp_path: Path, *, short: bool) -> None:
-    ours = daemonset(desired=1, ready=0)
-    ours["status"]["currentNumberScheduled"] = 0 if short else 1
+    ours = made(0 if short else 1, of=1)
     message = "exceeded quota: all"
-    made = server(**{DAEMONSETS: [ours], EVENTS: [event(message, "a")]})
-    made.paths["/api/v1/namespaces/mon/pods"].delete("mon", "podgpu-gpu-1")
-    told = of(await looked(tmp_path, made), "cluster.daemonset")
-    asked = [query.get("fieldSelector") for path, query in made.requests if path == EVENTS]
+    serving = server(**{DAEMONSETS: [ours], EVENTS: [event(message, "a")]})
+    serving.paths["/api/v1/namespaces/mon/pods"].delete("mon", "podgpu-gpu-1")
+    told = of(await looked(tmp_path, serving), "cluster.daemonset")
+    asked = [query.get("fieldSelector") for path, query in serving.requests if path == EVENTS]
     assert asked == (["involvedObject.kind=DaemonSet,reason=FailedCreate"] if short else [])
     assert (message in told.saw) == short
