@@ -30,6 +30,8 @@ from pipeline.model.events import (
     SourceLost,
     SourceRemoved,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 from pipeline.model.holders import Holder, sole
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
@@ -45,7 +47,8 @@ from pipeline.model.snapshot import (
 )
 from pipeline.model.time import NS, Instant
 from pipeline.model.topology import Level, TopologyCard, TopologyPair
-from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, ProcessUse, Usage
+from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, Holding, ProcessUse, Usage
+from pipeline.model.xids import XidError, XidReport, XidVictim
 
 __all__ = [
     "NS",
@@ -70,6 +73,7 @@ __all__ = [
     "GpuProcess",
     "Hint",
     "Holder",
+    "Holding",
     "Instant",
     "Layout",
     "Level",
@@ -102,7 +106,12 @@ __all__ = [
     "TopologyCard",
     "TopologyPair",
     "TopologyRead",
+    "TotalsRestored",
     "Usage",
     "Value",
+    "XidError",
+    "XidReport",
+    "XidVictim",
+    "XidsReported",
     "sole",
 ]

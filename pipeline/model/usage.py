@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.model.claims import Evidence
 from pipeline.model.pods import PodInfo
 from pipeline.model.refs import PartialRef
 from pipeline.model.time import Instant
@@ -64,6 +65,71 @@ class DeviceUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """A container's time on a device: from when it held or used it until it did neither.
+
+    It has accumulators of its own, which begin at 0: a container that comes back after its end
+    begins another one, while its `ContainerUsage` goes on. For one that has ended, and for one that
+    is looked at, `counted_ns` + `gap_ns` is the time from `start` to `end`, or to the last look.
+
+    Attributes:
+        device: uuid.
+        subject: the container, without a container id.
+        pod: what was last known of its pod.
+        source: name of the source by whose word it holds the device; empty where none says so, and
+            it is known by its processes alone.
+        evidence: what that word rests on; None where there is none.
+        start: when it began.
+        end: when it ended; None while it goes on.
+        counted_ns: of its time, what lies between looks without a break.
+        gap_ns: of its time, what lies in breaks: podgpu was down, or the driver didn't answer.
+        held_ns: as in `ContainerUsage`, of this holding alone.
+        busy_ns: likewise.
+        energy_mj: likewise.
+        memory_peak_bytes: the most memory that it had at a look; None where that was never known.
+        memory_byte_ns: its memory times the time for which that stood, added up.
+        memory_ns: the time for which its memory was known.
+        busy_time_ns: of `counted_ns`, the time for which it was known how busy it kept the device.
+        busy_peak_ppm: the largest part of an interval between two looks for which it kept the
+            device busy, in millionths; None where that was never known.
+        xids: (code, count) of XID errors on the device meanwhile, sorted by code.
+        serial: number of the end among all ends since podgpu started, from 1; 0 before it.
+    """
+
+    device: str
+    subject: PartialRef
+    pod: PodInfo | None
+    source: str
+    evidence: Evidence | None
+    start: Instant
+    end: Instant | None = None
+    counted_ns: int = 0
+    gap_ns: int = 0
+    held_ns: int = 0
+    busy_ns: int | None = None
+    energy_mj: int | None = None
+    memory_peak_bytes: int | None = None
+    memory_byte_ns: int = 0
+    memory_ns: int = 0
+    busy_time_ns: int = 0
+    busy_peak_ppm: int | None = None
+    xids: tuple[tuple[int, int], ...] = ()
+    serial: int = 0
+
+    @property
+    def memory_mean_bytes(self) -> int | None:
+        """Its mean memory; None where that was never known for any time."""
+        return self.memory_byte_ns // self.memory_ns if self.memory_ns else None
+
+    @property
+    def busy_mean_ppm(self) -> int | None:
+        """For which part of the time it kept the device busy, in millionths; None if unknown."""
+        if self.busy_ns is None or not self.busy_time_ns:
+            return None
+        return self.busy_ns * 1_000_000 // self.busy_time_ns
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerUsage:
     """What one container has and had of one device. No total ever falls.
 
@@ -78,6 +144,8 @@ class ContainerUsage:
             seconds is five seconds.
         energy_mj: its part of the GPU's energy, by the model of docs/usage.md; None where the
             energy was never known.
+        xids: (code, count) of XID errors on the device while it was there, sorted by code.
+        holding: the holding that goes on; None where it has ended.
     """
 
     subject: PartialRef
@@ -88,6 +156,8 @@ class ContainerUsage:
     busy_ns: int | None
     held_ns: int
     energy_mj: int | None
+    xids: tuple[tuple[int, int], ...] = ()
+    holding: Holding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +213,18 @@ class Usage:
         devices: by uuid, in device order; none but those of the snapshot's layout.
         left_out: how many containers are left out of account now because there are too many; what
             they use stands as unattributed.
+        ended: holdings that have ended and of which nothing more is to come, by `serial`; each is
+            kept for a while, so that whoever remembers the last serial misses none.
+        ended_lost: how many of those were let go of early, because there were too many.
     """
 
     devices: Mapping[str, DeviceUsage]
     left_out: int = 0
+    ended: tuple[Holding, ...] = ()
+    ended_lost: int = 0
+
+    def ended_after(self, serial: int) -> tuple[Holding, ...]:
+        """Return the holdings that ended after the one with that serial."""
+        if not self.ended or self.ended[-1].serial <= serial:
+            return ()
+        return tuple([one for one in self.ended if one.serial > serial])
