@@ -104,6 +104,7 @@ OF_PAGES = {
     "source `pods`": "sources/pods.md",
     "sink `node`": "sinks/node.md",
     "sink `pods`": "sinks/pods.md",
+    "sink `events`": "sinks/events.md",
 }
 
 

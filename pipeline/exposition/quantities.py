@@ -4,9 +4,9 @@ The same table serves the page and those who push: a quantity is in whole units 
 (bytes, nanoseconds, millijoules) and is divided for those who read it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from pipeline.model import NS, Attribution, ContainerUsage, DeviceUsage, Snapshot
 
@@ -34,6 +34,27 @@ class Quantity(Generic[Account]):
     value: Callable[[Account], int | None]
     divisor: int = 1
     of_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A counter of containers that is told apart by something of which there may be any number.
+
+    Attributes:
+        metric: its name on the page.
+        about: one sentence.
+        label: what it is told apart by.
+        values: reads (label's value, count) off an account.
+        kind: its type.
+        divisor: what it reads is in the family's unit.
+    """
+
+    metric: str
+    about: str
+    label: str
+    values: Callable[[ContainerUsage], Iterable[tuple[str, int]]]
+    kind: Literal["counter"] = "counter"
+    divisor: Literal[1] = 1
 
 
 CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
@@ -66,6 +87,14 @@ CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
     ),
 )
 """Of a container on a device."""
+
+CONTAINER_XIDS: Final = Breakdown(
+    "podgpu_container_xid_errors_total",
+    "XID errors on the device while the container held or used it; a series begins with an error.",
+    "xid",
+    lambda used: [(str(code), count) for code, count in used.xids],
+)
+"""Of a container on a device, by code: a code that never came up has no sample."""
 
 DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
@@ -114,10 +143,9 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
 )
 """Of a device."""
 
-USAGE_FAMILIES: Final[tuple[Quantity[ContainerUsage] | Quantity[DeviceUsage], ...]] = (
-    *CONTAINER,
-    *DEVICE,
-)
+Family: TypeAlias = Quantity[ContainerUsage] | Quantity[DeviceUsage] | Breakdown
+
+USAGE_FAMILIES: Final[tuple[Family, ...]] = (*CONTAINER, CONTAINER_XIDS, *DEVICE)
 """All of them, in the order of the page."""
 
 

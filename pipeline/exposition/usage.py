@@ -5,15 +5,18 @@ not with each round of readings. Values are decimals to the last digit of the ac
 on the page add up as they do in it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pipeline.exposition.labels import LabelCache
 from pipeline.exposition.quantities import (
     CONTAINER,
+    CONTAINER_XIDS,
     DEVICE,
     USAGE_FAMILIES,
     Account,
+    Breakdown,
     Quantity,
     accounts,
 )
@@ -70,6 +73,7 @@ class UsageFamilies:
                 devices[family].append((own + self._nobody, (used,)))
         for of_container in CONTAINER:
             yield _lines(of_container, containers)
+        yield _parts(CONTAINER_XIDS, containers)
         for family, rows in devices.items():
             yield _lines(family, rows)
 
@@ -115,6 +119,19 @@ def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Accou
         if known:
             value = known[0] if len(known) == 1 else sum(known)
             lines.append(b"%b{%b} %b\n" % (name, shown, _decimal(value, divisor, digits)))
+    return b"".join(lines)
+
+
+def _parts(family: Breakdown, rows: Iterable[tuple[bytes, Sequence[ContainerUsage]]]) -> bytes:
+    name = family.metric.encode()
+    lines: list[bytes] = []
+    for shown, those in rows:
+        counts: Counter[str] = Counter()
+        for one in those:
+            counts.update(dict(family.values(one)))
+        for value, count in counts.items():
+            told = labels([(family.label, value)])
+            lines.append(b"%b{%b,%b} %d\n" % (name, shown, told, count))
     return b"".join(lines)
 
 

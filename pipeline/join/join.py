@@ -8,6 +8,7 @@ from pipeline.join.readings import Key, ReadingTable
 from pipeline.join.sources import SourceTable
 from pipeline.join.topology import TopologyTable
 from pipeline.join.usage import UsageTable
+from pipeline.join.xids import XidTable
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,
@@ -33,6 +34,8 @@ from pipeline.model import (
     SourceRemoved,
     SourceState,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 
 
@@ -50,6 +53,7 @@ class Join:
         self._topology = TopologyTable()
         self._owners = Owners(self._attributor.pods, self._attributor.containers)
         self._usage = UsageTable(self._sources, self._owners)
+        self._xids = XidTable(self._usage.accounts, self._owners)
         self._moment: Instant | None = None
         self._keys: list[Key] = []
         self._renamed: list[tuple[int, str]] = []
@@ -67,12 +71,13 @@ class Join:
         """
         now = envelope.at
         outcome = Outcome(changed=False)
-        if isinstance(envelope.event, ProcessesSampled):
-            # Whose a device was is split by the changes that are known, not by those worked out.
+        if isinstance(envelope.event, ProcessesSampled | XidsReported):
+            # Whose a device was is told by the changes that are known, not by those worked out.
             outcome |= self.settle(now)
         expired = self._readings.expire(now.mono_ns)
         outcome |= self._attributor.expire(now)
-        if self._usage.expire(now.mono_ns) or expired:
+        of_errors = self._xids.expire(now.mono_ns)
+        if self._usage.expire(now) or expired or of_errors:
             outcome |= Outcome(changed=True)
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
@@ -99,7 +104,7 @@ class Join:
     def _dispatch(self, envelope: Envelope) -> Outcome:
         source, who = envelope.source, self._attributor
         match envelope.event:
-            case SamplesTaken() | ProcessesSampled():
+            case SamplesTaken() | ProcessesSampled() | XidsReported():
                 return self._heard(envelope) | self._take_facts(envelope)
             case ClaimsReplaced() as said:
                 who.claim(source, said)
@@ -124,8 +129,17 @@ class Join:
                 return found
             case SourceAdded() | SourceLost() | SourceRemoved():
                 return self._take_source(envelope)
-            case ClockTicked():
-                return Outcome(changed=False)
+            case TotalsRestored() | ClockTicked():
+                return self._take_own(envelope)
+
+    def _take_own(self, envelope: Envelope) -> Outcome:
+        """Take in what podgpu says itself: no source is heard by that, and nothing shown."""
+        match envelope.event:
+            case TotalsRestored(accounts):
+                self._usage.accounts.restore(accounts, envelope.at)
+            case _:
+                pass
+        return Outcome(changed=False)
 
     def _take_facts(self, envelope: Envelope) -> Outcome:
         source, told = envelope.source, envelope.event
@@ -137,6 +151,9 @@ class Join:
             case ProcessesSampled(uses):
                 places = self._attributor.places
                 return Outcome(changed=self._usage.take(envelope, uses, places))
+            case XidsReported(reports):
+                known, places = self._attributor.attributions, self._attributor.places
+                return Outcome(self._xids.take(source, reports, envelope.at, known, places))
             case _:
                 return Outcome(changed=False)
 
@@ -229,6 +246,11 @@ class Join:
         """Whether some source tells who holds what: else a device without holders isn't free."""
         return self._attributor.informed
 
+    @property
+    def unplaced_xids(self) -> Mapping[str, int]:
+        """How many XID errors were of devices that nobody knows, by what their source wrote."""
+        return self._xids.unplaced
+
     def sources(self) -> Mapping[str, SourceState]:
         """Return what is known of each source at this moment, snapshot or not."""
         return self._sources.states()
@@ -258,6 +280,7 @@ class Join:
             topology_source=self._topology.source,
             availability=self._topology.availability,
             usage=self._usage.usage,
+            xids=self._xids.errors,
         )
         fresh.clear()
         return snapshot

@@ -26,15 +26,18 @@ class UsageTable:
 
     Of two sources that look at a device the first in order is believed while its last look is good.
 
+    Attributes:
+        accounts: those of all devices.
+
     Args:
         sources: what is known of each source.
         owners: tells whose a process is.
     """
 
     def __init__(self, sources: SourceTable, owners: Owners) -> None:
+        self.accounts = Accounts()
         self._sources = sources
         self._owners = owners
-        self._accounts = Accounts()
         self._looked: dict[str, dict[str, int]] = {}
         self._feeder: dict[str, str] = {}
         self._tellers: set[str] = set()
@@ -42,20 +45,23 @@ class UsageTable:
 
     @property
     def usage(self) -> Usage | None:
-        """What was used; None where no source tells. The same object while nothing changes."""
-        return self._accounts.usage() if self._tellers else None
+        """What was used; None where no source tells. The same object while nothing changes.
+
+        Holdings that have ended are told of all the same.
+        """
+        return self.accounts.usage() if self._tellers else self.accounts.ended()
 
     def hold(self, attributions: Mapping[str, Attribution], at: Instant) -> None:
         """Note who holds what from a moment on."""
         self._owners.changed(attributions)
-        self._accounts.hold(attributions, at)
+        self.accounts.hold(attributions, at)
         for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
             del self._looked[uuid]
             self._feeder.pop(uuid, None)
 
     def take(self, envelope: Envelope, uses: tuple[DeviceUse, ...], places: Places) -> bool:
         """Take in looks; return whether any of them counts. Devices not known are passed over."""
-        source, accounts = envelope.source, self._accounts
+        source, accounts = envelope.source, self.accounts
         news = source not in self._tellers
         self._tellers.add(source)
         self._silent_ns = None
@@ -85,17 +91,18 @@ class UsageTable:
         for device, looked in self._looked.items():
             looked.pop(source, None)
             if self._feeder.get(device) == source:
-                self._accounts.withdraw(device)
+                self.accounts.withdraw(device, at)
         if not self._tellers:
             self._silent_ns = at.mono_ns
 
-    def expire(self, now_ns: int) -> bool:
+    def expire(self, now: Instant) -> bool:
         """Let go of what is no longer good; return whether anything was."""
         silent_ns = self._silent_ns
-        if silent_ns is not None and now_ns - silent_ns > _KEPT_NS:
+        cleared = silent_ns is not None and now.mono_ns - silent_ns > _KEPT_NS
+        if cleared:
             self._silent_ns = None
-            self._accounts.clear()
-        return self._accounts.expire(now_ns)
+            self.accounts.clear(now.mono_ns)
+        return self.accounts.expire(now) or cleared
 
     def _process(self, use: ProcessUse) -> Process:
         owner = use.owner

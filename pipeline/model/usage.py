@@ -126,7 +126,7 @@ class Holding:
         """For which part of the time it kept the device busy, in millionths; None if unknown."""
         if self.busy_ns is None or not self.busy_time_ns:
             return None
-        return self.busy_ns * 1_000_000 // self.busy_time_ns
+        return min(self.busy_ns * 1_000_000 // self.busy_time_ns, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)

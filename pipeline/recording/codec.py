@@ -27,6 +27,8 @@ from pipeline.model import (
     SourceLost,
     SourceRemoved,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 from pipeline.recording.errors import LineError
 from pipeline.recording.json import dump, load
@@ -58,6 +60,8 @@ _PLAIN: Final = MappingProxyType(
             DeviceAliasesReplaced,
             ResourcesAdvertised,
             TopologyRead,
+            TotalsRestored,
+            XidsReported,
             SourceAdded,
             SourceLost,
             SourceRemoved,

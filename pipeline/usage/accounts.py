@@ -1,12 +1,15 @@
 """The accounts of all devices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, Usage
 from pipeline.usage.device import NEVER, DeviceAccount
+from pipeline.usage.ended import Ended
 from pipeline.usage.instances import SLICES, carried, share_out
-from pipeline.usage.looks import Interval, Process
+from pipeline.usage.looks import Interval, Name, Process
+from pipeline.usage.restoring import Waiting, end_all
 from pipeline.usage.roster import KEPT_NS
+from pipeline.usage.strikes import Struck, strike, struck
 from pipeline.usage.timeline import held_by
 
 
@@ -22,8 +25,11 @@ class Accounts:
         self._seen: dict[str, Attribution] = {}
         self._gone: dict[str, int] = {}
         self._instances: Mapping[str, Mapping[str, int]] = {}
+        self._ended = Ended()
+        self._waiting = Waiting(self._ended)
         self._due_ns = NEVER
         self._usage: Usage | None = None
+        self._apart: Usage | None = None
         self._dirty = True
 
     def __contains__(self, device: str) -> bool:
@@ -45,13 +51,13 @@ class Accounts:
         self._seen = dict(attributions)
         before = self._instances
         self._instances = carried(known.device for known in attributions.values())
-        for uuid in seen.keys() - attributions.keys():
+        for uuid in [uuid for uuid in seen if uuid not in attributions]:
             self._gone[uuid] = at.mono_ns
             self._put(uuid, None, at)
-            self._accounts[uuid].pending = Interval()
-        for uuid in self._instances.keys() ^ before.keys():
-            if uuid in attributions:
-                changed[uuid] = attributions[uuid]
+            self._accounts[uuid].leave(at, at.mono_ns)
+        for uuid, known in attributions.items():
+            if (uuid in self._instances) != (uuid in before):
+                changed[uuid] = known
         for uuid, known in changed.items():
             self._gone.pop(uuid, None)
             self._put(uuid, known, at)
@@ -60,10 +66,36 @@ class Accounts:
     def _put(self, uuid: str, known: Attribution | None, at: Instant) -> None:
         account = self._accounts.get(uuid)
         if account is None:
-            account = self._accounts[uuid] = DeviceAccount(uuid)
+            account = self._accounts[uuid] = DeviceAccount(uuid, self._ended)
+        told = None if known is None else self._waiting.take(uuid)
+        if told is not None:
+            self._go_on(account, told, at)
         # Of a GPU that carries instances there is nothing to be held.
         holders = () if known is None or uuid in self._instances else known.holders
         account.hold(held_by(holders), at)
+        self._due_ns = min(self._due_ns, account.due_ns)
+
+    def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
+        """Go on from where accounts stood when podgpu last ran.
+
+        One of a device that isn't known yet waits for a while; one of a device that has an account
+        already goes on nowhere.
+
+        Args:
+            devices: the accounts.
+            at: the present.
+        """
+        self._waiting.put(devices, at)
+        for uuid, known in self._seen.items():
+            self._put(uuid, known, at)
+        self._due_ns = min(self._due_ns, self._waiting.due_ns or NEVER, self._ended.due_ns or NEVER)
+        self._dirty = True
+
+    def _go_on(self, account: DeviceAccount, told: DeviceUsage, at: Instant) -> None:
+        if account.at is None:
+            account.restore(told, at)
+        else:
+            end_all(told, self._ended, at)
 
     def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
         """Take in a look; return whether it was one that counts.
@@ -83,7 +115,7 @@ class Accounts:
         if mig is not None:
             interval = account.look(use, since, processes)
             if interval is not None:
-                account.pending.add(interval)
+                account.pend(interval)
         else:
             used = account.meter.read(source, use.energy_mj, adjoins=account.adjoins(since))
             time_ns = 0 if since is None else at.mono_ns - since.mono_ns
@@ -96,6 +128,7 @@ class Accounts:
                     meter = account.meter
                     meter.learn(used, time_ns, interval.busy_ns)
                     account.spend(used, meter.idle(used, time_ns), interval)
+            account.publish(at.mono_ns)
         self._due_ns = min(self._due_ns, account.due_ns)
         self._dirty = True
         return True
@@ -103,14 +136,26 @@ class Accounts:
     def _split(self, gpu: DeviceAccount, used: int | None, time_ns: int) -> None:
         """Split the energy of a GPU among the instances that it carries."""
         slices = self._instances[gpu.device]
+        accounts = {uuid: self._accounts[uuid] for uuid in slices}
         looked: list[tuple[DeviceAccount, int, Interval]] = []
-        for uuid, number in slices.items():
-            account = self._accounts[uuid]
-            interval, account.pending = account.pending, Interval()
+        for uuid, account in accounts.items():
+            interval = account.take_pending()
             if interval.time_ns:
-                looked.append((account, number, interval))
-        if used is None:
-            return
+                looked.append((account, slices[uuid], interval))
+        if used is not None:
+            self._share_out(gpu, used, time_ns, looked)
+        if gpu.at is not None:
+            for account in accounts.values():
+                account.publish(gpu.at.mono_ns)
+
+    def _share_out(
+        self,
+        gpu: DeviceAccount,
+        used: int,
+        time_ns: int,
+        looked: Sequence[tuple[DeviceAccount, int, Interval]],
+    ) -> None:
+        slices = self._instances[gpu.device]
         times = [interval.busy_ns for _, _, interval in looked]
         if len(looked) == len(slices) and None not in times:
             gpu.meter.learn(used, time_ns, sum(time or 0 for time in times))
@@ -122,29 +167,65 @@ class Accounts:
             account.spend(draw.idle + draw.rest, draw.idle, interval)
         gpu.waste(left)
 
-    def withdraw(self, device: str) -> None:
-        """Let what is known of a device's memory be unknown: nobody stands by it any more."""
-        self._accounts[device].withdraw()
+    def withdraw(self, device: str, at: Instant) -> None:
+        """Let what is known of a device's memory be unknown: nobody stands by it any more.
+
+        Holdings that have ended are told of, since it may be that nobody looks any more.
+        """
+        account = self._accounts[device]
+        account.withdraw()
+        account.flush(at.mono_ns)
         self._dirty = True
 
-    def expire(self, now_ns: int) -> bool:
+    def expire(self, now: Instant) -> bool:
         """Let go of what is no longer good, by the monotonic clock; return whether anything was."""
+        now_ns = now.mono_ns
         if now_ns <= self._due_ns:
             return False
         over = [uuid for uuid, since in self._gone.items() if now_ns - since > KEPT_NS]
         for uuid in over:
             del self._gone[uuid], self._accounts[uuid]
         changed = [account.expire(now_ns) for account in self._accounts.values()]
+        changed += [self._waiting.expire(now), self._ended.expire(now_ns)]
         ends = [account.due_ns for account in self._accounts.values()]
         ends += [since + KEPT_NS for since in self._gone.values()]
-        self._due_ns = min(ends, default=NEVER)
+        ends += [self._waiting.due_ns or NEVER, self._ended.due_ns or NEVER]
+        self._due_ns = min(ends)
         self._dirty = self._dirty or any(changed)
         return any(changed)
 
-    def clear(self) -> None:
-        """Forget all accounts, but not who holds the devices."""
+    def struck(self, device: str, moment_ns: int) -> list[tuple[str, Struck]]:
+        """Return who held or used a device at a moment, each with the device that it was on.
+
+        Args:
+            device: uuid of one that is known; of a GPU, its MIG instances count as well.
+            moment_ns: by the monotonic clock.
+        """
+        devices = (device, *self._instances.get(device, ()))
+        found = [(uuid, one) for uuid in devices for one in struck(self._accounts[uuid], moment_ns)]
+        return sorted(found, key=lambda one: (one[1].container, one[0]))
+
+    def strike(self, device: str, container: Name, code: int, moment_ns: int) -> None:
+        """Count an XID error of a container on a device that is known."""
+        strike(self._accounts[device], container, code, moment_ns)
+        self._dirty = True
+
+    def ended(self) -> Usage | None:
+        """Return the holdings that have ended, without any account; None where there are none."""
+        usage = self.usage()
+        if not usage.ended:
+            return None
+        if self._apart is None or self._apart.ended is not usage.ended:
+            self._apart = Usage({}, 0, usage.ended, usage.ended_lost)
+        return self._apart
+
+    def clear(self, now_ns: int) -> None:
+        """Forget all accounts, but not who holds the devices. Holdings ended with the last look."""
         for uuid, account in self._accounts.items():
-            self._accounts[uuid] = DeviceAccount(uuid, account.timeline)
+            if account.at is not None:
+                account.leave(account.at, now_ns)
+            self._accounts[uuid] = DeviceAccount(uuid, self._ended, account.timeline)
+        self._due_ns = min(self._due_ns, self._ended.due_ns or NEVER)
         self._dirty = True
 
     def usage(self) -> Usage:
@@ -162,8 +243,14 @@ class Accounts:
                 continue
             devices[uuid] = found
             left_out += account.left_out
-        if known is None or left_out != known.left_out or not _same(devices, known.devices):
-            self._usage = known = Usage(devices, left_out)
+        ended, lost = self._ended.shown(), self._ended.lost
+        if (
+            known is None
+            or (left_out, lost) != (known.left_out, known.ended_lost)
+            or ended is not known.ended
+            or not _same(devices, known.devices)
+        ):
+            self._usage = known = Usage(devices, left_out, ended, lost)
         return known
 
 

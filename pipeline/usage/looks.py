@@ -1,9 +1,12 @@
 """What a look brings, once it is known whose the processes are."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from pipeline.model import PodInfo
+from pipeline.usage.holding import HoldingAccount
+
+K = TypeVar("K")
 
 Name: TypeAlias = tuple[str, str, str, str]
 """Namespace, pod, container and uid: a container, whatever its id. Hashes many times as fast as a
@@ -38,6 +41,17 @@ class Process(NamedTuple):
         """
         return self.container if self.known else alone
 
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """What tells which of several processes says best that their container is there."""
+        return self.there, self.busy_ns or 0
+
+    def within(self, time_ns: int, whole_ns: int) -> "Process":
+        """Return it with its busy time in a part of the interval."""
+        if self.busy_ns is None:
+            return self
+        return self._replace(busy_ns=self.busy_ns * time_ns // whole_ns)
+
 
 @dataclass(slots=True)
 class Interval:
@@ -49,6 +63,7 @@ class Interval:
         unheld_ns: the rest of the time.
         busy: busy time by container; None where it isn't known how long the device was busy.
         busy_other_ns: busy time that no container is known to have had.
+        times: how much of the time each holding had.
     """
 
     time_ns: int = 0
@@ -56,6 +71,7 @@ class Interval:
     unheld_ns: int = 0
     busy: dict[Name, int] | None = field(default_factory=dict)
     busy_other_ns: int = 0
+    times: dict[HoldingAccount, int] = field(default_factory=dict)
 
     @property
     def busy_ns(self) -> int | None:
@@ -67,6 +83,7 @@ class Interval:
         self.time_ns += later.time_ns
         self.unheld_ns += later.unheld_ns
         _add(self.held, later.held)
+        _add(self.times, later.times)
         if self.busy is None or later.busy is None:
             self.busy, self.busy_other_ns = None, 0
         else:
@@ -80,6 +97,6 @@ class Interval:
             self.busy_other_ns += self.busy.pop(container, 0)
 
 
-def _add(parts: dict[Name, int], more: dict[Name, int]) -> None:
-    for container, part in more.items():
-        parts[container] = parts.get(container, 0) + part
+def _add(parts: dict[K, int], more: dict[K, int]) -> None:
+    for key, part in more.items():
+        parts[key] = parts.get(key, 0) + part

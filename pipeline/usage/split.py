@@ -27,6 +27,15 @@ class Memory(NamedTuple):
     containers: dict[Name, int | None]
     whole: bool
 
+    def without(self, gone: Collection[Name]) -> "Memory":
+        """Return it with what some containers had as nobody's."""
+        if not gone:
+            return self
+        freed = sum(self.containers[one] or 0 for one in gone)
+        left = {name: has for name, has in self.containers.items() if name not in gone}
+        unattributed = None if self.unattributed is None else self.unattributed + freed
+        return self._replace(unattributed=unattributed, containers=left)
+
 
 class Busy(NamedTuple):
     """Busy time of a device.
@@ -71,7 +80,7 @@ def sole(pieces: Iterable[Piece]) -> Name | None:
 def memory(
     used: int | None,
     reserved: int | None,
-    processes: Iterable[Process],
+    processes: Sequence[Process],
     alone: Name | None,
     *,
     listed: bool = True,
@@ -83,8 +92,15 @@ def memory(
         reserved: of it, what the driver keeps for itself; None where it doesn't tell that apart.
         processes: those of the device.
         alone: the one container that holds the device now, if there is exactly one.
-        listed: whether those are all.
+        listed: whether those are all. Where none can be listed, all that isn't the driver's is that
+            of the one container that holds the device.
     """
+    if not listed and alone is not None and not any(one.there for one in processes):
+        if used is None:
+            return Memory(None, None, None, {alone: None}, whole=False)
+        used = max(used, 0)
+        reserved = min(max(reserved or 0, 0), used)
+        return Memory(used, reserved, 0, {alone: used - reserved}, whole=False)
     known: Parts = {}
     hidden: set[Name] = set()
     others, whole = 0, listed
@@ -122,6 +138,8 @@ def busy(
     processes: Sequence[Process],
     alone: Name | None,
     before: Collection[Name | None] = (),
+    *,
+    listed: bool = True,
 ) -> Busy:
     """Split busy time.
 
@@ -132,6 +150,7 @@ def busy(
         alone: the one container that held the device in the interval, if there is exactly one.
         before: whose the processes were that were there when the interval began; they may have
             ended since, and what they did is not for those who came after them.
+        listed: whether the processes could be listed: else nobody is said to have done nothing.
     """
     total = max(total, 0)
     parts: Parts = {}
@@ -151,7 +170,7 @@ def busy(
             whose = {alone}
         if len(whose) == 1 and (only := next(iter(whose))) is not None:
             return Busy({only: total}, 0, whole=True)
-        return Busy({}, total, whole=not total)
+        return Busy({}, total, whole=listed and not total)
     if sum(parts.values()) > total:
         order = sorted(parts)
         fitted = apportion(total, [parts[one] for one in order])

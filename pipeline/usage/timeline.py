@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pipeline.model import Holder, Instant, PodInfo
+from pipeline.model import Evidence, Holder, Instant, PodInfo
 from pipeline.usage.looks import Name
 
 MOST_CUTS: Final = 256
@@ -22,11 +22,15 @@ class Held(NamedTuple):
         container: its name.
         share: part of the device; None where nobody says.
         pod: what is known of its pod.
+        source: by whose word.
+        evidence: what that word rests on.
     """
 
     container: Name
     share: float | None
     pod: PodInfo | None
+    source: str = ""
+    evidence: Evidence | None = None
 
 
 class Cut(NamedTuple):
@@ -91,7 +95,10 @@ def held_by(holders: Sequence[Holder]) -> tuple[Held, ...]:
     for holder in holders:
         subject = holder.subject
         container = (subject.namespace, subject.pod, subject.container, subject.uid)
-        found.setdefault(container, Held(container, holder.share, holder.pod))
+        if container not in found:
+            found[container] = Held(
+                container, holder.share, holder.pod, holder.source, holder.evidence
+            )
     return tuple(found[name] for name in sorted(found))
 
 
@@ -133,6 +140,18 @@ class Timeline:
             if cut.at.mono_ns <= moment_ns:
                 return cut.held
         return ()
+
+    def released(self, container: Name) -> Instant | None:
+        """Return when a container last ceased to hold the device, as far as is kept in mind.
+
+        None if it holds it now, or never did.
+        """
+        later: Cut | None = None
+        for cut in reversed(self._cuts):
+            if any(one.container == container for one in cut.held):
+                return later.at if later is not None else None
+            later = cut
+        return None
 
     def pieces(self, start_ns: int, end_ns: int) -> list[Piece]:
         """Return the span from `start_ns` to before `end_ns`, cut where the holders changed."""

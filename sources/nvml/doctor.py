@@ -67,7 +67,7 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
         return check.ok(place, "the processes of the host")
     return check.skipped(
         place,
-        f"{why}: processes of other containers are not shown, or not whose they are, and who used "
-        "how much is told by who holds it; hostPID: true for podgpu's pod shows them to who needs "
-        "them",
+        f"{why}: processes of other containers are not shown, and who used how much is told by who "
+        "holds it; what a shared device does is nobody's then. hostPID: true for podgpu's pod "
+        "shows them",
     )

@@ -4,6 +4,7 @@ from sources.nvml.crew import Crew
 from sources.nvml.library import Library
 from sources.nvml.memory import Memory
 from sources.nvml.owners import Owners
+from sources.nvml.reports import XidReports
 from sources.nvml.survey import Joints
 from sources.nvml.watch import XidWatch
 
@@ -18,6 +19,7 @@ class Kept:
         memory: what is known of the GPUs, and the XID counters.
         crew: the threads, those that are stuck among them.
         watch: the thread that waits for XIDs, or did.
+        reports: XIDs that are still to be told.
         joints: how the GPUs are joined.
         owners: whose the processes are.
     """
@@ -27,6 +29,7 @@ class Kept:
         self.memory = Memory()
         self.crew = Crew(self.memory.describe)
         self.watch: XidWatch | None = None
+        self.reports = XidReports()
         self.joints = Joints()
         self.owners = Owners()
 

@@ -98,6 +98,8 @@ class EventData(Protocol):
     device: Handle
     eventType: int  # noqa: N815
     eventData: int  # noqa: N815
+    gpuInstanceId: int  # noqa: N815
+    computeInstanceId: int  # noqa: N815
 
 
 class GpmMetric(Protocol):

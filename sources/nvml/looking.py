@@ -129,6 +129,7 @@ class Looking:
     def _of(self, gpus: Iterable[Gpu]) -> list[GpuLooker]:
         """Return what looks at the GPUs; those in which the driver hangs go on from nothing."""
         nvml, now = self._kept.nvml, self._ctx.clock.now
+        blind = bool(self._kept.owners.hidden)
         lookers = {
             gpu: self._lookers.get(gpu) or GpuLooker(nvml, gpu, now)
             for gpu in self._inventory.gpus.values()
@@ -137,6 +138,7 @@ class Looking:
         stuck = self._kept.crew.stuck
         for gpu, looker in lookers.items():
             looker.interrupted |= gpu.uuid in stuck
+            looker.blind = blind
         return [lookers[gpu] for gpu in gpus if gpu in lookers]
 
     async def _tell(self, looks: list[Look]) -> None:

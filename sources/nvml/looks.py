@@ -36,7 +36,8 @@ class Seen:
         entries: what each process did since then; None where that can't be told by process.
         used: all memory that isn't free, in bytes.
         reserved: what of it the driver keeps.
-        busy_ns: of a MIG instance, how long it was busy since then.
+        busy_ns: of a MIG instance, and of a GPU whose processes are hidden, how long it was busy
+            since then by its counters.
         energy_mj: the GPU's counter.
     """
 
@@ -110,11 +111,13 @@ class GpuLooker:
 
     Attributes:
         interrupted: set from elsewhere: the GPU was down meanwhile.
+        blind: set from elsewhere: the driver hides processes, so that its word on them doesn't
+            tell how busy the GPU was.
     """
 
     def __init__(self, nvml: Library, gpu: Gpu, now: Callable[[], Instant]) -> None:
         self.gpu = gpu
-        self.interrupted = False
+        self.interrupted = self.blind = False
         self._nvml = nvml
         self._now = now
         self._utilization = Utilization(nvml, gpu.handle)
@@ -122,7 +125,7 @@ class GpuLooker:
         # What only a GPU without MIG tells stands in the slow tier, and is called as often.
         plan = Plan(_there(_energy(nvml, gpu.handle, gpu.uuid)), [self._utilization.read, *shared])
         self._own = _Watched(gpu.uuid, plan)
-        self._carries = False
+        self._carries = self._counted = False
         self._profiling: Profiling | None = None
         self._instances: dict[tuple[str, int], _Watched] = {}
 
@@ -157,8 +160,12 @@ class GpuLooker:
             self._look_at_instances(mig, look, sheet)
         if not self.gpu.is_read:
             return
-        at = self._now()
         plan = self._own.plan
+        if self.blind and not self._carries and not self._counted:
+            self._counted = True
+            plan.profiler = self._counters().gpu(self.gpu.uuid)
+            plan.slow += [] if plan.profiler is None else [plan.profiler.read]
+        at = self._now()
         tiers = [plan.fast] if self._carries else [plan.fast, plan.slow]
         read, since = self._own.look(sheet, at, *tiers)
         entries = self._utilization.found if not self._carries and since is not None else None
@@ -182,22 +189,21 @@ class GpuLooker:
                 watched.forget()
                 continue
             if read or read.processes:
-                ratio = next((r.value for r in read if r.field == BUSY), None)
-                # The window of the ratio may reach back further, over what was told before.
-                passed = 0 if since is None else at.mono_ns - since.mono_ns
-                busy = round(ratio * passed) if ratio is not None and passed else None
-                look.seen.append(replace(_seen(read, since), busy_ns=busy))
+                look.seen.append(_seen(read, since))
         self._instances = there
 
     def _made(self, present: Present) -> _Watched:
         uuid, place = present.device.uuid, present.device.mig
         plan = Plan(_shared(self._nvml, present.handle, uuid), [])
+        if place is not None:
+            plan.add(self._counters().instance(uuid, place.gpu_instance_id))
+        return _Watched(uuid, plan)
+
+    def _counters(self) -> Profiling:
         if self._profiling is None:
             fields = frozenset({BUSY})
             self._profiling = Profiling(self._nvml, self.gpu.handle, fields, 0, self._now)
-        if place is not None:
-            plan.add(self._profiling.instance(uuid, place.gpu_instance_id))
-        return _Watched(uuid, plan)
+        return self._profiling
 
     def _forget(self) -> None:
         self._own.forget()
@@ -210,6 +216,9 @@ def _seen(read: Sheet, since: Instant | None) -> Seen:
     """Put together what a GPU or an instance tells alike."""
     values = {reading.field: int(reading.value) for reading in read if reading.field != BUSY}
     total, free = values.get(_TOTAL), values.get(_FREE)
+    ratio = next((reading.value for reading in read if reading.field == BUSY), None)
+    # The window of the ratio may reach back further, over what was told before.
+    passed = 0 if since is None else read.at.mono_ns - since.mono_ns
     return Seen(
         read.uuid,
         read.at,
@@ -218,6 +227,7 @@ def _seen(read: Sheet, since: Instant | None) -> Seen:
         # In either version of the call: the second one's "used" is without what is reserved.
         used=None if total is None or free is None else total - free,
         reserved=values.get(_RESERVED),
+        busy_ns=round(ratio * passed) if ratio is not None and passed else None,
         energy_mj=values.get(_ENERGY),
     )
 

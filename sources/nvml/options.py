@@ -64,8 +64,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     proc: Annotated[
         Path,
         Doc(
-            "Where the host's /proc is mounted. /proc itself is the host's where podgpu shares the "
-            "host's pid namespace (hostPID)."
+            "Where the /proc is mounted that tells whose a process is. It has to be that of "
+            "podgpu's own pid namespace, in which the driver counts: the host's (hostPID)."
         ),
     ] = Path("/proc")
     statistics_window: Annotated[

@@ -17,9 +17,10 @@ from sources.nvml.procfs import Found, Procfs
 
 _NOTHING: Final[Mapping[int, Found]] = {}
 _MEND: Final = (
-    "who used how much of a GPU is told by who holds it alone; share the host's pid namespace "
-    "(hostPID: true), or mount the host's /proc and write where into the option proc"
+    "the driver shows no other container's processes there, and who used how much of a GPU is told "
+    "by who holds it alone; share the host's pid namespace (hostPID: true)"
 )
+_LATE: Final = "who used how much of a GPU is told by who holds it until it does"
 
 
 class Owners:
@@ -28,18 +29,23 @@ class Owners:
     Args:
         root: where procfs is mounted.
         chosen: somebody chose that place.
+
+    Attributes:
+        hidden: why the driver passes over other containers' processes; empty if it doesn't, None
+            before the first look.
     """
 
     def __init__(self, root: Path = procfs.ROOT, *, chosen: bool = False) -> None:
         self.place = (root, chosen)
         self._procfs = Procfs(root)
         self._thread: DaemonExecutor | None = None
-        self._asked: asyncio.Future[tuple[str, Mapping[int, Found]]] | None = None
+        self._asked: asyncio.Future[Mapping[int, Found] | None] | None = None
+        self.hidden: str | None = None
         self._said: set[str] = set()
 
     async def of(
         self, pids: Collection[int], at: Instant, within: float, log: logging.Logger
-    ) -> Mapping[int, Found]:
+    ) -> Mapping[int, Found] | None:
         """Look processes up.
 
         Args:
@@ -49,9 +55,10 @@ class Owners:
             log: is told once why nothing can be known.
 
         Returns:
-            What is known by pid; nothing where `/proc` isn't the host's, or doesn't answer.
+            What is known by pid; nothing where `/proc` doesn't answer. None where the host's
+            processes are hidden: what the driver says of processes is no account of the device.
         """
-        if not pids:
+        if not pids and self.hidden == "":
             return _NOTHING
         if self._asked is not None and self._asked.done():
             self._asked = None  # it came late: who was asked about then is of no use now
@@ -62,21 +69,23 @@ class Owners:
             )
             await asyncio.wait([self._asked], timeout=within)
         if not self._asked.done():
-            self._say(f"{self.place[0]} doesn't answer", log)
-            return _NOTHING
-        (why, found), self._asked = self._asked.result(), None
-        self._say(why, log)
+            self._say(f"{self.place[0]} doesn't answer: {_LATE}", log)
+            return _NOTHING if self.hidden == "" else None
+        found, self._asked = self._asked.result(), None
+        if self.hidden:
+            self._say(f"{self.hidden}: {_MEND}", log)
         return found
 
-    def _look(self, pids: Collection[int], at: Instant) -> tuple[str, Mapping[int, Found]]:
+    def _look(self, pids: Collection[int], at: Instant) -> Mapping[int, Found] | None:
         root, chosen = self.place
-        why = procfs.foreign(root, chosen=chosen)
-        return why, _NOTHING if why else self._procfs.look(pids, at)
+        # At once: one that hangs over some process leaves it known that there are processes.
+        self.hidden = procfs.foreign(root, chosen=chosen)
+        return None if self.hidden else self._procfs.look(pids, at)
 
-    def _say(self, why: str, log: logging.Logger) -> None:
-        if why and why not in self._said:
-            self._said.add(why)
-            log.warning("%s: %s", why, _MEND)
+    def _say(self, what: str, log: logging.Logger) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            log.warning("%s", what)
 
     def rest(self) -> None:
         """Let the thread go; one that hangs is left behind, and no other is sent after it."""

@@ -1,6 +1,7 @@
 """What was seen on a device and whose processes those are, put together."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from pipeline.model import DeviceUse, GpuProcess, ProcessUse
@@ -26,14 +27,18 @@ def pids(seen: Iterable[Seen]) -> set[int]:
     return found
 
 
-def use_of(seen: Seen, processes: Mapping[int, Found], good_for_ns: int) -> DeviceUse:
+def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) -> DeviceUse:
     """Say who used a device.
 
     Args:
         seen: what was seen of it.
-        processes: what is known of the processes, by pid; none where nobody could look.
+        processes: what is known of the processes, by pid; none where nobody could look. None where
+            the host's processes are hidden: then lists and entries, those that are empty among
+            them, tell neither who is there nor how busy the device was.
         good_for_ns: as `DeviceUse.good_for_ns`.
     """
+    if processes is None:
+        seen, processes = replace(seen, listed=None, entries=None), {}
     listed = _merged(seen.listed or ())
     told = seen.entries is not None
     entries = seen.entries or {}

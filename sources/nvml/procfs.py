@@ -5,6 +5,7 @@ which it began a process can be told from any other, so what was once read of on
 """
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ KNOWN_MOST: Final = 4096
 _STARTED: Final = 22
 """Number of the field in `stat` that tells when a process began (proc_pid_stat(5))."""
 _LONGEST: Final = 1 << 16
+_NUMBERS: Final = re.compile(r"^NSpid:([\t 0-9]+)$", re.MULTILINE)
 _TICK_US: Final = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -125,21 +127,24 @@ class Procfs:
 
 
 def foreign(root: Path, *, chosen: bool) -> str:
-    """Say why procfs doesn't show the host's processes; empty if it does, as far as can be told.
+    """Say why the host's processes aren't seen; empty if they are, as far as can be told.
 
-    The driver tells of processes by their numbers in the host's pid namespace. Of procfs at its own
-    place: it is the host's where the pid namespace is the first of all. In another one it isn't,
-    if this process is the first there, or the first one stands where it stands itself, in a
-    container. Where neither can be seen, as on a node that is itself a container, it is taken for
-    the host's.
+    The driver lists the processes that the caller's pid namespace shows, by their numbers there,
+    and passes over all others; its utilisation by process has been seen to tell of all by the
+    host's numbers (driver 580). So where the two namespaces differ, no number can be relied on, and
+    the host's procfs, mounted elsewhere, brings nothing back.
+
+    Of procfs at its own place: it is the host's where the pid namespace is the first of all. In
+    another one it isn't, if this process is the first there, or the first one stands where it
+    stands itself, in a container. Where neither can be seen, as on a node that is itself a
+    container, it is taken for the host's.
 
     Args:
         root: where procfs is mounted.
         chosen: that isn't its own place: somebody chose it who knows whose it is.
     """
     if chosen:
-        place = root / "1/stat"
-        return "" if _read(place) else f"{place} can't be read"
+        return _elsewhere(root)
     try:
         namespace = str((root / "self/ns/pid").readlink())
     except OSError:
@@ -151,6 +156,19 @@ def foreign(root: Path, *, chosen: bool) -> str:
     own, ones = _read(root / "self/cgroup"), _read(root / "1/cgroup")
     if first or _same_container(own, ones):
         return f"{root} shows a namespace of its own ({namespace})"
+    return ""
+
+
+def _elsewhere(root: Path) -> str:
+    """Say why a procfs isn't that of this process' own pid namespace."""
+    place = root / "1/stat"
+    if not _read(place):
+        return f"{place} can't be read"
+    # A process has a number in its own namespace and in each that is around it, as far as the
+    # namespace that this procfs shows (proc_pid_status(5)); in one that is no such it isn't there.
+    numbers = _NUMBERS.search(_read(root / "self/status"))
+    if numbers is None or len(numbers[1].split()) != 1:
+        return f"{root} shows another pid namespace than podgpu's own"
     return ""
 
 

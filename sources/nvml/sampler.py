@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import PermanentError, TransientError
-from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
+from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
 from sources.nvml import codes, sysfs
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
@@ -65,7 +65,10 @@ class Sampler:
         self._rescan = False
         self._followed: dict[int, Gpu] = {}
         self._news: set[str] = set()
+        self._reports = kept.reports
         self._has_news = asyncio.Event()
+        if self._reports.waiting:
+            self._has_news.set()
         self._own_watch = False
         self._forced_ns: dict[str, int] = {}
 
@@ -101,11 +104,14 @@ class Sampler:
     def _start_watch(self) -> None:
         """Start waiting for XIDs, unless a thread does, or one of an earlier run still has to end.
 
-        That one is in the driver: a second would only join it there.
+        That one is in the driver: a second would only join it there. Accounts tell of XIDs too,
+        whatever fields are asked for.
         """
-        kept = self._kept
-        if not self._ctx.plan.any_of(*FIELDS) or (kept.watch and kept.watch.is_alive()):
+        kept, accounts = self._kept, self._looking is not None
+        wanted = accounts or self._ctx.plan.any_of(*FIELDS)
+        if not wanted or (kept.watch and kept.watch.is_alive()):
             return
+        self._ctx.meter.add("podgpu_source_dropped_total", 0, reason="xids")
         kept.watch = XidWatch(kept.nvml, self._ctx.clock, self._hear)
         kept.watch.start()
         self._own_watch = True
@@ -305,6 +311,8 @@ class Sampler:
             xids.begin(report.uuid, self._ctx.clock.now())
         else:
             xids.add(report.uuid, report.code, report.at)
+            if not self._reports.add(report, self._inventory.devices):
+                self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
             left = self._memory.sayings.heard(report.uuid, report.code, report.at)
             if left is not None:
                 self._log_xid(report.uuid, report.code, left)
@@ -323,12 +331,15 @@ class Sampler:
         self._ctx.log.warning(what, *args)
 
     async def _tell_xids(self) -> None:
-        """Emit a GPU's XID readings as soon as they change, not with the next round."""
+        """Emit XID errors, and a GPU's readings of them, at once, not with the next round."""
         ctx = self._ctx
         while True:
             await self._has_news.wait()
             self._has_news.clear()
             news, self._news = self._news, set()
+            if reports := self._reports.waiting:
+                await ctx.emit(XidsReported(reports))
+                self._reports.told(len(reports))
             readings = self._memory.xids.readings(
                 self._shown(sorted(news)), ctx.plan, ctx.clock.now(), self._wanted.slow_good_ns
             )

@@ -12,14 +12,17 @@ from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
+    ContainerUsage,
     Device,
     DeviceAliasesReplaced,
     DevicesDiscovered,
+    DeviceUsage,
     DeviceUse,
     Envelope,
     Event,
     Evidence,
     GpuProcess,
+    Holding,
     Instant,
     Level,
     MigPlace,
@@ -46,6 +49,9 @@ from pipeline.model import (
     TopologyCard,
     TopologyPair,
     TopologyRead,
+    TotalsRestored,
+    XidReport,
+    XidsReported,
 )
 from tests.support.nodes import at
 
@@ -184,7 +190,60 @@ uses = st.builds(
     ns,
     st.booleans(),
 )
+of_pods = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
+xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)
+running = st.builds(
+    Holding,
+    texts,
+    refs,
+    of_pods,
+    texts,
+    st.none() | st.sampled_from(Evidence),
+    instants,
+    st.none() | instants,
+    *([ns] * 3),
+    counts,
+    counts,
+    counts,
+    st.integers(0, 1 << 100),
+    ns,
+    ns,
+    counts,
+    xids,
+    ns,
+)
+used = st.builds(
+    ContainerUsage,
+    refs,
+    of_pods,
+    instants,
+    st.none() | instants,
+    counts,
+    counts,
+    ns,
+    counts,
+    xids,
+    st.none() | running,
+)
+totals = st.builds(
+    DeviceUsage,
+    texts,
+    instants,
+    instants,
+    st.lists(used, max_size=2).map(tuple),
+    *([counts] * 5),
+    ns,
+    ns,
+    counts,
+    counts,
+    *([ns] * 3),
+)
+reports = st.builds(
+    XidReport, texts, texts, ns, instants, counts, texts, st.none() | refs | st.just(PartialRef())
+)
 events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(XidsReported, st.lists(reports, max_size=3).map(tuple)),
+    st.builds(TotalsRestored, st.lists(totals, max_size=2).map(tuple)),
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
     st.builds(
         SamplesTaken,

@@ -23,10 +23,12 @@ from pipeline.model import (
     TopologyCard,
     TopologyPair,
     TopologyRead,
+    XidReport,
+    XidsReported,
 )
 from pipeline.publishing import Publisher
 from tests.pipeline.usage.looking import use
-from tests.support.nodes import START, claim, claims, gpu, reading, uuid_of
+from tests.support.nodes import START, at, claim, claims, gpu, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 
@@ -255,3 +257,51 @@ async def test_of_many_contradictions_some_are_named_and_the_others_counted(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 11
     assert told[-1].startswith("11 more pairs of GPUs contradict others")
+
+
+async def test_xid_errors_are_published_at_once_and_none_is_missed() -> None:
+    told = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("gpus", told[0]),
+        ("gpus", SAMPLE),
+        ("gpus", XidsReported(())),
+        ("gpus", told[1]),
+        ("kernel", told[2]),
+    )
+    codes = [[error.code for error in snapshot.xids] for snapshot in snapshots]
+    assert codes == [[0], [0], [0, 1, 2]]
+
+
+async def test_a_holding_that_has_ended_is_published_when_time_goes_on() -> None:
+    inbox: Channel[Envelope] = Channel(100)
+    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
+    outlet: Channel[Snapshot] = Channel(100)
+    publisher.outlets["all"] = outlet
+    story: list[tuple[float, str, Event]] = [
+        (0, "gpus", DevicesDiscovered(GPUS)),
+        (0, "podlist", claims(claim("a", uuid_of(0)))),
+        (0, "gpus", look(0, None)),
+        (3, "podlist", claims()),
+        (3, "gpus", SAMPLE),
+        (19, "", ClockTicked()),
+    ]
+    for seq, (second, source, event) in enumerate(story, 1):
+        await inbox.put(Envelope(source, source, seq, at(second), event))
+    inbox.close()
+    await publisher.run()
+    outlet.close()
+    ended = [s.usage.ended if s.usage else () for s in [s async for s in outlet]]
+    assert [[one.gap_ns for one in each] for each in ended[-2:]] == [[], [3 * NS]]
+
+
+async def test_xid_errors_on_devices_that_nobody_knows_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strange = XidsReported((XidReport("", "0009:01:00", 79, START),))
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)), ("kernel", strange), ("kernel", strange)
+    )
+    assert len(snapshots) == 1
+    [record] = [r for r in caplog.records if "XID" in r.getMessage()]
+    assert "kernel tells of an XID error on '0009:01:00'" in record.getMessage()

@@ -159,9 +159,24 @@ class Cells:
             known.cells[key] = cell
         return cell
 
-    def own(self, known: Known) -> bytes:
-        """Return the attributes that name a device in podgpu's own metrics, serialised."""
-        return self._back(known, (), typed=False, own=True)
+    def own(self, known: Known, attrs: Attrs = ()) -> bytes:
+        """Return the attributes that name a device in podgpu's own metrics, serialised.
+
+        Args:
+            known: the device.
+            attrs: attributes that come behind them.
+        """
+        return self._back(known, attrs, typed=False, own=True)
+
+    def named(self, device: Device) -> Pairs:
+        """Return the attributes that name a device in what is podgpu's own."""
+        if self.semconv:
+            return devices.semconv(device, typed=False)
+        return devices.dcgm(device, self._style, own=True)
+
+    def xid(self, code: str | int) -> tuple[str, str]:
+        """Return the attribute that is an XID's code; by the conventions the type of an error."""
+        return ("error.type", f"xid_{code}") if self.semconv else (_XID, str(code))
 
     def container(self, subject: PartialRef, pod: PodInfo | None) -> Place:
         """Return a container's resource, whether it holds a device or not."""
@@ -177,11 +192,10 @@ class Cells:
         return found
 
     def _own(self, series: Series) -> Attrs:
-        """Return a reading's own attributes; an XID's code is the type of an error."""
-        if self.semconv and series.field == "xid_errors":
+        """Return a reading's own attributes."""
+        if series.field == "xid_errors":
             return tuple(
-                ("error.type", f"xid_{value}") if name == _XID else (name, value)
-                for name, value in series.attrs
+                self.xid(value) if name == _XID else (name, value) for name, value in series.attrs
             )
         return series.attrs
 

@@ -8,8 +8,10 @@ from typing import Final
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Instant, Series, Snapshot, Value
+from pipeline.news.following import News
 from pipeline.telemetry import FamilyPoints
 from sinks.otlp.encoding.cells import Cells
+from sinks.otlp.encoding.events import Events
 from sinks.otlp.encoding.frames import Blocks
 from sinks.otlp.encoding.own import Own
 from sinks.otlp.encoding.selection import Selection, finite
@@ -74,6 +76,7 @@ class Encoder:
         self._usage = UsagePoints(
             self._cells, self._blocks, self._timeline, self._order, delta=self._delta
         )
+        self._events = Events(self._cells, self._usage)
         self._shape: Shape | None = None
         self._tracks: dict[tuple[Place, str, bytes], Track] = {}
         self._selections: dict[tuple[int, ...], Selection] = {}
@@ -109,6 +112,15 @@ class Encoder:
             made += self._points(snapshot)
         made += self._usage.points()
         return [Record(data, count, snapshot.at.wall_ns) for count, data in made]
+
+    def events(self, snapshot: Snapshot, news: News) -> list[Record]:
+        """Return log records of what has happened.
+
+        Args:
+            snapshot: the one that was encoded last.
+            news: what happened up to then.
+        """
+        return self._events.records(snapshot, news.holdings, news.errors)
 
     def telemetry(self, at: Instant, families: Iterable[FamilyPoints]) -> Record | None:
         """Return podgpu's own metrics; None if there are none.

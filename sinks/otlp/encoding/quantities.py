@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.exposition.quantities import USAGE_FAMILIES, Quantity
-from pipeline.model import ContainerUsage, DeviceUsage
+from pipeline.exposition.quantities import USAGE_FAMILIES, Family
 from sinks.otlp.encoding.semconv import Instrument, Kind
 
 _NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -18,6 +17,7 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "podgpu_container_busy_seconds_total": ("podgpu.container.busy", "s"),
         "podgpu_container_held_seconds_total": ("podgpu.container.held", "s"),
         "podgpu_container_energy_joules_total": ("podgpu.container.energy", "J"),
+        "podgpu_container_xid_errors_total": ("podgpu.container.xid_errors", "{error}"),
         "podgpu_device_unattributed_memory_used_bytes": (
             "podgpu.device.unattributed.memory.used",
             "By",
@@ -41,9 +41,7 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 """By the page's name: the name with dots, and the unit in UCUM."""
 
 
-def instrument(
-    family: Quantity[ContainerUsage] | Quantity[DeviceUsage], *, page: bool
-) -> Instrument:
+def instrument(family: Family, *, page: bool) -> Instrument:
     """Return the metric of a quantity.
 
     Args:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.exposition.quantities import CONTAINER, DEVICE, Quantity, accounts
+from pipeline.exposition.quantities import (
+    CONTAINER,
+    CONTAINER_XIDS,
+    DEVICE,
+    Quantity,
+    accounts,
+)
 from pipeline.model import (
     Attribution,
     ContainerUsage,
@@ -22,7 +28,7 @@ from pipeline.model import (
     Usage,
     Value,
 )
-from sinks.otlp.encoding.cells import Cells
+from sinks.otlp.encoding.cells import Cells, Known
 from sinks.otlp.encoding.frames import Blocks, Frame
 from sinks.otlp.encoding.quantities import instrument
 from sinks.otlp.encoding.timeline import Order, Timeline
@@ -55,12 +61,14 @@ class _Whose:
         container_id: of a container that holds a device or did: one that has ended stays in the
             resource that it had.
         tracks: the series by quantity, None for those that have none.
+        errors: those of XID errors, by code.
     """
 
     place: Place
     pod: PodInfo | None = None
     container_id: str = ""
     tracks: list[Track | None] = field(default_factory=list)
+    errors: dict[str, Track] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -82,9 +90,9 @@ class _Told:
     @property
     def tracks(self) -> Iterator[Track]:
         """All series that there are."""
-        return (
-            track for whose in self.series.values() for track in whose.tracks if track is not None
-        )
+        for whose in self.series.values():
+            yield from (track for track in whose.tracks if track is not None)
+            yield from whose.errors.values()
 
 
 class UsagePoints:
@@ -112,6 +120,7 @@ class UsagePoints:
         self._delta = delta
         page = not cells.semconv
         self._of_container = [(f, cells.column(instrument(f, page=page))) for f in CONTAINER]
+        self._of_errors = cells.column(instrument(CONTAINER_XIDS, page=page))
         self._of_device = [(f, cells.column(instrument(f, page=page))) for f in DEVICE]
         self._usage: Usage | None = None
         self._until: int | None = None
@@ -151,6 +160,17 @@ class UsagePoints:
         self._until = max((at.mono_ns for at in looks), default=snapshot.at.mono_ns)
         return ended
 
+    def place(self, device: str, subject: PartialRef) -> Place | None:
+        """Return the resource of a container that the account last taken over tells of.
+
+        Args:
+            device: uuid of one that it has or had.
+            subject: the container, without a container id.
+        """
+        told = self._devices.get(device)
+        whose = None if told is None else told.series.get(subject)
+        return None if whose is None else whose.place
+
     def points(self) -> Sequence[tuple[int, bytes]]:
         """Return requests with what the account last taken over has to say."""
         if not self._rows:
@@ -188,7 +208,8 @@ class UsagePoints:
         holders: Mapping[PartialRef, Holder],
     ) -> _Told:
         """Return a device's series after a look at it, and note its points."""
-        back = self._cells.own(self._cells.known(attribution))
+        known = self._cells.known(attribution)
+        back = self._cells.own(known)
         now = _Told(used, back, before.used.at.mono_ns if before is not None else self._until)
         former = before.series if before is not None else {}
         places: set[Place] = set()
@@ -197,14 +218,15 @@ class UsagePoints:
             whose = now.series[one.subject] = self._whose(one, was, holders.get(one.subject))
             values = [family.value(one) for family, _ in self._of_container]
             if whose.place in places:
-                self.doubled += len(values) - values.count(None)
+                self.doubled += len(values) - values.count(None) + len(one.xids)
                 continue
             places.add(whose.place)
             self._add(now, whose, was, zip(self._of_container, values, strict=True), one.start)
+            self._add_errors(now, whose, was, one, known)
         whole = now.series[None] = _Whose(self._cells.on_node)
         values = [family.value(used) if family in told else None for family, _ in self._of_device]
-        known = zip(self._of_device, values, strict=True)
-        self._add(now, whole, former.get(None), known, used.start)
+        told_of = zip(self._of_device, values, strict=True)
+        self._add(now, whole, former.get(None), told_of, used.start)
         return now
 
     def _whose(self, one: ContainerUsage, was: _Whose | None, holder: Holder | None) -> _Whose:
@@ -238,6 +260,24 @@ class UsagePoints:
             if column.instrument.kind == "counter":
                 self._begin(track, start.mono_ns, value, now.until)
             self._rows.append(_Row(track, at, value, family.divisor))
+
+    def _add_errors(
+        self, now: _Told, whose: _Whose, was: _Whose | None, one: ContainerUsage, known: Known
+    ) -> None:
+        """Note the points of a container's XID errors, of each code that has come up."""
+        former = was.errors if was is not None else {}
+        for code, count in CONTAINER_XIDS.values(one):
+            found = former.get(code)
+            back = self._cells.own(known, (self._cells.xid(code),))
+            track = self._track(found, whose.place, self._of_errors, back)
+            whose.errors[code] = track
+            if found is None and was is not None and now.until is not None and self._delta:
+                # There was none of that code at the last look.
+                track.begun = one.start.mono_ns
+                track.value, track.start = 0, self._timeline(now.until)
+                self._started += 1
+            self._begin(track, one.start.mono_ns, count, now.until)
+            self._rows.append(_Row(track, now.used.at.mono_ns, count, 1))
 
     @staticmethod
     def _track(found: Track | None, place: Place, column: Column, back: bytes) -> Track:

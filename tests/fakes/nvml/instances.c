@@ -40,12 +40,19 @@ static unsigned int list_processes(const Dev *dev, char kind, Store store, void 
     return n;
 }
 
+/* A caller in a pid namespace of its own is given lists of the processes in there, and of no others.
+ * Process utilisation tells of all, by the host's numbers. */
+static int hides_processes(void) {
+    u64 hides = 0;
+    return fk_u64(fk_now->values, "hides_processes", &hides) == NVML_SUCCESS && hides != 0;
+}
+
 static nvmlReturn_t processes(const Dev *dev, char kind, Store store, unsigned int *count,
                               void *infos) {
     if (count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     unsigned int room = *count;
-    *count = list_processes(dev, kind, store, infos, room, 0);
+    *count = hides_processes() ? 0 : list_processes(dev, kind, store, infos, room, 0);
     if (*count > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
     if (*count > 0 && infos == NULL)

@@ -284,6 +284,8 @@ class Scenario:
     init_error: int = 0
     stale_mig_error: int = 6
     """What a handle of a destroyed MIG device answers: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
+    hides_processes: bool = False
+    """The caller is in a pid namespace of its own, and the processes aren't."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Return code by function, on every device; "*" spares init and shutdown."""
     block: Mapping[str, float] = field(default_factory=dict)
@@ -314,6 +316,7 @@ class Scenario:
                 "cuda": self.cuda,
                 "init_error": self.init_error,
                 "stale_mig_error": self.stale_mig_error,
+                "hides_processes": int(self.hides_processes) or None,
             }
         )
         yield from _behaviour({}, self.errors, self.block)

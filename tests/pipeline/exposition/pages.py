@@ -282,8 +282,8 @@ def usage() -> Snapshot:
         account(
             shared,
             used("serve-a", memory=3 << 30, busy=12_345_678_901, held=30 * NS, energy=9_000_001),
-            used("serve-b", memory=None, busy=0, held=15 * NS, energy=500),
-            used("job-0", ended=at(20), busy=2 * NS, held=0, energy=1_000_000),
+            used("serve-b", memory=None, busy=0, held=15 * NS, energy=500, xids=((13, 1), (31, 7))),
+            used("job-0", ended=at(20), busy=2 * NS, energy=1_000_000, xids=((31, 2),)),
             until=now,
             memory=5 << 20,
             reserved=600 << 20,

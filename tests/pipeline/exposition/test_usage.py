@@ -29,6 +29,7 @@ HELD = "podgpu_container_held_seconds_total"
 BUSY = "podgpu_container_busy_seconds_total"
 MEMORY = "podgpu_container_memory_used_bytes"
 ENERGY = "podgpu_container_energy_joules_total"
+ERRORS = "podgpu_container_xid_errors_total"
 PARENT = gpu(1)
 DEVICES = [gpu(0), PARENT, mig(PARENT, 1), mig(PARENT, 2), gpu(2)]
 
@@ -176,6 +177,29 @@ def test_values_are_written_to_the_last_digit(busy: int, written: str) -> None:
     page = rendered(with_usage(snapshot(), account(gpu(0), used("a", busy=busy))))
     assert f"}} {written}\n".encode() in page[page.index(f"\n{BUSY}{{".encode()) :]
     assert parsed(page)
+
+
+def test_xid_errors_by_code_begin_with_the_first() -> None:
+    one = used("a", xids=((13, 1), (79, 40)))
+    page = rendered(with_usage(snapshot(), account(gpu(0), one, used("b"))))
+    told = exact(page, ERRORS)
+    assert [(labels.split(",")[-1], int(value)) for labels, value in told] == [
+        ('xid="13"', 1),
+        ('xid="79"', 40),
+    ]
+    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in told)
+    without = rendered(with_usage(snapshot(), account(gpu(0), used("b"))))
+    assert ERRORS.encode() not in without, "nor a header"
+
+
+def test_errors_of_containers_that_go_by_one_name_are_added_up() -> None:
+    same = [
+        used("\ud800", uid="u", xids=((13, 1), (31, 2))),
+        used("\ud801", uid="u", xids=((31, 3),)),
+    ]
+    page = rendered(with_usage(snapshot(), account(gpu(0), *same)))
+    told = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
+    assert told == [('xid="13"', 1), ('xid="31"', 5)]
 
 
 def test_types_and_what_they_say_of_themselves() -> None:

@@ -46,9 +46,11 @@ SUBJECTS = [
     PartialRef("ml", "a", "main", "a2", "2"),
     PartialRef("ml", "b", "main", "b1", "3"),
     PartialRef("ml", "b", "side", "b1", "4"),
+    # Nobody tells its uid.
+    PartialRef("ml", "n", "main", "", "5"),
 ]
 OWNERS = [
-    *(PartialRef(uid=one.uid, container_id=one.container_id) for one in SUBJECTS),
+    *(PartialRef(uid=one.uid, container_id=one.container_id) for one in SUBJECTS if one.uid),
     PartialRef(uid="x1", container_id="9"),
     PartialRef(container_id="8"),
     PartialRef(),
@@ -69,11 +71,19 @@ class Author:
     def pick(self, *choices: T) -> T:
         return self.rng.choice(choices)
 
-    def story(self, length: int) -> Iterator[Envelope]:
+    def beginning(self) -> Iterator[Envelope]:
+        """What is told first, after each start of podgpu."""
+        self.looked.clear()
         yield self.told("gpus", SourceAdded(0))
         yield self.told("other", SourceAdded(1))
         yield self.told("gpus", DevicesDiscovered((*GPUS[:2], *INSTANCES)))
         yield self.told("runtime", ContainersReplaced((), 1000 * NS))
+
+    def story(self, length: int) -> Iterator[Envelope]:
+        yield from self.beginning()
+        yield from self.goes_on(length)
+
+    def goes_on(self, length: int) -> Iterator[Envelope]:
         for _ in range(length):
             self.now = round(self.now + self.rng.choice(PAUSES), 2)
             acts = [self.look, self.look, self.look, self.life, self.life, self.fate]

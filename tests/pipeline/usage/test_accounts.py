@@ -168,15 +168,15 @@ def test_where_processes_cannot_be_listed_nobody_is_said_to_have_gone() -> None:
 def test_memory_stands_for_as_long_as_the_look_is_good() -> None:
     book = Book()
     book.look(0, None, process("a", memory=70, busy=1), used=100, energy=5)
-    assert not book.accounts.expire(at(15).mono_ns)
+    assert not book.accounts.expire(at(15))
     before = book.usage()
     assert before.devices[GPU.uuid].memory_used_bytes == 100
-    assert book.accounts.expire(at(15.1).mono_ns)
+    assert book.accounts.expire(at(15.1))
     after = book.of()
     assert after.memory_used_bytes is None
     assert container(after, "a").memory_bytes is None
     assert container(after, "a").ended is None
-    assert not book.accounts.expire(at(15.2).mono_ns)
+    assert not book.accounts.expire(at(15.2))
 
 
 # -- ends
@@ -188,8 +188,9 @@ def test_a_container_ends_when_it_neither_holds_nor_uses() -> None:
     book.look(0, None, process("a", memory=5), used=9)
     book.hold(2)
     assert container(book.of(), "a").ended is None
+    # Its processes have gone meanwhile: with it, as far as anybody can tell.
     book.look(5, 0, used=9)
-    assert container(book.of(), "a").ended == at(5)
+    assert container(book.of(), "a").ended == at(2)
     assert container(book.of(), "a").memory_bytes is None
     book.hold(6, holder("a"))
     assert container(book.of(), "a").ended is None
@@ -214,9 +215,9 @@ def test_it_is_kept_for_a_while_and_what_it_had_for_ever() -> None:
     book.look(10, 0, process("a", busy=S, there=False), busy=S, energy=900)
     book.hold(10)
     before = book.of()
-    book.accounts.expire(at(10 + KEPT).mono_ns)
+    book.accounts.expire(at(10 + KEPT))
     assert container(book.of(), "a").energy_mj == 900
-    assert book.accounts.expire(at(10.001 + KEPT).mono_ns)
+    assert book.accounts.expire(at(10.001 + KEPT))
     after = book.of()
     assert after.containers == ()
     assert (after.forgotten_held_ns, after.forgotten_busy_ns, after.forgotten_energy_mj) == (
@@ -238,7 +239,7 @@ def test_one_that_comes_back_in_time_goes_on(back: float, goes_on: bool) -> None
     book.look(0, None)
     book.look(10, 0)
     book.hold(10)
-    book.accounts.expire(at(10 + back).mono_ns)
+    book.accounts.expire(at(10 + back))
     book.hold(10 + back, holder("a"))
     one = container(book.of(), "a")
     assert (one.held_ns, one.start) == ((10 * S, at(0)) if goes_on else (0, at(10 + back)))
@@ -329,7 +330,43 @@ def test_a_device_that_is_gone_is_not_shown_and_goes_on_when_it_is_back_in_time(
     book.have(12, GPU, other)
     assert book.held(other) == {"a": 10 * S}
     book.have(13, GPU)
-    book.accounts.expire(at(13.1 + KEPT).mono_ns)
+    book.accounts.expire(at(13.1 + KEPT))
     book.have(14 + KEPT, GPU, other)
     assert book.usage().devices == {}
     assert book.look(15 + KEPT, 10, device=other).elapsed_ns == 0
+
+
+# -- where no process can be seen
+
+
+def test_all_but_the_drivers_memory_is_that_of_the_one_that_holds_it() -> None:
+    book = Book()
+    book.hold(0, holder("a"))
+    book.look(0, None, used=100, reserved=10, listed=False)
+    assert container(book.of(), "a").memory_bytes == 90
+    # As long as it does.
+    book.hold(3)
+    assert container(book.of(), "a").memory_bytes is None
+    assert book.of().memory_unattributed_bytes == 90
+    book.hold(4, holder("a"), holder("b"))
+    book.look(5, 0, used=100, reserved=10, listed=False)
+    assert by_pod(book.of().containers, "memory_bytes") == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize("busy", [0, S])
+def test_of_several_that_hold_it_none_is_said_to_have_done_nothing(busy: int) -> None:
+    book = Book()
+    book.hold(0, holder("a"), holder("b"))
+    book.look(0, None, listed=False)
+    book.look(5, 0, busy=busy, listed=False)
+    assert by_pod(book.of().containers, "busy_ns") == {"a": None, "b": None}
+    assert book.of().busy_unattributed_ns == busy
+
+
+def test_who_was_seen_before_is_believed_to_be_there_for_a_while() -> None:
+    book = Book()
+    book.look(0, None, process("a"))
+    book.look(15, 0, listed=False)
+    assert container(book.of(), "a").ended is None
+    book.look(20, 15, listed=False)
+    assert container(book.of(), "a").ended == at(20)

@@ -188,7 +188,7 @@ def test_an_instance_whose_gpus_energy_nobody_reads_takes_little_memory() -> Non
         pod = f"p-{number}"
         book.hold(10 * number, holder(pod), device=ONE)
         book.take(10 * number + 5, max(10 * number - 5, 0), process(pod), device=ONE, busy=1)
-        book.accounts.expire(at(10 * number).mono_ns)
+        book.accounts.expire(at(10 * number))
     pending = book.accounts._accounts[ONE.uuid].pending
     assert pending.busy is not None
     assert max(len(pending.held), len(pending.busy)) < 40
@@ -248,7 +248,7 @@ def test_a_gpu_that_gets_instances_and_loses_them_goes_on() -> None:
     book.have(11, GPU, ONE)
     book.look(12, 10, used=None, energy=150)
     whole = book.of()
-    assert container(whole, "a").ended == at(12)
+    assert container(whole, "a").ended == at(11)
     assert (whole.elapsed_ns, whole.busy_ns, whole.energy_mj) == (10 * S, S, 150)
     assert whole.memory_used_bytes is None
     book.have(13, GPU)

@@ -130,3 +130,15 @@ def test_changes_without_end_take_little_memory() -> None:
 def test_who_held_it_at_a_moment(when: float, pods: str) -> None:
     made = timeline((2, "a"), (3, "b"))
     assert [one.container[1] for one in made.at(at(when).mono_ns)] == list(pods)
+
+
+def test_when_a_container_ceased_to_hold_the_device() -> None:
+    line = Timeline()
+    a, b = (Held(name(pod), None, None) for pod in "ab")
+    for when, held in ((1, (a,)), (2, (a, b)), (3, (b,)), (4, ())):
+        line.put(held, at(when))
+    assert line.released(a.container) == at(3)
+    assert line.released(b.container) == at(4)
+    assert line.released(name("c")) is None
+    line.put((b,), at(5))
+    assert line.released(b.container) is None

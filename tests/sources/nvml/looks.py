@@ -1,20 +1,31 @@
 """Runs the source to look who uses the devices, and looks up what it told."""
 
+from pathlib import Path
+
 from config.types import Duration
 from pipeline.model import DeviceUse, ProcessesSampled
 from sources.nvml.options import Options
 from tests.sources.nvml.harness import options, until
 from tests.support.contexts import FakeSourceContext
 
+HERE = Path("/proc/self/root/proc")
+"""This machine's procfs by another name: chosen, it is believed, wherever the tests run."""
+
 
 def looking(
-    *, every: float = 0.2, interval: float = 60, slow: float = 60, **others: object
+    *,
+    every: float = 0.2,
+    interval: float = 60,
+    slow: float = 60,
+    proc: Path = HERE,
+    **others: object,
 ) -> Options:
     """Options with looks that are close, and rounds that are far apart."""
     return options(
         interval=interval,
         slow=slow,
         usage_interval=Duration(every),
+        proc=proc,
         **others,  # type: ignore[arg-type]
     )
 

@@ -16,11 +16,17 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Proc:
-    """Where processes begin and end at a word."""
+    """Where processes begin and end at a word.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: its folder, which is made.
+        numbers: those of this process in the pid namespaces from the one that is shown to its own.
+    """
+
+    def __init__(self, root: Path, numbers: str = "40") -> None:
         self.root = root
-        root.mkdir()
+        (root / "self").mkdir(parents=True)
+        (root / "self/status").write_text(f"Name:\tpodgpu\nNSpid:\t{numbers}\nNSpgid:\t1\t1\n")
         (root / "uptime").write_text(f"{UPTIME_S}.00 12345.67\n")
 
     def run(self, pid: int, started: float = 100, cgroup: str = POD, name: str = "python") -> None:

@@ -1,5 +1,6 @@
 """What the doctor says of the processes that podgpu can see, and of whose they are."""
 
+import shutil
 from pathlib import Path
 
 from pipeline.doctor.context import DoctorContext
@@ -8,6 +9,7 @@ from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml
 from tests.pipeline.doctor.support import context, of
 from tests.sources.nvml.doctoring import looked
+from tests.sources.nvml.procs import Proc
 
 
 def in_a_pod(ctx: DoctorContext) -> None:
@@ -36,17 +38,18 @@ async def test_a_pid_namespace_of_its_own_hides_processes(
     assert unasked.saw == "processes: false"
 
 
-async def test_the_hosts_procfs_may_be_mounted_elsewhere(
+async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     ctx = context(tmp_path)
     in_a_pod(ctx)
-    host = tmp_path / "host/proc"
-    asked = Options(proc=host)
+    asked = Options(proc=tmp_path / "host")
     told = of(await looked(ctx, asked), "nvml.processes")
     assert told.verdict is Verdict.SKIPPED
-    assert f"{host}/1/stat can't be read" in told.saw
-    (host / "1").mkdir(parents=True)
-    (host / "1/stat").write_text("1 (systemd) S 0\n")
-    told = of(await looked(ctx, asked), "nvml.processes")
-    assert (told.verdict, told.looked_at) == (Verdict.OK, str(host))
+    assert f"{asked.proc}/1/stat can't be read" in told.saw
+    for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
+        shutil.rmtree(asked.proc, ignore_errors=True)
+        Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
+        told = of(await looked(ctx, asked), "nvml.processes")
+        assert (told.verdict, told.looked_at) == (verdict, str(asked.proc))
+        assert ("another pid namespace" in told.saw) is (verdict is Verdict.SKIPPED)

@@ -134,12 +134,12 @@ LACKING: Mapping[str, tuple[Mapping[str, int], Mapping[str, object]]] = {
 
 @pytest.mark.parametrize(("wrong", "expected"), LACKING.values(), ids=LACKING.keys())
 async def test_what_the_driver_lacks_is_unknown_and_the_rest_is_told(
-    fake_nvml: FakeNvml, wrong: Mapping[str, int], expected: Mapping[str, object]
+    fake_nvml: FakeNvml, proc: Procfs, wrong: Mapping[str, int], expected: Mapping[str, object]
 ) -> None:
     ctx = FakeSourceContext()
+    # One of whom procfs knows nothing.
     fake_nvml.set(h100s(1, processes=[Proc(HERE, GIB)], errors=wrong, loads=[Load(HERE, 0.01)]))
-    # Not one of these processes is known where there is no procfs.
-    async with running(ctx, looking(proc=Path("/nowhere"))):
+    async with running(ctx, looking(proc=proc.root)):
         await next_looks(ctx, 3)
     last = uses(ctx, GPU[0])[-1]
     assert last.since is not None
@@ -262,19 +262,6 @@ async def test_one_that_was_never_seen_has_none(fake_nvml: FakeNvml, proc: Procf
     assert process == ProcessUse(9, None, None, "", 0, process.busy_ns)
 
 
-async def test_without_the_hosts_procfs_nobody_is_known_and_it_is_said_once(
-    fake_nvml: FakeNvml, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    ctx = FakeSourceContext()
-    fake_nvml.set(h100s(1, processes=[Proc(HERE)]))
-    async with running(ctx, looking(proc=tmp_path / "nowhere")):
-        await next_looks(ctx, 3)
-    assert {one.owner for use in uses(ctx, GPU[0]) for one in use.processes} == {None}
-    (said,) = [r.getMessage() for r in caplog.records if "hostPID" in r.getMessage()]
-    assert f"{tmp_path}/nowhere/1/stat can't be read" in said
-    assert "option proc" in said
-
-
 async def test_a_procfs_that_hangs_holds_nobody_up(
     fake_nvml: FakeNvml,
     proc: Procfs,
@@ -308,11 +295,11 @@ async def test_another_place_of_procfs_is_taken_up_by_a_reload(
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, processes=[Proc(7)]))
-    for root, expected in ((Path("/nowhere"), None), (proc.root, OWNER)):
+    for root, expected in ((Path("/nowhere"), {}), (proc.root, {7: OWNER})):
         before = len(looks(ctx))
         async with running(ctx, looking(proc=root)):
             await until(lambda before=before: len(looks(ctx)) > before + 1)
-        assert owners(uses(ctx, GPU[0])[-1]) == {7: expected}
+        assert owners(uses(ctx, GPU[0])[-1]) == expected
 
 
 def test_the_default_is_the_procfs_of_this_machine() -> None:

@@ -189,7 +189,31 @@ def test_whose_procfs_it_is(  # noqa: PLR0917 - a table's columns
     assert (why == "") is hosts, why
     if why:
         assert ELSEWHERE in why
-    assert foreign(root, chosen=True) == "", "somebody knows better"
+
+
+NUMBERS = {
+    "podgpu's own": ("40", True),
+    "around podgpu's own": ("4711 40", False),
+    "around one around it": ("9 4711\t40", False),
+    "that of neither": ("", False),
+}
+
+
+@pytest.mark.parametrize(("numbers", "good"), NUMBERS.values(), ids=NUMBERS.keys())
+def test_one_that_was_chosen_has_to_be_that_of_the_own_pid_namespace(
+    tmp_path: Path, numbers: str, good: bool
+) -> None:
+    proc = Proc(tmp_path / "proc", numbers)
+    proc.run(1)
+    why = foreign(proc.root, chosen=True)
+    assert why == ("" if good else f"{proc.root} shows another pid namespace than podgpu's own")
+    # podgpu has no place in it.
+    (proc.root / "self/status").unlink()
+    assert "another pid namespace" in foreign(proc.root, chosen=True)
+
+
+def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
+    assert foreign(procfs.ROOT / "self/root/proc", chosen=True) == ""
 
 
 def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ BUSY = "podgpu.container.busy"
 HELD = "podgpu.container.held"
 MEMORY = "podgpu.container.memory.used"
 ENERGY = "podgpu.container.energy"
+ERRORS = "podgpu.container.xid_errors"
 MS = 1_000_000
 PARENT = gpu(1)
 DEVICES = [gpu(0), PARENT, mig(PARENT, 1), gpu(2)]

@@ -126,7 +126,7 @@ def gone() -> Iterator[Snapshot]:
 def used_up() -> Iterator[Snapshot]:
     """A shared GPU and an instance of another; one container has ended, and is then forgotten."""
     node = _node()
-    gone = used("job-0", start=at(1), ended=at(2), busy=2 * NS, energy=90_000)
+    gone = used("job-0", start=at(1), ended=at(2), busy=2 * NS, energy=90_000, xids=((31, 2),))
     for second, those in ((5, [gone]), (10, [])):
         node.seconds = second
         yield with_usage(node.snapshot(), *_accounts(second, *those))

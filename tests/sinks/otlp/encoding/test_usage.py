@@ -19,6 +19,7 @@ from tests.sinks.otlp.encoding.accounts import (
     BUSY,
     DEVICES,
     ENERGY,
+    ERRORS,
     HELD,
     MEMORY,
     PARENT,
@@ -37,6 +38,7 @@ def test_names_units_and_types() -> None:
         (BUSY, "counter", "s"),
         (HELD, "counter", "s"),
         (ENERGY, "counter", "J"),
+        (ERRORS, "counter", "{error}"),
         ("podgpu.device.unattributed.memory.used", "updowncounter", "By"),
         ("podgpu.device.unattributed.busy", "counter", "s"),
         ("podgpu.device.unattributed.held", "counter", "s"),
@@ -189,6 +191,23 @@ def test_large_accounts_become_several_records() -> None:
     assert len(records) > 3
     assert max(len(record.data) for record in records) <= 20_000
     assert len(points(records)) == 8 * 25 * 3 + 8 * 6
+
+
+@pytest.mark.parametrize(
+    ("names", "device", "code"),
+    [("semconv", "hw.id", ("error.type", "xid_79")), ("dcgm", "UUID", ("xid", "79"))],
+)
+def test_xid_errors_are_told_by_code_as_the_device_s_are(
+    names: Names, device: str, code: tuple[str, str]
+) -> None:
+    scene = Scene(names=names)
+    found = of_pods(scene.look_at(used("a", xids=((13, 1), (79, 2)), start=at(2)), second=5))
+    errors = {point.of(code[0]): point for point in found if "xid" in point.name}
+    assert len(errors) == 2
+    point = errors[code[1]]
+    assert (point.value, point.start, point.kind) == (2, at(2).wall_ns, "counter")
+    assert point.of(device) == gpu(0).uuid
+    assert dict(point.resource)["k8s.pod.name"] == "a"
 
 
 STEPS = st.lists(st.none() | usages(DEVICES), min_size=1, max_size=5)

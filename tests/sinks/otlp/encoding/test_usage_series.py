@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from pipeline.model import NS, Instant, PodInfo
 from sinks.otlp.options import Temporality
-from tests.sinks.otlp.encoding.accounts import BUSY, ENERGY, HELD, MEMORY, MS, Scene, of_pods
+from tests.sinks.otlp.encoding.accounts import (
+    BUSY,
+    ENERGY,
+    ERRORS,
+    HELD,
+    MEMORY,
+    MS,
+    Scene,
+    of_pods,
+)
 from tests.sinks.otlp.encoding.support import Identity, Point, held, named
 from tests.support.nodes import at, claim, gpu, reading
 from tests.support.usage import account, used
@@ -110,6 +119,28 @@ def test_increments_count_from_the_last_point() -> None:
         (5.0, at(10).wall_ns, at(15).wall_ns),
     ]
     assert {point.temporality for point in found} == {1}
+
+
+def test_the_first_error_of_a_container_that_was_there_is_an_increment() -> None:
+    scene = Scene(temporality="delta")
+    scene.look_at(used("a", busy=NS), second=5)
+    told = (((79, 1),), ((13, 2), (79, 1)), ((13, 2), (79, 4)))
+    found = [
+        [(point.of("error.type"), point.value, point.start - at(0).wall_ns) for point in those]
+        for second, xids in enumerate(told, 6)
+        if (those := named(scene.look_at(used("a", xids=xids), second=second), ERRORS))
+    ]
+    assert found == [
+        [("xid_79", 1, 5 * NS)],
+        [("xid_13", 2, 6 * NS), ("xid_79", 0, 6 * NS)],
+        [("xid_13", 0, 7 * NS), ("xid_79", 3, 7 * NS)],
+    ]
+
+
+def test_errors_end_with_their_container() -> None:
+    scene = Scene()
+    scene.look_at(used("a", xids=((79, 1),)), second=5)
+    assert (ERRORS, "a") in ends(scene.look_at(second=10))
 
 
 @pytest.mark.parametrize(

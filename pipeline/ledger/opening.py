@@ -1,0 +1,125 @@
+"""Opens the ledger's file for those who read it. Blocks."""
+
+import os
+import sqlite3
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote
+
+from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
+from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of
+
+_WAIT: Final = 5.0
+"""Seconds that a reader waits for a writer that has the file to itself for a moment."""
+
+_CACHE_KIB: Final = 64 << 10
+
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_READABLE: Final = (
+    "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
+)
+_FAULTS: Final = MappingProxyType(
+    {
+        sqlite3.SQLITE_BUSY: ("locked", "let go of it: another program has it to itself"),
+        sqlite3.SQLITE_LOCKED: ("locked", "let go of it: another program has it to itself"),
+        sqlite3.SQLITE_FULL: ("no_space", "make room on its disk, or lower max_size"),
+        sqlite3.SQLITE_IOERR: ("io_error", "see the kernel's log for its disk, and its quota"),
+        sqlite3.SQLITE_READONLY: ("read_only", "let podgpu write to it and to its folder"),
+        sqlite3.SQLITE_PERM: ("permission", _READABLE),
+        sqlite3.SQLITE_CANTOPEN: ("permission", _READABLE),
+    }
+)
+"""By the number of SQLite's error: a word for it, and what to do."""
+
+
+def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a ledger to read it. Nothing is ever written, no file beside it either.
+
+    The sink may write meanwhile, may have ended, or may have been killed. A copy of the file alone
+    is a ledger too, as it was when its log was last brought into it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A connection for the thread that calls; the caller closes it.
+
+    Raises:
+        LedgerError: it isn't there, may not be read, or is no ledger of this version.
+    """
+    place = Path(path)
+    name = str(place)
+    try:
+        with place.open("rb"):
+            pass
+    except FileNotFoundError:
+        mend = "give the path of the sink ledger, and see that it has run"
+        raise LedgerError(name, "isn't there", mend) from None
+    except OSError as error:
+        mend = f"let uid {os.geteuid()} read the file and its folder"
+        raise LedgerError(name, (error.strerror or str(error)).lower(), mend) from error
+    try:
+        connection = sqlite3.connect(_uri(place), uri=True, timeout=_WAIT, isolation_level=None)
+    except sqlite3.Error as error:
+        raise fault(name, error) from error
+    try:
+        identify(connection, name)
+        connection.execute("PRAGMA query_only = 1")
+        # A year is added up in memory, and not in files beside.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _uri(path: Path) -> str:
+    """Return the file's address for SQLite.
+
+    Where there is no log, nobody writes: SQLite has to be told so, since it would make one to read
+    a file that was written with one. Where there is, the memory that readers and writer share is
+    opened to be read alone; without a writer SQLite makes its own of the log.
+    """
+    logged = any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm"))
+    how = "mode=ro&readonly_shm=1" if logged else "mode=ro&immutable=1"
+    return f"file:{quote(str(path.absolute()), errors='surrogateescape')}?{how}"
+
+
+def identify(connection: sqlite3.Connection, place: str) -> None:
+    """See that it is a ledger of this version.
+
+    Raises:
+        CorruptError: it is none, or damaged.
+        ForeignError: it is a newer one, or another program's database.
+        LedgerError: it can't be read now.
+    """
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        found = columns_of(connection)
+    except sqlite3.Error as error:
+        raise fault(place, error) from error
+    if application != APPLICATION_ID:
+        if found:
+            mend = "give another path"
+            raise ForeignError(place, "is another program's database", mend)
+        raise CorruptError(place, "is empty", "give the path of the sink ledger")
+    if version > VERSION:
+        saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
+        raise ForeignError(place, saw, "use a newer podgpu, or give another path")
+    if missing := columns() - found:
+        table, column = min(missing)
+        saw = f"lacks the column {column} of the table {table}"
+        raise CorruptError(place, saw, "give the path of a ledger that is whole")
+
+
+def fault(place: str, error: sqlite3.Error) -> LedgerError:
+    """Return what SQLite says, with what to do about it."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    saw = str(error)
+    if code in _CORRUPT:
+        return CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
+    reason, mend = _FAULTS.get(code, ("other", _READABLE))
+    return LedgerError(place, saw, mend, reason=reason)
