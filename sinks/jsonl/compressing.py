@@ -74,10 +74,11 @@ class Compressor:
     def _work(self) -> None:
         with contextlib.suppress(OSError):  # podgpu's own pace comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        done, self._failed = 0, set()
+        done, self._failed, released = 0, set(), False
         try:
             while (descriptor := self._next()) is not None:
                 done += self._try(descriptor)
+            released = True  # by the last look; busy may be a next pass's since
             if done and not self._failed:
                 self._troubles.worked("compress")
         except _StoppedError:
@@ -85,8 +86,9 @@ class Compressor:
         except OSError as error:
             self._troubles.note("compress", error)
         finally:
-            with self._rotated.lock:
-                self._busy = False
+            if not released:
+                with self._rotated.lock:
+                    self._busy = False
 
     def _next(self) -> int | None:
         """Open the oldest file that this pass hasn't failed with."""

@@ -102,8 +102,7 @@ def check_nothing_lost(found: Arrived, queue: Kept, lines: dict[str, list[float]
     found.check_order()
 
 
-def one_gap(there: list[float], whole: list[float]) -> bool:
-    """Whether a list is another one without one stretch of it."""
-    gone = len(whole) - len(there)
-    places = range(len(there) + 1)
-    return gone > 0 and any(there == whole[:at] + whole[at + gone :] for at in places)
+def thinned(there: list[float], whole: list[float]) -> bool:
+    """Whether a list is another one with something left out and nothing moved."""
+    rest = iter(whole)
+    return len(there) < len(whole) and all(value in rest for value in there)

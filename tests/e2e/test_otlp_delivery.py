@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.delivery.contract import SHUTDOWN
-from tests.e2e.arrived import arrived, check_nothing_lost, one_gap, powers, written
+from tests.e2e.arrived import arrived, check_nothing_lost, powers, thinned, written
 from tests.e2e.certificates import Certificates
 from tests.e2e.collector import Collector
 from tests.e2e.conftest import Collect
@@ -134,11 +134,12 @@ def test_d2_an_outage_longer_than_the_budget_costs_the_oldest(
     assert left.totals.acked == len(found.points)
     assert left.totals.appended == left.totals.acked + left.totals.dropped["queue_over_size"]
     # The newest are there. So is what podgpu had taken up to send before its file had to make
-    # room; all between the two is gone.
+    # room; what lay behind that is gone. It happens again where new ones still come faster than
+    # old ones are sent.
     lines = written(tmp_path / "lines.jsonl")
     for uuid, there in powers(found.points.values()).items():
-        assert one_gap(there, lines[uuid])
-        newest = len(there) // 2
+        assert thinned(there, lines[uuid])
+        newest = len(there) // 4
         assert there[-newest:] == lines[uuid][-newest:]
     found.check_order()
     print(

@@ -172,6 +172,33 @@ def idle(bench: Bench) -> bool:
     return not target._compressor._busy
 
 
+async def test_the_end_of_a_pass_says_nothing_about_the_next_one(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    (tmp_path / "gpu.jsonl.1").write_bytes(b"{}\n")
+    found, over = compressing.Compressor._next, threading.Event()
+
+    def rotated_meanwhile(compressor: compressing.Compressor) -> int | None:
+        descriptor = found(compressor)
+        if descriptor is None and not over.is_set():
+            (tmp_path / "gpu.jsonl.2").write_bytes(b"{}\n")
+            gate.clear()
+            compressor.wake()
+            over.set()
+        return descriptor
+
+    monkeypatch.setattr(compressing.Compressor, "_next", rotated_meanwhile)
+    gate.set()
+    async with bench_of(path).writing() as bench:
+        await until(lambda: (tmp_path / "gpu.jsonl.1.gz").exists() and over.is_set())
+        await until(lambda: any(name.startswith(".gpu") for name in names(tmp_path)))
+        assert not idle(bench)
+        gate.set()
+        await until(lambda: idle(bench))
+        assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1.gz", "gpu.jsonl.2.gz"]
+
+
 def broken_at(where: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise cause
