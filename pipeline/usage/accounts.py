@@ -49,15 +49,15 @@ class Accounts:
             return
         self._dirty = True
         self._seen = dict(attributions)
-        before = self._instances
-        self._instances = carried(known.device for known in attributions.values())
+        before, carries = self._instances, carried(one.device for one in attributions.values())
+        self._instances = carries
         for uuid in [uuid for uuid in seen if uuid not in attributions]:
             self._gone[uuid] = at.mono_ns
             self._put(uuid, None, at)
             self._accounts[uuid].leave(at, at.mono_ns)
-        for uuid, known in attributions.items():
-            if (uuid in self._instances) != (uuid in before):
-                changed[uuid] = known
+        changed |= {
+            u: known for u, known in attributions.items() if (u in carries) != (u in before)
+        }
         for uuid, known in changed.items():
             self._gone.pop(uuid, None)
             self._put(uuid, known, at)

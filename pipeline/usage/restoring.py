@@ -173,15 +173,12 @@ class Waiting:
         """Let go of those that have waited for too long; return whether there were any."""
         if not self._told or now.mono_ns <= self._until_ns:
             return False
-        self._drop(now)
+        for one in self._told.values():
+            end_all(one, self._ended, now)
+        self._told.clear()
         return True
 
     @property
     def due_ns(self) -> int | None:
         """The last moment at which none has to go; None where none waits."""
         return self._until_ns if self._told else None
-
-    def _drop(self, now: Instant) -> None:
-        for one in self._told.values():
-            end_all(one, self._ended, now)
-        self._told.clear()

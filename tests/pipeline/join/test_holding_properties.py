@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,10 @@ from pipeline.model import (
     PartialRef,
     TotalsRestored,
     Usage,
+    XidError,
 )
 from pipeline.recording import shifted
+from pipeline.usage.roster import MOST_CONTAINERS
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
     STORIES,
@@ -62,10 +65,14 @@ class Run:
         # What a container had of which no holding will tell any more.
         self.base: dict[tuple[str, PartialRef, Instant], Had] = {}
         self.went_on: dict[str, Instant] = {}
+        self.errors: dict[int, XidError] = {}
+        self.counts: dict[tuple[str, PartialRef, Instant], tuple[tuple[int, int], ...]] = {}
 
     def apply(self, envelope: Envelope) -> None:
         self.join.apply(envelope)
-        usage = self.join.snapshot(envelope.at).usage
+        snapshot = self.join.snapshot(envelope.at)
+        self.take_errors(snapshot.xids)
+        usage = snapshot.usage
         if usage is None or usage is self.shown:
             return
         self.shown = usage
@@ -73,6 +80,7 @@ class Run:
         self.take_ended(usage)
         for device, account in usage.devices.items():
             adds_up(account)
+            self.count_errors(account)
             before = self.devices.get((device, account.start))
             assert_grown(of_device(before) if before else [], of_device(account))
             self.devices[device, account.start] = account
@@ -81,6 +89,30 @@ class Run:
                 del self.base[forgotten]
             for one in account.containers:
                 self.check(account, one, envelope.at)
+
+    def take_errors(self, errors: tuple[XidError, ...]) -> None:
+        new = [one for one in errors if one.serial not in self.errors]
+        last = max(self.errors, default=0)
+        assert [one.serial for one in new] == list(range(last + 1, last + 1 + len(new)))
+        for one in errors:
+            struck = [(victim.subject, victim.device) for victim in one.victims]
+            assert struck == sorted(set(struck))
+            before = self.errors.get(one.serial, one)
+            assert one == before or one.revision > before.revision
+            self.errors[one.serial] = one
+
+    def count_errors(self, account: DeviceUsage) -> None:
+        """No count falls, and a holding has no more of them than its container."""
+        device = account.device
+        had_before = {key: counts for key, counts in self.counts.items() if key[0] == device}
+        for key in had_before:
+            del self.counts[key]
+        for one in account.containers:
+            key, counts = (device, one.subject, one.start), dict(one.xids)
+            holding = one.holding.xids if one.holding and key not in self.base else ()
+            for code, count in (*had_before.get(key, ()), *holding):
+                assert counts.get(code, 0) >= count
+            self.counts[key] = one.xids
 
     def take_ended(self, usage: Usage) -> None:
         last = self.ended[-1].serial if self.ended else 0
@@ -145,13 +177,18 @@ def spans(one: Holding, until: Instant) -> None:
     assert one.busy_peak_ppm is None or 0 <= one.busy_peak_ppm <= 1_000_000
 
 
-@given(STORIES)
+ROOM = st.sampled_from([2, 3, MOST_CONTAINERS, MOST_CONTAINERS])
+"""How many containers of a device are kept account of."""
+
+
+@given(STORIES, ROOM)
 @EXAMPLES
-def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int]) -> None:
+def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int], room: int) -> None:
     author, run = Author(story[0]), Run()
-    for envelope in author.story(story[1]):
-        run.apply(envelope)
-    run.finish(author)
+    with patch("pipeline.usage.roster.MOST_CONTAINERS", room):
+        for envelope in author.story(story[1]):
+            run.apply(envelope)
+        run.finish(author)
 
 
 PARTS = st.lists(

@@ -31,6 +31,8 @@ from pipeline.model import (
     SourceLost,
     SourceRemoved,
     Usage,
+    XidReport,
+    XidsReported,
 )
 from tests.pipeline.join.cluster import GPUS, container, pod, ran, relist
 from tests.pipeline.usage.looking import adds_up
@@ -86,7 +88,7 @@ class Author:
     def goes_on(self, length: int) -> Iterator[Envelope]:
         for _ in range(length):
             self.now = round(self.now + self.rng.choice(PAUSES), 2)
-            acts = [self.look, self.look, self.look, self.life, self.life, self.fate]
+            acts = [self.look, self.look, self.look, self.life, self.life, self.fate, self.errors]
             yield self.told(*self.rng.choice(acts)())
 
     def told(self, source: str, event: Event) -> Envelope:
@@ -125,6 +127,17 @@ class Author:
             ("other", SourceAdded(self.pick(0, 2))),
         ]
         return self.rng.choice(fates)
+
+    def errors(self) -> tuple[str, Event]:
+        source = self.pick("gpus", "other", "kernel")
+        return source, XidsReported(tuple(self.error(source) for _ in range(self.pick(0, 1, 3))))
+
+    def error(self, source: str) -> XidReport:
+        device = self.rng.choice([*GPUS[:2], *INSTANCES])
+        names = ("", device.pci_bus_id) if source == "kernel" else (device.uuid, "")
+        when = at(round(self.now - self.pick(-1, 0, 0, 0.5, 3, 40, 90), 2))
+        pid = self.pick(None, 7)
+        return XidReport(*names, self.pick(13, 31, 79), when, pid, "", self.rng.choice(OWNERS))
 
     def look(self) -> tuple[str, Event]:
         source = self.pick("gpus", "gpus", "other")

@@ -150,7 +150,9 @@ def adds_up(account: DeviceUsage) -> None:
         reserved = account.memory_reserved_bytes
         assert reserved is not None
         assert account.memory_used_bytes == memory + reserved + account.memory_unattributed_bytes
-    assert all(one.memory_bytes is None for one in containers if one.ended is not None)
+    over = [one for one in containers if one.ended is not None]
+    assert all(one.memory_bytes is None and one.holding is None for one in over)
+    assert all(one.ended.mono_ns >= one.start.mono_ns for one in over if one.ended)
     busy = sum(one.busy_ns or 0 for one in containers) + account.forgotten_busy_ns
     assert (account.busy_ns or 0) == busy + (account.busy_unattributed_ns or 0)
     assert (account.busy_ns is None) == (account.busy_unattributed_ns is None)

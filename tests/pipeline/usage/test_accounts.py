@@ -300,6 +300,18 @@ def test_who_ended_first_makes_room_before_its_time() -> None:
     assert book.usage().left_out == 0
 
 
+def test_who_made_room_and_is_met_again_has_nothing_of_before() -> None:
+    book = Book()
+    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS - 2)]
+    book.hold(0, holder("a"), holder("z"))
+    book.look(0, None, *crowd)
+    book.hold(3)
+    book.hold(4, holder("b"))
+    assert "a" not in book.held()
+    again = container(book.look(5, 0, *crowd), "a")
+    assert (again.start, again.ended, again.held_ns) == (at(3), at(3), 0)
+
+
 # -- which devices are shown
 
 

@@ -215,6 +215,15 @@ def test_the_peak_is_that_of_intervals_long_enough_to_tell() -> None:
     assert going_on(book).busy_mean_ppm == 3_200_000 * 10 // 102
 
 
+def test_no_more_than_the_whole_of_its_time_is_busy_on_the_mean() -> None:
+    book = Book()
+    book.hold(0, holder("a"))
+    book.look(0, None)
+    book.look(5, 0, process("a", busy=9 * S), busy=9 * S)
+    one = going_on(book)
+    assert (one.busy_ns, one.busy_mean_ppm, one.busy_peak_ppm) == (9 * S, 1_000_000, 1_000_000)
+
+
 def test_what_nobody_tells_is_unknown() -> None:
     book = Book()
     book.hold(0, holder("a"), holder("b"))
@@ -279,6 +288,20 @@ def test_who_makes_room_is_told_of_first() -> None:
     book.hold(3)
     book.hold(4, holder("b"))
     assert (sole(book).subject.pod, spent(sole(book))) == ("a", (0, 3 * S))
+
+
+def test_who_made_room_is_kept_from_then_on_and_not_from_when_its_interval_began() -> None:
+    book = Book()
+    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS - 1)]
+    book.hold(0, holder("a"))
+    book.look(0, None, *crowd)
+    book.hold(3)
+    book.look(250, 0, *crowd, process("z"))
+    assert sole(book).subject.pod == "a"
+    book.accounts.expire(at(300.1))
+    assert sole(book).subject.pod == "a"
+    book.accounts.expire(at(550.1))
+    assert ended(book) == ()
 
 
 def test_on_mig_it_waits_for_the_energy_of_its_gpu() -> None:
