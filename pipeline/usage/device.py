@@ -205,8 +205,8 @@ class DeviceAccount:
             if entry.running is not None:
                 self.roster.end(entry, moment)
         self._closing.pending = Interval()
+        self.withdraw()
         self.flush(now_ns)
-        self._usage = None
 
     def withdraw(self) -> None:
         """Let what was told of memory be unknown."""

@@ -195,7 +195,7 @@ class Roster:
         """
         for entry in self:
             if entry.uses or entry.name in holding:
-                if entry.ended is not None or entry.awaited:
+                if entry.running is None or entry.awaited:
                     entry.begin(now)
             elif entry.ended is None and not entry.awaited:
                 self.end(entry, ending(entry))

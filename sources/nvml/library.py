@@ -16,6 +16,7 @@ from pipeline.errors import TransientError
 from pipeline.shared_objects import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.buffers import Buffers
+from sources.nvml.refusals import OPENING
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
@@ -23,26 +24,6 @@ Handle: TypeAlias = Any
 
 SONAME: Final = "libnvidia-ml.so.1"
 _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
-
-_INIT_ERRORS: Final = {
-    codes.LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 is not there: in Kubernetes run podgpu with the runtime class of "
-        "NVIDIA's container toolkit (runtimeClassName: nvidia), or make that the default runtime, "
-        "and see that NVIDIA_DRIVER_CAPABILITIES includes utility; else install the NVIDIA driver"
-    ),
-    codes.DRIVER_NOT_LOADED: (
-        "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia) and see "
-        "that /dev/nvidiactl exists in the container"
-    ),
-    codes.LIB_RM_VERSION_MISMATCH: (
-        "the NVML library and the loaded kernel driver are of different versions, as after an "
-        "upgrade: reload the driver or reboot, then restart the container"
-    ),
-    codes.NO_PERMISSION: (
-        "no permission to open the NVIDIA devices: the process needs read and write access to "
-        "/dev/nvidiactl and /dev/nvidia0, 1, ..."
-    ),
-}
 
 
 class Memory(Protocol):
@@ -186,7 +167,7 @@ class Library:
             ) from error
         except pynvml.NVMLError as error:
             code = int(error.value)
-            mend = _INIT_ERRORS.get(code, "see the kernel log (dmesg) for NVRM messages")
+            mend = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
             raise TransientError(
                 f"NVML can't be initialised ({codes.name(code)}): {mend}"
             ) from error

@@ -58,7 +58,7 @@ OWNERS = [
     PartialRef(),
     None,
 ]
-PAUSES = [0.01, 0.3, 1, 1, 5, 5, 5, 20, 200, 400]
+PAUSES = [0, 0.01, 0.3, 1, 1, 5, 5, 5, 20, 200, 400]
 
 
 class Author:

@@ -151,7 +151,8 @@ def adds_up(account: DeviceUsage) -> None:
         assert reserved is not None
         assert account.memory_used_bytes == memory + reserved + account.memory_unattributed_bytes
     over = [one for one in containers if one.ended is not None]
-    assert all(one.memory_bytes is None and one.holding is None for one in over)
+    assert all(one.memory_bytes is None for one in over)
+    assert all((one.holding is None) == (one.ended is not None) for one in containers)
     assert all(one.ended.mono_ns >= one.start.mono_ns for one in over if one.ended)
     busy = sum(one.busy_ns or 0 for one in containers) + account.forgotten_busy_ns
     assert (account.busy_ns or 0) == busy + (account.busy_unattributed_ns or 0)

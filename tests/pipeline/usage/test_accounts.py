@@ -348,6 +348,15 @@ def test_a_device_that_is_gone_is_not_shown_and_goes_on_when_it_is_back_in_time(
     assert book.look(15 + KEPT, 10, device=other).elapsed_ns == 0
 
 
+def test_memory_of_a_device_that_was_gone_is_unknown_until_it_is_looked_at() -> None:
+    other = gpu(1)
+    book = Book(GPU, other)
+    book.look(0, None, process("a", memory=5), device=other, used=9)
+    book.have(1, GPU)
+    book.have(2, GPU, other)
+    assert book.of(other).memory_used_bytes is None
+
+
 # -- where no process can be seen
 
 

@@ -105,6 +105,14 @@ def test_one_that_came_and_went_between_two_looks_and_was_never_claimed() -> Non
     assert (later.start, later.end, later.busy_ns) == (at(5), at(10), MS)
 
 
+def test_one_that_is_there_by_a_former_claim_alone_has_one() -> None:
+    book = Book()
+    book.hold(0, holder("a"))
+    book.hold(2)
+    book.look(1, None, process(known=False), process("a", there=False))
+    assert going_on(book).start == at(1)
+
+
 def test_one_that_comes_back_begins_another() -> None:
     book = Book()
     book.look(0, None, energy=0)
