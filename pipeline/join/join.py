@@ -81,6 +81,9 @@ class Join:
             outcome |= Outcome(changed=True)
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
+        if self._usage.begin(now):
+            everything = Hint(devices=frozenset(self._attributor.attributions))
+            outcome |= Outcome(changed=False, hints=(everything,))
         if self._sources.is_up(envelope.source) != up:
             # What a source doesn't name counts for something only while it does its work, and of
             # a device it is believed before one that is down.

@@ -20,6 +20,10 @@ from pipeline.usage import Accounts, Process
 _KEPT_NS: Final = 300 * NS
 """How long the accounts are kept when no source is left that looks."""
 
+_PATIENCE_NS: Final = 10 * NS
+"""How long looks are passed over at the start, while a source has yet to speak: an account under
+half of a container's name would end as soon as another source tells the rest."""
+
 
 class UsageTable:
     """Keeps the accounts.
@@ -42,6 +46,8 @@ class UsageTable:
         self._feeder: dict[str, str] = {}
         self._tellers: set[str] = set()
         self._silent_ns: int | None = None
+        self._first: Instant | None = None
+        self._begun = False
 
     @property
     def usage(self) -> Usage | None:
@@ -65,6 +71,9 @@ class UsageTable:
         news = source not in self._tellers
         self._tellers.add(source)
         self._silent_ns = None
+        self._first = self._first or envelope.at
+        if not self._begins(envelope.at):
+            return news
         rank = {name: at for at, name in enumerate(self._sources.ranking())}
         for use in uses:
             device = places.find(use.device)
@@ -82,6 +91,16 @@ class UsageTable:
                 self._feeder[device] = source
                 news = True
         return news
+
+    def begin(self, now: Instant) -> bool:
+        """Return whether looks count from now on, after the first of them were passed over."""
+        return self._first is not None and not self._begun and self._begins(now)
+
+    def _begins(self, now: Instant) -> bool:
+        first = self._first or now
+        late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
+        self._begun = self._begun or late or self._sources.all_spoken
+        return self._begun
 
     def remove(self, source: str, at: Instant) -> None:
         """Forget that a source looked. What it found stays in the accounts, but for memory."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from pipeline.ledger.deltas import Gain, gain, same_account
 from pipeline.ledger.rows import Batch, HoldingKey, HoldingRow
+from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.spreading import spread
 from pipeline.model import NS, DeviceUsage, Holding, Instant, Layout, PartialRef, PodInfo, Snapshot
 
@@ -20,6 +21,10 @@ _ORPHANED_NS: Final = 600 * NS
 """After how long a holding that nobody tells of any more is taken for ended."""
 
 _ADJOIN_NS: Final = 1_000_000
+
+_MOST_GAP_NS: Final = 400 * 24 * HOUR_NS
+"""How long a gap is at most. A longer one is a clock that was wrong: years of hours in which
+nothing is known would hold up all else."""
 
 Nothing: Final[Mapping[PartialRef | None, tuple[int, int | None, int | None]]] = {}
 
@@ -79,7 +84,8 @@ class Book:
 
     def renew(self) -> None:
         """Let everything that is known be written again: another file has begun."""
-        self._batch.states.update(self._seen)
+        states = {uuid: self._with_ends(device) for uuid, device in self._seen.items()}
+        self._batch.states.update(states)
         self._batch.pods.update(self._pods)
         if self._layout is not None:
             for uuid, known in self._layout.attributions.items():
@@ -172,6 +178,7 @@ class Book:
             self._gap(uuid, end_ns - gained.time_ns, gained.gap_ns)
 
     def _gap(self, uuid: str, end_ns: int, gap_ns: int) -> None:
+        gap_ns = min(gap_ns, _MOST_GAP_NS)
         for hour, (part,) in spread(end_ns, gap_ns, (gap_ns,)):
             key = hour, uuid
             self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part

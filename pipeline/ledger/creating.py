@@ -72,6 +72,9 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     except sqlite3.Error as error:
         connection.close()
         raise fault(place, error) from error
+    except OSError as error:
+        connection.close()
+        raise _refused(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -98,6 +101,8 @@ def _make(path: Path) -> None:
         raise _refused(path, error) from error
     try:
         os.fchmod(descriptor, MODE)
+    except OSError as error:
+        raise _refused(path, error) from error
     finally:
         os.close(descriptor)
 

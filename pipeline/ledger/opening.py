@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -50,15 +51,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     place = Path(path)
     name = str(place)
-    try:
-        with place.open("rb"):
-            pass
-    except FileNotFoundError:
-        mend = "give the path of the sink ledger, and see that it has run"
-        raise LedgerError(name, "isn't there", mend) from None
-    except OSError as error:
-        mend = f"let uid {os.geteuid()} read the file and its folder"
-        raise LedgerError(name, (error.strerror or str(error)).lower(), mend) from error
+    _look(place)
     try:
         connection = sqlite3.connect(_uri(place), uri=True, timeout=_WAIT, isolation_level=None)
     except sqlite3.Error as error:
@@ -73,6 +66,31 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _look(path: Path) -> None:
+    """See that the file is there and may be read, without opening it.
+
+    Where its writer is in this very process, closing it again would drop all locks that SQLite has
+    on it there (fcntl(2)): another program would take the file for its own, and remove its log.
+
+    Raises:
+        LedgerError: it isn't.
+    """
+    name, let = str(path), f"let uid {os.geteuid()} read the file and its folder"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mend = "give the path of the sink ledger, and see that it has run"
+        raise LedgerError(name, "isn't there", mend) from None
+    except (OSError, ValueError) as error:
+        saw = getattr(error, "strerror", None) or str(error)
+        raise LedgerError(name, saw.lower(), let) from error
+    if not stat.S_ISREG(mode):
+        saw = "is a directory" if stat.S_ISDIR(mode) else "is no ordinary file"
+        raise LedgerError(name, saw, "give the path of the sink ledger")
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise LedgerError(name, "permission denied", let)
 
 
 def _uri(path: Path) -> str:

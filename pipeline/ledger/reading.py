@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -26,6 +27,9 @@ _SOME_CONTAINERS: Final = (
     "SELECT id, namespace, pod, container, uid, owner_kind, owner_name, labels FROM containers "
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
+_LATEST_NS: Final = 1 << 62
+"""In the year 2116: SQLite has 64 bits for a number, and later moments don't fit."""
+
 _FEW: Final = 10_000
 """Up to how many containers are looked up one by one; for more of them all are read."""
 
@@ -104,10 +108,10 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
     Raises:
         sqlite3.Error: it can't be read; see `pipeline.ledger.opening.fault`.
     """
-    first, beyond = start_ns // HOUR_NS, -(-end_ns // HOUR_NS)
+    first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
     connection.execute("BEGIN")
-    try:
+    with _ended(connection), _sensible():
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
         known, last = _known(connection)
         start = max(start, known)
@@ -124,8 +128,6 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
             for device, *rest in connection.execute(_TOTALS, (first, beyond))
         ]
         gaps = tuple([Gap(*row) for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))])
-    finally:
-        connection.execute("ROLLBACK")
     totals.sort(key=lambda one: one.device)
     return Window(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
 
@@ -144,8 +146,32 @@ def read_holdings(
     Raises:
         sqlite3.Error: it can't be read.
     """
-    rows = connection.execute(_HOLDINGS, (start_ns, end_ns, limit))
-    return tuple([_held(row) for row in rows])
+    with _sensible():
+        rows = connection.execute(_HOLDINGS, (start_ns, min(end_ns, _LATEST_NS), limit))
+        return tuple([_held(row) for row in rows])
+
+
+@contextmanager
+def _ended(connection: sqlite3.Connection) -> Iterator[None]:
+    """End a transaction of which nothing stays, unless SQLite has done so."""
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _sensible() -> Iterator[None]:
+    """Let what nobody can read, since others have written it, be the file's fault.
+
+    Raises:
+        sqlite3.DatabaseError: it is.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"what stands there makes no sense: {error!r}") from error
 
 
 def _known(connection: sqlite3.Connection) -> tuple[int, int]:

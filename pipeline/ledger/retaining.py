@@ -27,11 +27,13 @@ class Removed:
         old: rows that were too old.
         large: rows that made room.
         before_ns: nothing before this moment stands there any more; 0 where nothing was removed.
+        swept: containers and devices of which nothing was left.
     """
 
     old: int = 0
     large: int = 0
     before_ns: int = 0
+    swept: int = 0
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
@@ -76,6 +78,8 @@ def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes:
         until = min(first + _STEP, now_ns // HOUR_NS)
         removed.large += _remove(connection, until)
         removed.before_ns = until * HOUR_NS
+        # Where pods are short and have many labels, it is they that take the room.
+        removed.swept += sweep(connection)
     connection.execute("DELETE FROM state WHERE at_ns < ?", (now_ns - _STATE_NS,))
     connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
     return removed

@@ -112,6 +112,10 @@ class Batch:
         while len(self.gaps) > MOST_HOLDINGS:
             del self.gaps[next(iter(self.gaps))]
             self._count("gaps")
+        if len(self.pods) > MOST_HOURS + MOST_HOLDINGS:
+            told = {whose for _, _, whose in self.hours} | {whose for _, whose, _ in self.holdings}
+            for subject in self.pods.keys() - told:
+                del self.pods[subject]
 
     def _count(self, what: str) -> None:
         self.let_go[what] = self.let_go.get(what, 0) + 1

@@ -6,10 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.model import DeviceUsage, Holding, Instant, TotalsRestored
+from pipeline.model import DeviceUsage, Instant, TotalsRestored
 
 _MOST: Final = 1 << 62
 """No total is as large: 2**62 ns are 146 years."""
+
+_MOST_BYTE_NS: Final = 1 << 112
+"""No integral of memory over time is as large: a petabyte for as long."""
 
 
 def dump(usage: DeviceUsage) -> str:
@@ -24,12 +27,27 @@ def load(device: str, text: str) -> DeviceUsage:
         ValueError: it is none, or its parts don't come to the whole.
     """
     try:
-        usage = msgspec.convert(json.loads(text), DeviceUsage)
+        told = json.loads(text)
+        usage = msgspec.convert(told, DeviceUsage)
+        possible = _possible(told)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    if usage.device != device or not _sound(usage):
+    if usage.device != device or not possible or not _sound(usage):
         raise ValueError("the parts of the account don't come to the whole")
     return usage
+
+
+def _possible(told: Any, name: str = "") -> bool:
+    """Whether each number is one that can be reckoned with, and written again."""
+    if isinstance(told, dict):
+        return all(_possible(value, key) for key, value in told.items())
+    if isinstance(told, list):
+        return all(_possible(value) for value in told)
+    if not isinstance(told, int):
+        return True
+    # A monotonic clock's moment may lie before that clock began; it isn't gone on from.
+    least = -_MOST if name == "mono_ns" else 0
+    return least <= told < (_MOST_BYTE_NS if name == "memory_byte_ns" else _MOST)
 
 
 def _sound(usage: DeviceUsage) -> bool:
@@ -48,20 +66,11 @@ def _sound(usage: DeviceUsage) -> bool:
             [c.energy_mj or 0 for c in those],
         ),
     )
-    known = (usage.unheld_ns, usage.busy_unattributed_ns, usage.energy_unattributed_mj)
-    forgotten = (usage.forgotten_held_ns, usage.forgotten_busy_ns, usage.forgotten_energy_mj)
-    parts = [part for _, _, each in sums for part in each]
     return (
         all(whole is None or whole == rest + sum(each) for whole, rest, each in sums)
-        and all(0 <= (part or 0) < _MOST for part in (*known, *forgotten, *parts))
         and len({one.subject for one in those}) == len(those)
-        and all(_belongs(usage, one.holding) for one in those if one.holding is not None)
+        and all(one.holding is None or one.holding.device == usage.device for one in those)
     )
-
-
-def _belongs(usage: DeviceUsage, holding: Holding) -> bool:
-    counted = holding.held_ns, holding.counted_ns, holding.gap_ns, holding.memory_ns
-    return holding.device == usage.device and min(counted) >= 0
 
 
 def rebased(devices: Iterable[DeviceUsage], now: Instant) -> TotalsRestored:

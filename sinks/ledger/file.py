@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from pipeline.ledger.creating import Left, open_readwrite, read_left
@@ -35,7 +36,7 @@ class Report:
 
     Attributes:
         renewed: it is another one than before: all that is known has to be written again.
-        moved: somebody has taken the one before away.
+        moved: somebody has taken the one before away, or its log.
         aside: names of files that were set aside, with what is wrong with each.
         removed: what was let go of.
         untended: why nothing could be let go of; None where that is well.
@@ -65,7 +66,7 @@ class LedgerFile:
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
-        self._mine: os.stat_result | None = None
+        self._mine: tuple[os.stat_result, ...] = ()
         self._tend_ns = self._sweep_ns = 0
         self._unswept = False
 
@@ -108,6 +109,7 @@ class LedgerFile:
         try:
             self._tend(report)
         except sqlite3.Error as cause:
+            report.renewed = True  # a part of it may have been done
             found = fault(str(self.path), cause)
             if isinstance(found, CorruptError):
                 self._replace(found, report)
@@ -139,9 +141,9 @@ class LedgerFile:
     def _connect(self) -> None:
         connection = open_readwrite(self.path, self._options.synchronous)
         try:
-            self._mine = self.path.stat()
             for each in (("node", self._node), ("podgpu", VERSION)):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
+            self._mine = tuple([each.lstat() for each in self._both()])
         except sqlite3.Error as error:
             connection.close()
             raise fault(str(self.path), error) from error
@@ -174,11 +176,18 @@ class LedgerFile:
                 connection.close()
 
     def _there(self) -> bool:
-        """Whether what stands at the path is still the file that is open."""
+        """Whether what stands at the path is still the file that is open, and its log too.
+
+        What goes into a log that nobody finds any more is gone when podgpu is killed.
+        """
         try:
-            return self._mine is not None and os.path.samestat(self._mine, self.path.lstat())
+            both = [each.lstat() for each in self._both()]
         except OSError:
             return False
+        return all(map(os.path.samestat, self._mine, both))
+
+    def _both(self) -> tuple[Path, Path]:
+        return self.path, self.path.with_name(f"{self.path.name}-wal")
 
     def _put(self, batch: Batch) -> None:
         if self._store is None or self._connection is None:
@@ -203,7 +212,7 @@ class LedgerFile:
 
     def _log_bytes(self) -> int:
         try:
-            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+            return self._both()[1].stat().st_size
         except OSError:
             return 0
 
@@ -213,11 +222,13 @@ class LedgerFile:
         if connection is None or now.mono_ns < self._tend_ns:
             return
         self._tend_ns = now.mono_ns + _TEND_NS
+        if self._store is not None:
+            self._store.forget()
         size = int(self._options.max_size)
         report.removed = retain(connection, now.wall_ns, self._options.keep.ns, size)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
-            sweep(connection)
+            report.removed.swept += sweep(connection)
             self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
-            if self._store is not None:
-                self._store.forget()
+        # What is known of a container that is there still goes in again.
+        report.renewed = report.renewed or bool(report.removed.swept)

@@ -67,7 +67,7 @@ class LedgerSink:
         self._writing: tuple[Batch, Future[Report]] | None = None
         self._unwritten: Batch | None = None
         self._wanted = asyncio.Event()
-        self._readers = DaemonExecutor(f"podgpu-sink-{ctx.name}-read")
+        self._readers: DaemonExecutor | None = None
         self._reading: Future[Window] | None = None
 
     async def __aenter__(self) -> Self:
@@ -90,8 +90,10 @@ class LedgerSink:
             self._unwanted.detach()
         try:
             left, report = opening.result()
-        except LedgerError as error:
+        except Exception as error:
             thread.shutdown()
+            if not isinstance(error, LedgerError):
+                raise
             if isinstance(error, ForeignError):
                 raise PermanentError(str(error)) from error
             again = _AGAIN if isinstance(error, LockedError) else None
@@ -99,6 +101,7 @@ class LedgerSink:
         self._telling.reported(report)
         self._telling.unsound(left.unsound)
         self._thread, self._file, self._left = thread, file, left
+        self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
         now = self._ctx.clock.now()
         states = {one.device: one for one in rebased(left.states.values(), now).devices}
         self._book = Book(self._born, states, left.going_on)
@@ -113,8 +116,10 @@ class LedgerSink:
         /,
     ) -> None:
         """Close the file after the commit that it is in, unless that takes too long."""
-        thread, file = self._thread, self._file
-        self._thread = self._file = self._left = None
+        thread, file, readers = self._thread, self._file, self._readers
+        self._thread = self._file = self._left = self._readers = None
+        if readers is not None:
+            readers.shutdown()
         if thread is None or file is None:
             return
         thread.submit(file.close)
@@ -134,7 +139,7 @@ class LedgerSink:
     async def window(self, start_ns: int, end_ns: int) -> Window:
         """Return what was used in a span of time, as far as it is written."""
         place = str(self._options.path)
-        if self._file is None:
+        if self._readers is None:
             raise TransientError(f"{place}: isn't open: the log tells why")
         if self._reading is None or self._reading.done():
             read = self._readers.submit(_read, self._options.path, start_ns, end_ns)

@@ -52,7 +52,7 @@ class Telling:
             text = "%s can't be used (%s): it is set aside as %s, and a new one is begun"
             warn(self._ctx, text, self._place, why, name)
         if report.moved:
-            warn(self._ctx, "somebody has taken %s away: it is begun anew", self._place)
+            warn(self._ctx, "somebody has taken %s or its log away: it is opened anew", self._place)
         removed = report.removed
         if removed.large:
             self._ctx.meter.add(DROPPED, removed.large, reason="over_size")

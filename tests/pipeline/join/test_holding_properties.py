@@ -112,7 +112,8 @@ class Run:
             holding = one.holding.xids if one.holding and key not in self.base else ()
             for code, count in (*had_before.get(key, ()), *holding):
                 assert counts.get(code, 0) >= count
-            self.counts[key] = one.xids
+            # One that has ended may make room, and come back within the same look.
+            self.counts[key] = one.xids if one.ended is None else ()
 
     def take_ended(self, usage: Usage) -> None:
         last = self.ended[-1].serial if self.ended else 0

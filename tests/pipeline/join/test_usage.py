@@ -8,6 +8,7 @@ from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,
     Envelope,
+    Event,
     Evidence,
     MigPlace,
     PartialRef,
@@ -15,6 +16,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    XidsReported,
 )
 from tests.pipeline.join.cluster import GPUS, A, B, ran
 from tests.pipeline.join.watched import Watched, ids, ran_by
@@ -110,9 +112,49 @@ def test_nothing_is_told_where_no_source_tells() -> None:
     assert node.used().devices == {}
 
 
+def hinted(node: Watched, when: float, event: Event, source: str) -> list[frozenset[str]]:
+    """Say something, and return the devices that are to be looked at for it."""
+    outcome = node.join.apply(Envelope(source, source, 1, at(when), event))
+    return [hint.devices for hint in outcome.hints]
+
+
+def test_looks_count_once_each_source_has_spoken() -> None:
+    node = Watched()
+    node.say(SourceAdded(9), "names", "names")
+    node.look(0, use(A, 0, None))
+    node.look(1, use(A, 1, 0, used=100))
+    assert node.used().devices == {}
+    # What has been passed over is looked at again at once.
+    assert hinted(node, 2, SourceLost("no server"), "names") == [{d.uuid for d in GPUS}]
+    node.look(3, use(A, 3, 1))
+    node.look(5, use(A, 5, 3))
+    assert (node.account().start, node.account().elapsed_ns) == (at(3), 2 * S)
+
+
+def test_a_source_that_never_speaks_is_waited_for_for_ten_seconds() -> None:
+    node = Watched()
+    node.say(SourceAdded(9), "names", "names")
+    node.look(0, use(A, 0, None))
+    node.look(9, use(A, 9, 0))
+    assert node.used().devices == {}
+    assert hinted(node, 10, ClockTicked(), "clock") == [{d.uuid for d in GPUS}]
+    assert hinted(node, 10, ClockTicked(), "clock") == []
+    node.look(11, use(A, 11, 9))
+    assert node.account().start == at(11)
+
+
+def test_a_source_that_comes_later_is_not_waited_for() -> None:
+    node = Watched()
+    node.look(0, use(A, 0, None))
+    node.say(SourceAdded(9), "names", "names")
+    node.look(5, use(A, 5, 0))
+    assert node.account().elapsed_ns == 5 * S
+
+
 def test_a_source_that_leaves_takes_what_it_said_of_memory_along() -> None:
     node = Watched()
     node.say(SourceAdded(9), "other", "other")
+    node.say(XidsReported(()), "other", "other")
     node.look(0, use(A, 0, None, used=100))
     node.look(0, use(B, 0, None, used=200), source="other")
     node.say(SourceRemoved(), "other", "other")

@@ -1,7 +1,10 @@
 """A node of which a source tells who uses the devices."""
 
+from collections.abc import Iterable
+
 from pipeline.model import (
     ContainerUsage,
+    Device,
     DeviceUsage,
     DeviceUse,
     PartialRef,
@@ -9,8 +12,9 @@ from pipeline.model import (
     ProcessUse,
     RunningContainer,
     Usage,
+    XidsReported,
 )
-from tests.pipeline.join.cluster import A, Cluster, uid_of
+from tests.pipeline.join.cluster import GPUS, SOURCES, A, Cluster, uid_of
 from tests.pipeline.usage.looking import S, adds_up, use
 
 
@@ -31,7 +35,12 @@ def running(name: str, container_id: str = "1", where: str = "main") -> RunningC
 
 
 class Watched(Cluster):
-    """A node of which a source tells who uses the GPUs."""
+    """A node of which a source tells who uses the GPUs; all sources have spoken."""
+
+    def __init__(self, devices: Iterable[Device] = GPUS) -> None:
+        super().__init__(devices)
+        for source in SOURCES:
+            self.say(XidsReported(()), source, source)
 
     def look(
         self,
