@@ -52,8 +52,9 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     place = Path(path)
     name = str(place)
     _look(place)
+    address = _uri(place)
     try:
-        connection = sqlite3.connect(_uri(place), uri=True, timeout=_WAIT, isolation_level=None)
+        connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
     except sqlite3.Error as error:
         raise fault(name, error) from error
     try:
@@ -99,8 +100,15 @@ def _uri(path: Path) -> str:
     Where there is no log, nobody writes: SQLite has to be told so, since it would make one to read
     a file that was written with one. Where there is, the memory that readers and writer share is
     opened to be read alone; without a writer SQLite makes its own of the log.
+
+    Raises:
+        LedgerError: SQLite could not read its log.
     """
-    logged = any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm"))
+    log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    logged = shared.exists()
+    if not logged and log.exists() and log.stat().st_size:
+        mend = f"give it one, which may be empty: touch {shared}"
+        raise LedgerError(str(path), f"was copied with its log, and without {shared.name}", mend)
     how = "mode=ro&readonly_shm=1" if logged else "mode=ro&immutable=1"
     return f"file:{quote(str(path.absolute()), errors='surrogateescape')}?{how}"
 

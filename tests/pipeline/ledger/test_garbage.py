@@ -1,5 +1,6 @@
-"""Garbage in a file that was sound once is refused, or does no harm: nothing hangs, none escapes."""
+"""Garbage in a file that was sound is refused or does no harm: nothing hangs, nothing escapes."""
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from tests.pipeline.ledger.test_state import GPU, full
 from tests.support.nodes import at
 from tests.support.usage import account, holding, used
 
-GARBAGE = (
+GARBAGE: tuple[object, ...] = (
     *(10**30, -(10**30), 1 << 70, 1 << 63, (1 << 62) + 5, -1, 0, 1.5, float("nan"), float("inf")),
     *("x", "\udc80", "\x1b[2J", None, True, [], {}),
 )
@@ -110,8 +111,6 @@ def test_a_file_in_which_others_have_written_fails_as_a_file_if_it_fails(
         connection.execute(spoil)
     with closing(open_readonly(kept.path)) as connection:
         for read in (read_window, read_holdings):
-            try:
-                read(connection, 0, FOREVER)  # type: ignore[operator]
-            except sqlite3.Error as error:
-                assert str(error)
+            with contextlib.suppress(sqlite3.Error):
+                read(connection, 0, FOREVER)
             assert not connection.in_transaction

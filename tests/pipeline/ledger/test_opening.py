@@ -97,6 +97,24 @@ def test_a_copy_of_the_file_alone_is_a_ledger_too(tmp_path: Path) -> None:
     assert seconds_of(tmp_path / "a?copy#1%20.db") == 30
 
 
+def test_a_copy_with_its_log_says_what_it_lacks(tmp_path: Path) -> None:
+    path, shared = tmp_path / "usage.db", tmp_path / "usage.db-shm"
+    killed(path, 30)
+    shared.unlink()
+    with pytest.raises(LedgerError, match=f"without usage.db-shm; give it one.* touch {shared}"):
+        open_readonly(path)
+    shared.touch()
+    before = contents(tmp_path)
+    assert seconds_of(path) == 30
+    assert (contents(tmp_path), shared.read_bytes()) == (before, b"")
+
+
+def test_a_copy_with_an_empty_log_is_as_one_without(tmp_path: Path) -> None:
+    filled(tmp_path / "usage.db", 30).close()
+    (tmp_path / "usage.db-wal").touch()
+    assert seconds_of(tmp_path / "usage.db") == 30
+
+
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     kept = filled(tmp_path / "usage.db", 30)
     with (

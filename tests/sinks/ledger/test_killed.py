@@ -18,8 +18,8 @@ import pytest
 
 from pipeline.ledger.opening import open_readonly
 from pipeline.ledger.reading import read_holdings
-from pipeline.ledger.window import Window
 from pipeline.ledger.state import load
+from pipeline.ledger.window import Window
 from pipeline.model import NS
 from tests.pipeline.ledger.keeping import FOREVER, assert_adds_up, query, window_of
 from tests.sinks.ledger import driver

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.types import ByteSize, Duration
+from pipeline.ledger.retaining import retain, used_bytes
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.model import NS
+from pipeline.model import NS, DeviceUsage, PodInfo
 from tests.pipeline.ledger.keeping import assert_adds_up
 from tests.pipeline.ledger.test_opening import filled
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, closed, off, seconds_of, whole
@@ -98,3 +100,43 @@ async def test_the_disk_may_be_full_and_have_room_again(tmp_path: Path) -> None:
         assert not list(disk.glob("*.corrupt-*"))
     finally:
         await off(run, "umount", "-l", str(disk))
+
+
+def test_pods_of_which_nothing_is_left_make_room_at_once(tmp_path: Path) -> None:
+    """Where pods are short, they take more room than their hours: those aren't let go instead."""
+    kept = filled(tmp_path / "usage.db", 0)
+    labels = tuple((f"label-{number}", "x" * 63) for number in range(10))
+    limit, stays = 1 << 20, pod_of("stays", labels)
+    for hour in range(1, 241):
+        until = at(hour * 3600)
+        info = pod_of(f"p{hour}", labels)
+        had = [
+            used("stays", held=hour * 60 * NS, info=stays),
+            used(f"p{hour}", held=60 * NS, info=info),
+            *(used(f"p{hour}-{n}", held=60 * NS, info=info) for n in range(20)),
+        ]
+        forgotten = 21 * 60 * NS * (hour - 1)
+        rest = hour * 3600 * NS - sum(one.held_ns for one in had) - forgotten
+        told = account(GPU, *had, until=until, unheld=rest)
+        kept.book.take(SHOWN(with_forgotten(told, forgotten)))
+        kept.commit()
+        if hour % 24 == 0:
+            connection = kept.store._connection
+            kept.store.forget()
+            retain(connection, until.wall_ns, 0, limit)
+            kept.book.renew()
+            assert used_bytes(connection) < 1.2 * limit
+            assert kept.rows("SELECT count(*) FROM device_hours") >= [(24,)]
+    kept.commit()
+    assert_adds_up(kept.window())
+    known = {one.whose.subject.pod: one.whose for one in kept.window().spent if one.whose}
+    assert known["stays"].labels == labels
+    kept.close()
+
+
+def pod_of(name: str, labels: tuple[tuple[str, str], ...]) -> PodInfo:
+    return PodInfo(f"u-{name}", "ml", name, "Running", "Job", "train", "Burstable", labels)
+
+
+def with_forgotten(told: DeviceUsage, held_ns: int) -> DeviceUsage:
+    return replace(told, forgotten_held_ns=held_ns, elapsed_ns=told.elapsed_ns + held_ns)

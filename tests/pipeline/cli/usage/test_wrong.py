@@ -1,6 +1,7 @@
 """What goes wrong with `podgpu usage`: one line that says what, where, and what mends it."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -88,6 +89,46 @@ def newer(path: Path) -> None:
     with sqlite3.connect(path) as made:
         made.execute("PRAGMA user_version = 99")
     made.close()
+
+
+@pytest.mark.parametrize("until", ["2200-01-01", "2262-04-12", "2300-01-01", "9999-12-31T23:59:59"])
+@pytest.mark.parametrize("more", [(), ("--holdings",), ("--format", "json"), ("--format", "csv")])
+def test_an_end_that_is_far_away(
+    ledger: Path, capsys: Capsys, until: str, more: tuple[str, ...]
+) -> None:
+    near = run(capsys, "--ledger", ledger, "--since", "all", *more)
+    assert run(capsys, "--ledger", ledger, "--since", "all", "--until", until, *more) == near
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    ["UPDATE containers SET labels = '{'", "DELETE FROM devices", "UPDATE holdings SET xids = 7"],
+)
+@pytest.mark.parametrize("more", [(), ("--holdings",)])
+def test_one_that_makes_no_sense_inside(
+    ledger: Path, tmp_path: Path, capsys: Capsys, spoil: str, more: tuple[str, ...]
+) -> None:
+    path = Path(shutil.copy(ledger, tmp_path))
+    with sqlite3.connect(path) as made:
+        made.execute(spoil)
+    made.close()
+    code, _, err = run(capsys, "--ledger", path, "--since", "all", *more)
+    assert code in (0, 1)
+    assert len(err.splitlines()) == code
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [(Path.mkdir, "is a directory"), (pipe, "is no ordinary file")]
+)
+def test_what_is_no_file(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:
+    make(tmp_path / "x.db")  # type: ignore[operator]
+    code, out, err = run(capsys, "--ledger", tmp_path / "x.db")
+    assert (code, out) == (1, "")
+    assert err == f"podgpu: {tmp_path}/x.db: {said}; give the path of the sink ledger\n"
 
 
 @pytest.mark.parametrize(
