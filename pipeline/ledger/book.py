@@ -69,7 +69,6 @@ class Book:
         self._carriers: frozenset[str] = frozenset()
         self._usage: object = None
         self._serial = 0
-        self._ended_lost = 0
         self._batch = Batch()
 
     @property
@@ -105,7 +104,10 @@ class Book:
         subjects: set[PartialRef] = set()
         running: set[HoldingKey] = set()
         # The ends first: what stands as ended isn't to be ended again after a restart.
-        for holding in usage.ended_after(self._serial):
+        ended = usage.ended_after(self._serial)
+        if ended and self._serial:
+            self.lost += ended[0].serial - self._serial - 1
+        for holding in ended:
             self._ended(holding)
         for uuid, now in usage.devices.items():
             subjects.update([one.subject for one in now.containers])
@@ -115,8 +117,6 @@ class Book:
                 self._account(before, now)
         if usage.ended:
             self._serial = max(self._serial, usage.ended[-1].serial)
-        self.lost += max(usage.ended_lost - self._ended_lost, 0)
-        self._ended_lost = usage.ended_lost
         self._find_orphans(running, snapshot.at.mono_ns)
         for gone in self._pods.keys() - subjects:
             del self._pods[gone]

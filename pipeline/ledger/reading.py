@@ -151,6 +151,19 @@ def read_holdings(
         return tuple([_held(row) for row in rows])
 
 
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether it has no account of any device.
+
+    Args:
+        connection: of `open_readonly`.
+
+    Raises:
+        sqlite3.Error: it can't be read.
+    """
+    found = connection.execute("SELECT EXISTS (SELECT 1 FROM device_hours)").fetchone()
+    return not found[0]
+
+
 @contextmanager
 def _ended(connection: sqlite3.Connection) -> Iterator[None]:
     """End a transaction of which nothing stays, unless SQLite has done so."""

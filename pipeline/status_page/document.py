@@ -256,7 +256,7 @@ class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
         sink: the ledger's name in the configuration.
         age_seconds: since it told that; null while it has told nothing.
         error: why it couldn't tell when it was asked last.
-        day: what it told last; null while it has told nothing.
+        day: what it told last; null while it has told nothing, or has nothing of that time.
     """
 
     sink: str

@@ -28,7 +28,8 @@ def used(known: Known) -> UsageStatus | None:
         sink=line(day.sink),
         age_seconds=known.age(day.asked),
         error=line(day.error) or None,
-        day=None if day.report is None else _day(day.report),
+        # Of nothing at all no sum is known: it isn't 0.
+        day=None if day.report is None or not day.report.window.totals else _day(day.report),
     )
 
 

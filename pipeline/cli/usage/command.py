@@ -20,7 +20,7 @@ from pipeline.cli.usage.times import since, utc
 from pipeline.clock import SystemClock
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.opening import fault, open_readonly
-from pipeline.ledger.reading import HeldRow, read_holdings, read_window
+from pipeline.ledger.reading import HeldRow, is_empty, read_holdings, read_window
 from pipeline.ledger.reporting import By, ByError, Prices, report
 from pipeline.ledger.window import Window
 
@@ -93,16 +93,17 @@ def _read(path: Path, start_ns: int, end_ns: int, most: int) -> tuple[Window, li
         with closing(open_readonly(path)) as connection:
             window = read_window(connection, start_ns, end_ns)
             rows = read_holdings(connection, start_ns, end_ns, most + 1) if most else ()
+            nothing = not (window.totals or window.spent or rows)
+            empty = nothing and is_empty(connection)
     except sqlite3.Error as error:
         raise fault(str(path), error) from error
-    if not (window.totals or window.spent or rows):
+    if empty:
+        mend = "see that nvml looks at who uses the devices (its options usage and processes)"
+        raise LedgerError(str(path), "has no accounts yet", mend)
+    if nothing:
         begun = f"from {utc(start_ns)} " if start_ns else ""
         saw = f"tells nothing of the time {begun}to {utc(end_ns)} UTC"
-        mend = (
-            "--since all takes all there is"
-            if start_ns
-            else "see that podgpu looks at GPUs, or --until"
-        )
+        mend = "--since all takes all there is" if start_ns else "give a later --until"
         raise LedgerError(str(path), saw, mend)
     return window, list(rows)
 

@@ -29,7 +29,13 @@ def used(status: UsageStatus | None) -> str:
         )
     day = "" if status.day is None else _day(status.day, status.age_seconds)
     if not day and not error:
-        day = f"<p>The ledger {text(status.sink)} is being read.</p>\n"
+        told = (
+            "is being read"
+            if status.age_seconds is None
+            else "has nothing of that time: see that nvml looks at who uses the devices (its "
+            "options usage and processes)"
+        )
+        day = f"<p>The ledger {text(status.sink)} {told}.</p>\n"
     return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
 
 

@@ -212,9 +212,9 @@ def test_a_holding_of_which_nobody_tells_any_more_ends_where_it_was_last_seen(ke
 
 
 def test_what_was_let_go_of_before_the_ledger_saw_it_is_counted(kept: Kept) -> None:
-    kept.book.take(SHOWN(looked(5), lost=2))
-    kept.book.take(SHOWN(looked(6), lost=3))
-    assert kept.book.lost == 3
+    for when, serial in ((5, 7), (6, 8), (7, 12), (8, 13)):
+        kept.book.take(SHOWN(looked(when), ended=[ended(4, serial)]))
+    assert kept.book.lost == 3, "9 to 11; what ended before the first wasn't for this ledger"
 
 
 def test_labels_are_bounded_and_those_left_out_are_counted(kept: Kept) -> None:

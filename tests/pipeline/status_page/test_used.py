@@ -107,6 +107,14 @@ def test_the_first_look_says_that_it_is_being_read() -> None:
     assert "The ledger books is being read." in shown("first-look").text
 
 
+def test_a_ledger_that_has_nothing_of_that_time_tells_no_sums() -> None:
+    status = status_with(told(window([])))
+    assert status.usage is not None
+    assert (status.usage.age_seconds, status.usage.day) == (20, None)
+    said = read(page(status, ())).one("main").text
+    assert "The ledger books has nothing of that time: see that nvml" in said
+
+
 def test_without_a_ledger_there_is_no_section() -> None:
     status = status_with(None)
     assert status.usage is None
@@ -153,7 +161,8 @@ def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
 @given(windows)
 def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
     status = status_with(told(seen))
-    assert read(page(status, ())).one("main").all("table", class_="day")
+    shown = read(page(status, ())).one("main").all("table", class_="day")
+    assert bool(shown) == bool(seen.totals)
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
 
 

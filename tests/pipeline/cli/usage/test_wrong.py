@@ -167,10 +167,15 @@ def test_a_span_of_which_nothing_is_told(ledger: Path, capsys: Capsys) -> None:
 
 def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) -> None:
     Kept(tmp_path / "x.db").close()
-    code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", "all")
-    assert code == 1
-    assert "tells nothing of the time to " in err
-    assert "see that podgpu looks at GPUs" in err
+    for since in ("all", "1h"):
+        code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
+        assert code == 1
+        assert "has no accounts yet; see that nvml looks at who uses the devices" in err
+
+
+def test_a_time_before_all_that_is_told(ledger: Path, capsys: Capsys) -> None:
+    code, _, err = run(capsys, "--ledger", ledger, "--since", "all", "--until", "2020-02-01")
+    assert (code, err.split("; ")[-1]) == (1, "give a later --until\n")
 
 
 def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Capsys) -> None:
