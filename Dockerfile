@@ -1,6 +1,6 @@
 # Build: docker build -t podgpu .          (or buildah bud)
-#   --build-arg BASE=...       a base of your own, with Python 3.11 or newer as python3 and its venv module; a digest
-#                              (NAME@sha256:...) pins it as requirements.txt pins what goes upon it
+#   --build-arg BASE=...       a base of your own, with Python 3.11 or newer as python3, its modules venv and sqlite3; a
+#                              digest (NAME@sha256:...) pins it as requirements.txt pins what goes upon it
 #   --build-arg REVISION=...   the commit that it is built from, for the label
 #   --build-arg CREATED=...    when, for the label, such as 2030-01-31T12:00:00Z
 ARG BASE=python:3.11-slim-bookworm
@@ -25,6 +25,8 @@ COPY sinks sinks
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
  && /opt/build/bin/python -m pip --python /opt/podgpu/bin/python install \
         --no-cache-dir --no-index --no-deps /dist/*.whl
+# The ledger's: a base may lack it.
+RUN /opt/podgpu/bin/python -c "import sqlite3"
 # What never runs: classes for all of the Kubernetes API, of which podgpu uses none (see pipeline/kube/library.py), and
 # what is for people who work in an environment.
 RUN cd /opt/podgpu \

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from config.types import ListenAddress
 from pipeline.clock import Clock
 from pipeline.fields import FieldPlan
-from pipeline.model import Envelope, Event, Hint, Snapshot
+from pipeline.ledger.window import Window
+from pipeline.model import Envelope, Event, Hint, Snapshot, TotalsRestored
 from pipeline.telemetry import FamilyPoints, Meter
 
 
@@ -304,6 +305,30 @@ class Sink(Protocol):
 
     async def run(self, inbox: SinkInbox) -> None:
         """Consume until the inbox ends, flush, return."""
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A sink that keeps the accounts, and so can tell of the past. It is entered when asked."""
+
+    async def recall(self) -> TotalsRestored | None:
+        """Return the accounts as they stood when podgpu last ran; None if there are none.
+
+        Asked once after each start, before the first source begins. Bounded in time.
+        """
+        ...
+
+    async def window(self, start_ns: int, end_ns: int) -> Window:
+        """Return what was used in a span of time.
+
+        Args:
+            start_ns: in nanoseconds of Unix time.
+            end_ns: likewise.
+
+        Raises:
+            TransientError: it can't be told now.
+        """
         ...
 
 

@@ -8,7 +8,16 @@ from typing import Final
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
-from pipeline.model import Envelope, Instant, RawDeviceId, SamplesTaken, Snapshot, SourceState
+from pipeline.model import (
+    Envelope,
+    Instant,
+    ProcessesSampled,
+    RawDeviceId,
+    SamplesTaken,
+    Snapshot,
+    SourceState,
+    XidsReported,
+)
 
 Tap = Callable[[Envelope], None]
 
@@ -27,7 +36,9 @@ class Publisher:
 
     Consecutive changes of dimensions merge into one snapshot. `SamplesTaken` is a barrier on both
     sides: what came before is published first, so that no sink that records history binds a reading
-    to a holder that came after it.
+    to a holder that came after it. `ProcessesSampled` is published with what came before it, and
+    before what comes after: what is told of a pod's use is never passed over by its end. Holdings
+    that ended and XID errors stand in snapshots for minutes, so that no sink misses one by that.
 
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
@@ -46,6 +57,7 @@ class Publisher:
         self._unresolved: dict[str, SourceState] = {}
         self._named: set[tuple[str, str, str]] = set()
         self._contradictory: set[tuple[str, str]] = set()
+        self._unplaced = 0
 
     async def run(self) -> None:
         """Work until the inbox is closed and drained."""
@@ -60,8 +72,11 @@ class Publisher:
             for tap in self.taps:
                 tap(envelope)
             taken += 1
-            more = bool(len(self._inbox)) and not barrier and taken < _BATCH
+            own = barrier or isinstance(envelope.event, ProcessesSampled)
+            more = bool(len(self._inbox)) and not own and taken < _BATCH
             changed = self._noted(self.join.apply(envelope, more=more))
+            if isinstance(envelope.event, XidsReported):
+                self._name_unplaced(envelope.source)
             pending = pending or changed
             if pending and not more:
                 self._publish(envelope.at)
@@ -120,6 +135,18 @@ class Publisher:
                 "more ids that fit no device are counted (podgpu_unresolved_device_ids_total), "
                 "and no longer named"
             )
+
+    def _name_unplaced(self, source: str) -> None:
+        """Tell of XID errors of devices that nobody knows, each device once."""
+        found = self.join.unplaced_xids
+        for written in list(found)[self._unplaced :]:
+            self._log.warning(
+                "%s tells of an XID error on %r, which is no device of this node that a source "
+                "shows; errors there are counted for no container",
+                source,
+                written,
+            )
+        self._unplaced = len(found)
 
     def _name_contradictions(self, snapshot: Snapshot) -> None:
         """Tell of pairs of GPUs that are told to be joined as they can't be, each pair once."""

@@ -124,6 +124,13 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sources.hostengine.doctor:examine",
         late="see that nv-hostengine answers (dcgmi discovery -l), and the file system of library",
     ),
+    ("source", "kernel"): Entry(
+        "reads XID errors from the kernel's log, with the processes that it names",
+        "sources.kernel.options:Options",
+        "sources.kernel.source:KernelSource",
+        doctor="sources.kernel.doctor:examine",
+        late="see the file system of its path, and of proc",
+    ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
@@ -182,12 +189,29 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sinks.pods.doctor:examine",
         late=_SILENT_SERVER,
     ),
+    ("sink", "ledger"): Entry(
+        "keeps who used how much in a file of SQLite, over restarts, for `podgpu usage`",
+        "sinks.ledger.options:Options",
+        "sinks.ledger.sink:LedgerSink",
+        # Totals are told, so that one that is passed over is no loss.
+        Delivery.LATEST,
+        doctor="sinks.ledger.doctor:examine",
+        late=_HANGING_FILE,
+    ),
     ("sink", "node"): Entry(
         "keeps the node's topology, and what is free of it, in an annotation of its Node",
         "sinks.node.options:Options",
         "sinks.node.sink:NodeSink",
         Delivery.LATEST,
         doctor="sinks.node.doctor:examine",
+        late=_SILENT_SERVER,
+    ),
+    ("sink", "events"): Entry(
+        "writes an Event on each pod that an XID error strikes, through the API server",
+        "sinks.events.options:Options",
+        "sinks.events.sink:EventsSink",
+        Delivery.LATEST,
+        doctor="sinks.events.doctor:examine",
         late=_SILENT_SERVER,
     ),
 }

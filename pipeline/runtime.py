@@ -30,6 +30,7 @@ from pipeline.sinkset import SinkSet
 from pipeline.sourceset import SourceSet
 from pipeline.status import Status
 from pipeline.status_page.known import Known
+from pipeline.status_page.lastday import LastDay
 from pipeline.status_page.pages import StatusPages
 from pipeline.telemetry import FamilyPoints, Telemetry
 from pipeline.topology_pages import TopologyPages
@@ -85,6 +86,8 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
+        # Only while it runs: what asks a ledger is one of its tasks.
+        self._last_day: LastDay | None = None
         self._attempts = Attempts(telemetry)
         self._keeper = self._keeper_of(config)
         self._keeping: asyncio.Task[None] | None = None
@@ -118,6 +121,7 @@ class Runtime:
             sinks={name: sink.kind for name, sink in self._config.sinks.items()},
             telemetry=self._status.collect(),
             troubles=shared.telemetry.troubles,
+            last_day=self._last_day.known() if self._last_day is not None else None,
         )
 
     @property
@@ -143,14 +147,21 @@ class Runtime:
     async def _run(self, stop: asyncio.Event) -> None:
         async with self._shared.group:
             self._sinks.start()
+            self._last_day = LastDay(self._shared.clock, self._sinks.keepers, self._shared.spawn)
             joining = self._shared.spawn(self._publisher.run(), "join")
             ticking = self._shared.spawn(self._tick(), "clock")
+            await self._recall()
             for order, component in enumerate(self._config.sources.values()):
                 await self._sources.start(component, order, fatal=True)
             self._keep(self._keeper)
             settle()
             await stop.wait()
             await self._stop(joining, ticking)
+
+    async def _recall(self) -> None:
+        """Let the join go on from the accounts that a sink keeps, before any source's word."""
+        if (found := await self._sinks.recall()) is not None:
+            await self._shared.inlet.put(*found)
 
     async def _enter(self, stop: asyncio.Event) -> bool:
         """Enter the sinks, unless podgpu is to stop meanwhile: a file system may not answer."""
@@ -185,6 +196,9 @@ class Runtime:
             await asyncio.wait({self._reloading}, timeout=1)
         if self._keeping is not None:
             self._keeping.cancel()
+        if self._last_day is not None:
+            self._last_day.close()
+            self._last_day = None
         await self._sources.stop()
         ticking.cancel()
         self._inbox.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -10,17 +10,20 @@ from config.schema import Component, Config
 from config.types import ListenAddress
 from pipeline.channels import Channel
 from pipeline.contexts import RunningSink
-from pipeline.contracts import Delivery, HttpMounts
+from pipeline.contracts import Delivery, HttpMounts, Keeping
 from pipeline.delivery.options import sends
 from pipeline.errors import ComponentError, PermanentError
 from pipeline.logs import ROOT
-from pipeline.model import Snapshot
+from pipeline.model import Snapshot, TotalsRestored
 from pipeline.registry import ENTRIES, build_sink
 from pipeline.shared import Shared
 from pipeline.supervision import SinkRunner
 from pipeline.telemetry import FamilyPoints, Meter
 
 _QUEUE = 64
+_RECALL = 3.0
+"""Seconds that a sink has to tell of the accounts it keeps: no source begins before."""
+
 _CANCEL = 1.0
 """Seconds that a sink has to go once it is cancelled."""
 
@@ -75,6 +78,30 @@ class SinkSet:
             await sink.runner.enter()
         except ComponentError as error:
             raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
+
+    def keepers(self) -> Mapping[str, Keeping]:
+        """Return those that keep the accounts, by name: of such as were entered or run."""
+        found = {name: running.runner.sink for name, running in self._running.items()}
+        return {name: sink for name, sink in found.items() if isinstance(sink, Keeping)}
+
+    async def recall(self) -> tuple[str, str, TotalsRestored] | None:
+        """Ask those that keep the accounts how they stood when podgpu last ran.
+
+        Returns:
+            Name and kind of the first that has something to tell, and what it tells.
+        """
+        for name, keeper in self.keepers().items():
+            try:
+                async with asyncio.timeout(_RECALL):
+                    told = await keeper.recall()
+            except (ComponentError, TimeoutError) as error:
+                why = str(error) or f"it has not answered for {_RECALL:g} s"
+                log = logging.getLogger(f"{ROOT}.sinks.{name}")
+                log.warning("the accounts begin anew, and don't go on: %s", why)
+                continue
+            if told is not None and told.devices:
+                return name, self._running[name].component.kind, told
+        return None
 
     def start(self) -> None:
         """Start those that were entered."""

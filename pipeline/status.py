@@ -56,6 +56,7 @@ class Status:
             "podgpu_inbox_depth": [Point((), len(self._inbox))],
             "podgpu_gpus": _gpu_points(self._publisher.latest),
             "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
+            "podgpu_usage_left_out_containers": _left_out(self._publisher.latest),
             **self._source_points(self._publisher.join.sources()),
             **process_points(self._started.wall_ns),
         }
@@ -112,3 +113,8 @@ def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
 def _contradictions(snapshot: Snapshot | None) -> list[Point]:
     topology = snapshot.topology if snapshot is not None else None
     return [] if topology is None else [Point((), len(topology.contradictions))]
+
+
+def _left_out(snapshot: Snapshot | None) -> list[Point]:
+    usage = snapshot.usage if snapshot is not None else None
+    return [] if usage is None else [Point((), usage.left_out)]

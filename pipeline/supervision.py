@@ -81,6 +81,11 @@ class SinkRunner:
         self._backoff = Backoff()
         self._told = ""
 
+    @property
+    def sink(self) -> Sink:
+        """What it runs."""
+        return self._sink
+
     async def enter(self) -> None:
         """Acquire what the sink needs; a transient failure is left to `run`.
 

@@ -203,6 +203,12 @@ FAMILIES: tuple[Family, ...] = (
         "where no topology is known.",
     ),
     Family(
+        "podgpu_usage_left_out_containers",
+        "gauge",
+        "Containers that are left out of account because there are too many on a device; no sample "
+        "where nobody tells who uses devices.",
+    ),
+    Family(
         "podgpu_extender_up",
         "gauge",
         "1 while the extender follows the cluster's Nodes, 0 while it answers by what it heard "

@@ -13,7 +13,7 @@ from pipeline.registry import ENTRIES, load
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("config", "pipeline", "sources", "sinks")
-PARTS = 8
+PARTS = 16
 """Tests over which the modules are spread: each imports the whole again for every module."""
 
 MODULES = sorted(

@@ -63,7 +63,11 @@ def places(options: type[msgspec.Struct]) -> set[str]:
     found = set()
     for field in msgspec.structs.fields(options):
         values = field.default if isinstance(field.default, tuple) else (field.default,)
-        found |= {str(value.parent) for value in values if isinstance(value, Path)}
+        found |= {
+            str(value if value.is_dir() else value.parent)
+            for value in values
+            if isinstance(value, Path)
+        }
     return found
 
 
@@ -100,6 +104,7 @@ OF_PAGES = {
     "source `pods`": "sources/pods.md",
     "sink `node`": "sinks/node.md",
     "sink `pods`": "sinks/pods.md",
+    "sink `events`": "sinks/events.md",
 }
 
 

@@ -13,6 +13,7 @@ from pipeline.cli.extender import arguments as extender
 from pipeline.cli.parsing import Parser
 from pipeline.cli.top import arguments as top
 from pipeline.cli.topology import arguments as topology
+from pipeline.cli.usage import arguments as usage
 from pipeline.cli.values import address, duration
 from pipeline.version import VERSION
 
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
     topology.add(commands)
     top.add(commands)
+    usage.add(commands)
     doctor.add(commands)
     extender.add(commands)
     return parser

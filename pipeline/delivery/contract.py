@@ -8,6 +8,9 @@ from typing import Final, Protocol, Self, TypeAlias
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import Instant, Snapshot
 
+SIGNALS: Final = 4
+"""How many signals a sink may have: a number of one takes two bits in a queue's folder."""
+
 SHUTDOWN: Final = "shutdown"
 """Why points are dropped that waited in memory alone when podgpu had to stop."""
 
@@ -17,15 +20,18 @@ class Record:
     """What is sent, kept or lost as one piece.
 
     Attributes:
-        data: the bytes, not empty. Those of several records of one sink, one after the other, are
-            a valid message again: so records are put together without looking into them.
+        data: the bytes, not empty. Those of several records of one signal, one after the other,
+            are a valid message again: so records are put together without looking into them.
         points: how many points stand in it, 1 at least.
         made_ns: when it was made, by the wall clock, nanoseconds since the Unix epoch.
+        signal: which of the sink's kinds of message it belongs to, below `SIGNALS`. Records of two
+            signals never go out in one message. 0 is what the sink is there for.
     """
 
     data: bytes
     points: int
     made_ns: int
+    signal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,12 @@ class Rejected:
     Attributes:
         reason: a word for a label, such as `http_400` or `unauthenticated`.
         message: for people, with the place and the mend.
+        told: people have heard of it already: it is only counted.
     """
 
     reason: str
     message: str
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,11 @@ class PushSink(Protocol):
         ...
 
     async def send(self, records: Sequence[Record]) -> Outcome:
-        """Send records as one message, in their order. Bounded in time by its own timeout."""
+        """Send records of one signal as one message, in their order.
+
+        Bounded in time by its own timeout. While a message waits, so do all behind it: a sink that
+        has several signals has to see to it that one of them doesn't hold up the first for long.
+        """
         ...
 
 
@@ -193,7 +205,8 @@ class Queue(Protocol):
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records, and keep them until they are settled or released.
 
-        As many as fit into `most_bytes`, but one at least; none at all when the queue is empty.
+        As many as fit into `most_bytes` and are of one signal, but one at least; none at all when
+        the queue is empty.
         What was taken before has to be settled or released first.
         """
         ...

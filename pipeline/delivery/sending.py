@@ -148,17 +148,21 @@ class Sender:
         match outcome:
             case Acked():
                 self._answered(size)
-                self._reporter.delivering(True)
+                self._delivers(records, well=True)
                 await self._acked(len(records), points, outcome)
             case Rejected():
                 self._answered(size)
-                self._reporter.delivering(False)
+                self._delivers(records, well=False)
                 await self._refused(records, outcome)
             case Retry():
                 return await self._retry(records, outcome)
             case TooLarge():
                 await self._too_large(records, outcome)
         return True
+
+    def _delivers(self, records: Sequence[Record], *, well: bool) -> None:
+        if not records[0].signal:  # what comes beside it says nothing of that
+            self._reporter.delivering(well)
 
     def _answered(self, size: int) -> None:
         self._again = None
@@ -170,16 +174,9 @@ class Sender:
         rejected = min(max(outcome.rejected, 0), points)
         if rejected:
             why = outcome.message or "it doesn't say why"
-            self._ctx.meter.trouble(
-                f"the receiver refuses a part of the points for good: {why}", self._ctx.clock.now()
-            )
-            self._seldom.warn(
-                PARTIAL,
-                "the receiver has refused %d of %d points for good: %s",
-                rejected,
-                points,
-                why,
-            )
+            told = f"the receiver refuses a part of the points for good: {why}"
+            self._ctx.meter.trouble(told, self._ctx.clock.now())
+            self._seldom.warn(PARTIAL, "%s; %d of %d points are lost", told, rejected, points)
         elif outcome.message:
             self._seldom.warn("message", "the receiver warns: %s", outcome.message)
         refused = {PARTIAL: rejected} if rejected else None
@@ -187,10 +184,11 @@ class Sender:
 
     async def _refused(self, records: Sequence[Record], outcome: Rejected) -> None:
         points = sum(record.points for record in records)
-        self._ctx.meter.trouble(outcome.message, self._ctx.clock.now())
-        self._seldom.warn(
-            f"rejected: {outcome.reason}", "%s; %d points are lost", outcome.message, points
-        )
+        if not outcome.told:
+            self._ctx.meter.trouble(outcome.message, self._ctx.clock.now())
+            self._seldom.warn(
+                f"rejected: {outcome.reason}", "%s; %d points are lost", outcome.message, points
+            )
         await self._queue.settle(len(records), rejected={outcome.reason: points})
 
     async def _too_large(self, records: Sequence[Record], outcome: TooLarge) -> None:
@@ -209,7 +207,21 @@ class Sender:
             await self._queue.settle(len(taken), acked=sum(record.points for record in taken))
         await self._queue.release()
         self._again = _size(rest) if rest else None
-        return await self._wait(outcome)
+        return await self._wait(outcome) or await self._left_out(outcome)
+
+    async def _left_out(self, outcome: Retry) -> bool:
+        """Do at the end without what comes beside, if it holds up what a sink is there for.
+
+        It is lost with the memory in any case; what waits on the disk goes in the next life.
+        """
+        if self._lasting or not (records := await self._queue.take(self._most())):
+            return False
+        if not records[0].signal:
+            await self._queue.release()
+            return False
+        self._again = None
+        await self._refused(records, Rejected(outcome.reason, outcome.message))
+        return True
 
     async def _not_ready(self, error: ComponentError) -> bool:
         after = error.retry_after if isinstance(error, TransientError) else None

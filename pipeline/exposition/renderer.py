@@ -9,6 +9,7 @@ from pipeline.exposition.style import Style
 from pipeline.exposition.tail import tail
 from pipeline.exposition.text import Format
 from pipeline.exposition.topology import TopologyFamilies
+from pipeline.exposition.usage import UsageFamilies
 from pipeline.fields import FieldPlan
 from pipeline.model import Snapshot
 from pipeline.telemetry import FamilyPoints, Meter
@@ -30,6 +31,7 @@ class Renderer:
         style = Style(options, plan, node)
         self._labels = LabelCache(style)
         self._topology = TopologyFamilies(style)
+        self._usage = UsageFamilies(self._labels)
         self._snapshot: Snapshot | None = None
         self._shape: Shape | None = None
         self._numbers: tuple[list[bytes], int] | None = None
@@ -50,7 +52,13 @@ class Renderer:
             self._numbers = self._shape.numbers(snapshot.readings)
             if gaps := self._numbers[1]:
                 self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
-        return self._shape.body(form, *self._numbers) + self._topology.body(form, snapshot)
+        return b"".join(
+            (
+                self._shape.body(form, *self._numbers),
+                self._topology.body(form, snapshot),
+                self._usage.body(form, snapshot),
+            )
+        )
 
     @staticmethod
     def tail(form: Format, own: Iterable[FamilyPoints]) -> bytes:

@@ -49,6 +49,13 @@ class ContainerTable:
         told = self._told.get(source)
         return None if told is None else told.containers.pop(container_id, None)
 
+    def find(self, container_id: str) -> RunningContainer | None:
+        """Return a container that runs."""
+        for told in self._told.values():
+            if (found := told.containers.get(container_id)) is not None:
+                return found
+        return None
+
     def remove(self, source: str) -> None:
         """Forget a source's containers."""
         self._told.pop(source, None)

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 
 from pipeline.join.attribution import Attributor, Outcome
+from pipeline.join.owners import Owners
 from pipeline.join.readings import Key, ReadingTable
 from pipeline.join.sources import SourceTable
 from pipeline.join.topology import TopologyTable
+from pipeline.join.usage import UsageTable
+from pipeline.join.xids import XidTable
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,
@@ -21,6 +24,7 @@ from pipeline.model import (
     PodDeleted,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ResourcesAdvertised,
     SamplesTaken,
     Series,
@@ -30,6 +34,8 @@ from pipeline.model import (
     SourceRemoved,
     SourceState,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 
 
@@ -45,6 +51,10 @@ class Join:
         self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
         self._topology = TopologyTable()
+        self._owners = Owners(self._attributor.pods, self._attributor.containers)
+        self._usage = UsageTable(self._sources, self._owners)
+        self._xids = XidTable(self._usage.accounts, self._owners)
+        self._moment: Instant | None = None
         self._keys: list[Key] = []
         self._renamed: list[tuple[int, str]] = []
         self._series: dict[Key, Series] = {}
@@ -60,16 +70,25 @@ class Join:
                 does, or the next `apply` without it.
         """
         now = envelope.at
+        outcome = Outcome(changed=False)
+        if isinstance(envelope.event, ProcessesSampled | XidsReported):
+            # Whose a device was is told by the changes that are known, not by those worked out.
+            outcome |= self.settle(now)
         expired = self._readings.expire(now.mono_ns)
-        outcome = self._attributor.expire(now)
-        if expired:
+        outcome |= self._attributor.expire(now)
+        of_errors = self._xids.expire(now.mono_ns)
+        if self._usage.expire(now) or expired or of_errors:
             outcome |= Outcome(changed=True)
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
+        if self._usage.begin(now):
+            everything = Hint(devices=frozenset(self._attributor.attributions))
+            outcome |= Outcome(changed=False, hints=(everything,))
         if self._sources.is_up(envelope.source) != up:
             # What a source doesn't name counts for something only while it does its work, and of
             # a device it is believed before one that is down.
             self._attributor.enumerate(envelope.source)
+        self._moment = now
         return outcome if more else outcome | self.settle(now)
 
     @property
@@ -79,16 +98,17 @@ class Join:
 
     def settle(self, at: Instant) -> Outcome:
         """Work out who holds what, if that may have changed; has to come before `snapshot`."""
-        return self._attributor.settle(at)
+        if not self._attributor.due:
+            return Outcome(changed=False)
+        outcome = self._attributor.settle(at)
+        self._usage.hold(self._attributor.attributions, self._moment or at)
+        return outcome
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
         source, who = envelope.source, self._attributor
         match envelope.event:
-            case SamplesTaken(readings, processes):
-                self._sources.heard(envelope)
-                self._readings.take(source, readings)
-                self._readings.take_processes(source, processes)
-                return Outcome(changed=True)
+            case SamplesTaken() | ProcessesSampled() | XidsReported():
+                return self._heard(envelope) | self._take_facts(envelope)
             case ClaimsReplaced() as said:
                 who.claim(source, said)
                 return self._confirmed(envelope)
@@ -112,7 +132,32 @@ class Join:
                 return found
             case SourceAdded() | SourceLost() | SourceRemoved():
                 return self._take_source(envelope)
-            case ClockTicked():
+            case TotalsRestored() | ClockTicked():
+                return self._take_own(envelope)
+
+    def _take_own(self, envelope: Envelope) -> Outcome:
+        """Take in what podgpu says itself: no source is heard by that, and nothing shown."""
+        match envelope.event:
+            case TotalsRestored(accounts):
+                self._usage.accounts.restore(accounts, envelope.at)
+            case _:
+                pass
+        return Outcome(changed=False)
+
+    def _take_facts(self, envelope: Envelope) -> Outcome:
+        source, told = envelope.source, envelope.event
+        match told:
+            case SamplesTaken(readings, processes):
+                self._readings.take(source, readings)
+                self._readings.take_processes(source, processes)
+                return Outcome(changed=True)
+            case ProcessesSampled(uses):
+                places = self._attributor.places
+                return Outcome(changed=self._usage.take(envelope, uses, places))
+            case XidsReported(reports):
+                known, places = self._attributor.attributions, self._attributor.places
+                return Outcome(self._xids.take(source, reports, envelope.at, known, places))
+            case _:
                 return Outcome(changed=False)
 
     def _take_node(self, envelope: Envelope) -> Outcome:
@@ -137,6 +182,7 @@ class Join:
                     self._readings.remove(name)
                     self._attributor.remove(name)
                     self._topology.remove(name)
+                    self._usage.remove(name, envelope.at)
             case _:
                 self._sources.added(envelope)
         return self._enumerate(envelope)
@@ -146,8 +192,10 @@ class Join:
         match envelope.event:
             case PodsReplaced() as told:
                 change = pods.replace(source, told, at)
+                self._owners.tell_pods(told.pods)
             case PodUpserted(pod):
                 change = pods.upsert(source, pod, at)
+                self._owners.tell_pods((pod,))
             case PodDeleted(uid):
                 change = pods.delete(source, uid, at)
             case _:
@@ -168,8 +216,10 @@ class Join:
         match envelope.event:
             case ContainersReplaced() as told:
                 changed = containers.replace(source, told)
+                self._owners.tell_containers(told.containers)
             case ContainerStarted(container):
                 changed, uid = containers.start(source, container), container.subject.uid
+                self._owners.tell_containers((container,))
             case ContainerStopped(container_id):
                 stopped = containers.stop(source, container_id)
                 changed, uid = stopped is not None, stopped.subject.uid if stopped else ""
@@ -199,6 +249,11 @@ class Join:
         """Whether some source tells who holds what: else a device without holders isn't free."""
         return self._attributor.informed
 
+    @property
+    def unplaced_xids(self) -> Mapping[str, int]:
+        """How many XID errors were of devices that nobody knows, by what their source wrote."""
+        return self._xids.unplaced
+
     def sources(self) -> Mapping[str, SourceState]:
         """Return what is known of each source at this moment, snapshot or not."""
         return self._sources.states()
@@ -227,6 +282,8 @@ class Join:
             topology=self._topology.topology,
             topology_source=self._topology.source,
             availability=self._topology.availability,
+            usage=self._usage.usage,
+            xids=self._xids.errors,
         )
         fresh.clear()
         return snapshot

@@ -110,6 +110,11 @@ class PodTable:
             for pod in told.pods.values():
                 yield from pod.claims
 
+    def find(self, name: Name) -> Pod | None:
+        """Return the pod that goes by a name, by the word of the first source that knows it."""
+        found = (told.find(name) for told in self._ranked)
+        return next((pod for pod in found if pod is not None), None)
+
     def begin(self, ranking: Iterable[str], up: Container[str]) -> None:
         """Begin to work out what all claims mean.
 

@@ -88,6 +88,11 @@ class SourceTable:
         if self._states.pop(name, None) is not None:
             self._rank()
 
+    @property
+    def all_spoken(self) -> bool:
+        """Whether each source has said something, or that it can't."""
+        return all(state.spoken for state in self._states.values())
+
     def is_up(self, name: str) -> bool:
         """Whether the last thing heard of a source was not a loss."""
         state = self._states.get(name)

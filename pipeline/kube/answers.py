@@ -16,6 +16,9 @@ _DENIED: Final = "is denied at admission"
 _ONE_BY_ONE: Final = "configmaps"
 """Of these podgpu reads the one that it was told of; other objects by name it also changes."""
 
+_WRITTEN_ALONE: Final = "events"
+"""These podgpu makes and changes, and reads none."""
+
 
 def refusal(
     server: str,
@@ -125,7 +128,10 @@ def _forbidden(request: Request, error: ApiError) -> str:
             f"service account a Role in {target.namespace} with {rule}, "
             f'resourceNames ["{name}"], verbs [get]'
         )
-    verbs = "get, patch" if name else "create" if verb == "create" else "list, watch"
+    if resource == _WRITTEN_ALONE:
+        verbs = "create, patch"
+    else:
+        verbs = "get, patch" if name else "create" if verb == "create" else "list, watch"
     shown = f"{resource} of {group}" if group else resource
     return (
         f"podgpu may not {verb} {shown} ({error}); give its service account a ClusterRole with "

@@ -23,12 +23,15 @@ from pipeline.model.events import (
     PodDeleted,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ResourcesAdvertised,
     SamplesTaken,
     SourceAdded,
     SourceLost,
     SourceRemoved,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 from pipeline.model.holders import Holder, sole
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
@@ -44,6 +47,8 @@ from pipeline.model.snapshot import (
 )
 from pipeline.model.time import NS, Instant
 from pipeline.model.topology import Level, TopologyCard, TopologyPair
+from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, Holding, ProcessUse, Usage
+from pipeline.model.xids import XidError, XidReport, XidVictim
 
 __all__ = [
     "NS",
@@ -55,9 +60,12 @@ __all__ = [
     "ClockTicked",
     "ContainerStarted",
     "ContainerStopped",
+    "ContainerUsage",
     "ContainersReplaced",
     "Device",
     "DeviceAliasesReplaced",
+    "DeviceUsage",
+    "DeviceUse",
     "DevicesDiscovered",
     "Envelope",
     "Event",
@@ -65,6 +73,7 @@ __all__ = [
     "GpuProcess",
     "Hint",
     "Holder",
+    "Holding",
     "Instant",
     "Layout",
     "Level",
@@ -79,6 +88,8 @@ __all__ = [
     "PodUpserted",
     "PodsReplaced",
     "ProcessList",
+    "ProcessUse",
+    "ProcessesSampled",
     "RawDeviceId",
     "Reading",
     "ResourceCount",
@@ -95,6 +106,12 @@ __all__ = [
     "TopologyCard",
     "TopologyPair",
     "TopologyRead",
+    "TotalsRestored",
+    "Usage",
     "Value",
+    "XidError",
+    "XidReport",
+    "XidVictim",
+    "XidsReported",
     "sole",
 ]

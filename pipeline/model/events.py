@@ -14,6 +14,8 @@ from pipeline.model.pods import Pod
 from pipeline.model.readings import ProcessList, Reading
 from pipeline.model.time import Instant
 from pipeline.model.topology import TopologyCard, TopologyPair
+from pipeline.model.usage import DeviceUsage, DeviceUse
+from pipeline.model.xids import XidReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,42 @@ class SamplesTaken:
 
     readings: tuple[Reading, ...]
     processes: tuple[ProcessList, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesSampled:
+    """Who used the devices since the look before.
+
+    Attributes:
+        uses: one for each device that could be looked at; a device whose GPU carries MIG instances
+            comes in the same event as those, after them.
+    """
+
+    uses: tuple[DeviceUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class XidsReported:
+    """XID errors that have happened.
+
+    Attributes:
+        reports: in the order of their happening.
+    """
+
+    reports: tuple[XidReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsRestored:
+    """The accounts as they stood when podgpu last ran, before any source's first word.
+
+    Attributes:
+        devices: one for each device, with its containers and their holdings. What lies between its
+            `at` and the first look is a gap. The monotonic part of each moment is that of now, less
+            what the wall clock says has passed.
+    """
+
+    devices: tuple[DeviceUsage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +236,9 @@ class ClockTicked:
 Event: TypeAlias = (
     DevicesDiscovered
     | SamplesTaken
+    | ProcessesSampled
+    | XidsReported
+    | TotalsRestored
     | ClaimsReplaced
     | PodsReplaced
     | PodUpserted

@@ -9,6 +9,8 @@ from pipeline.model.devices import Device
 from pipeline.model.holders import Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
 from pipeline.model.time import Instant
+from pipeline.model.usage import Usage
+from pipeline.model.xids import XidError
 
 if TYPE_CHECKING:
     from pipeline.topology import Availability, Topology
@@ -132,6 +134,9 @@ class Snapshot:
             lists all holders stands by its word, or one of them has a device that nobody can name.
             The same object while nothing of that changes.
         topology_source: the name of the source that told the topology; empty where none tells.
+        usage: who used how much of which device; None where no source tells.
+        xids: XID errors of the last minutes, by `serial`, and whom they struck; bounded. The same
+            object while nothing of that changes.
     """
 
     at: Instant
@@ -144,6 +149,8 @@ class Snapshot:
     topology: "Topology | None" = None
     availability: "Availability | None" = None
     topology_source: str = ""
+    usage: Usage | None = None
+    xids: tuple[XidError, ...] = ()
 
     @property
     def topology_stands(self) -> bool:

@@ -20,12 +20,15 @@ from pipeline.model import (
     PodDeleted,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ResourcesAdvertised,
     SamplesTaken,
     SourceAdded,
     SourceLost,
     SourceRemoved,
     TopologyRead,
+    TotalsRestored,
+    XidsReported,
 )
 from pipeline.recording.errors import LineError
 from pipeline.recording.json import dump, load
@@ -38,6 +41,7 @@ from pipeline.recording.samples import (
     offset,
     samples_of,
 )
+from pipeline.recording.uses import UsesDecoder, UsesEncoder, builtins_of_uses, uses_of
 
 # These come seldom: told in full, key by key, so that people can read them. Keys that a newer
 # podgpu adds are passed over by msgspec.
@@ -56,6 +60,8 @@ _PLAIN: Final = MappingProxyType(
             DeviceAliasesReplaced,
             ResourcesAdvertised,
             TopologyRead,
+            TotalsRestored,
+            XidsReported,
             SourceAdded,
             SourceLost,
             SourceRemoved,
@@ -63,6 +69,7 @@ _PLAIN: Final = MappingProxyType(
     }
 )
 _SAMPLES: Final = SamplesTaken.__name__
+_USES: Final = ProcessesSampled.__name__
 
 
 class _Line(msgspec.Struct):
@@ -84,17 +91,22 @@ class Encoder:
     def __init__(self, started: Instant) -> None:
         self._started = started
         self._samples = SamplesEncoder()
+        self._uses = UsesEncoder()
 
     def encode(self, envelope: Envelope) -> bytes:
         """Return the line; empty for `ClockTicked`, since a replay has ticks of its own."""
         event = envelope.event
         if isinstance(event, ClockTicked):
             return b""
-        extends = False
+        extended: SamplesEncoder | UsesEncoder | None = None
         if isinstance(event, SamplesTaken):
             samples = self._samples.encode(event, envelope.at)
-            extends = samples.extends
+            extended = self._samples if samples.extends else None
             body = builtins_of(samples)
+        elif isinstance(event, ProcessesSampled):
+            uses = self._uses.encode(event, envelope.at)
+            extended = self._uses if uses.extends else None
+            body = builtins_of_uses(uses)
         else:
             body = msgspec.to_builtins(event)
         line = dump(
@@ -107,8 +119,8 @@ class Encoder:
                 "body": body,
             }
         )
-        if extends:
-            self._samples.extended(len(line))
+        if extended is not None:
+            extended.extended(len(line))
         return line
 
 
@@ -126,6 +138,7 @@ class Decoder:
         self.skipped: Counter[str] = Counter()
         self._started = started
         self._samples = SamplesDecoder()
+        self._uses = UsesDecoder()
 
     def decode(self, text: bytes) -> Envelope | None:
         """Return the envelope of a line; None if the type of its event is unknown.
@@ -139,6 +152,8 @@ class Decoder:
             at = instant_at(self._started, line.at)
             if line.event == _SAMPLES:
                 event: Event = self._samples.decode(samples_of(line.body), at, len(text))
+            elif line.event == _USES:
+                event = self._uses.decode(uses_of(line.body), at, len(text))
             elif (plain := _PLAIN.get(line.event)) is not None:
                 event = cast("Event", msgspec.convert(line.body, plain))
             else:

@@ -101,8 +101,8 @@ class SamplesEncoder:
             columns = tuple([(reading.field, reading.attrs) for reading in run])
             line.groups.append(
                 Group(
-                    _ref(self._devices, first.device, line.devices),
-                    _ref(self._columns, columns, line.columns),
+                    place_in(self._devices, first.device, line.devices),
+                    place_in(self._columns, columns, line.columns),
                     offset(base, first.at),
                     None if start is None else offset(base, start),
                     first.good_for_ns,
@@ -112,7 +112,7 @@ class SamplesEncoder:
         for found in event.processes:
             line.processes.append(
                 Listed(
-                    _ref(self._devices, found.device, line.devices),
+                    place_in(self._devices, found.device, line.devices),
                     offset(base, found.at),
                     found.good_for_ns,
                     [(p.pid, p.kind, p.memory_bytes) for p in found.processes],
@@ -195,7 +195,8 @@ def _runs(readings: tuple[Reading, ...]) -> Iterator[list[Reading]]:
         yield run
 
 
-def _ref(table: dict[Any, int], entry: object, new: list[Any]) -> int:
+def place_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
+    """Return an entry's place in a table; one that is new is put at its end, and into `new`."""
     known = table.get(entry)
     if known is None:
         known = table[entry] = len(table)

@@ -189,6 +189,82 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorStatus | None
 
 
+class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody had of all devices together.
+
+    Attributes:
+        held_seconds: held time; of nobody, the time for which nobody held a device, by part.
+        busy_seconds: busy time.
+        idle_seconds: held time less busy time; less than 0 where more was used than was held.
+        energy_joules: energy.
+        holdings: how many holdings.
+        incomplete: a figure lacks something that isn't known.
+    """
+
+    held_seconds: Figure
+    busy_seconds: Figure | None
+    idle_seconds: Figure | None
+    energy_joules: Figure | None
+    holdings: Count
+    incomplete: bool
+
+
+class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
+    """What a pod had.
+
+    Attributes:
+        namespace: of the pod.
+        pod: its name.
+        uid: of the pod.
+    """
+
+    namespace: str | None
+    pod: str | None
+    uid: str | None
+
+
+class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What was used over the last 24 hours and the rest of the hour before.
+
+    Attributes:
+        since: where the time begins that is told of.
+        until: where it ends.
+        accounted_seconds: of all devices together, the time of which there is an account.
+        gap_seconds: the time of which there is none.
+        pods: those that held the most.
+        others: all other pods together; null where there are none.
+        pods_left_out: how many those are.
+        unattributed: what belongs to no pod.
+        total: of the whole node.
+    """
+
+    since: Moment
+    until: Moment
+    accounted_seconds: Figure
+    gap_seconds: Figure
+    pods: tuple[PodAmountsStatus, ...]
+    others: AmountsStatus | None
+    pods_left_out: Count
+    unattributed: AmountsStatus
+    total: AmountsStatus
+
+
+class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ledger tells.
+
+    Attributes:
+        sink: the ledger's name in the configuration.
+        age_seconds: since it told that; null while it has told nothing.
+        error: why it couldn't tell when it was asked last.
+        day: what it told last; null while it has told nothing, or has nothing of that time.
+    """
+
+    sink: str
+    age_seconds: Figure | None
+    error: str | None
+    day: DayStatus | None
+
+
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     """How a node stands.
 
@@ -205,6 +281,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         devices_left_out: how many GPUs and instances more there are.
         sources: in the order of the configuration.
         sinks: in the order of the configuration.
+        usage: what a ledger tells of the last 24 hours; null where none runs.
     """
 
     version: int = VERSION
@@ -219,3 +296,4 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     devices_left_out: Count
     sources: tuple[SourceStatus, ...]
     sinks: tuple[SinkStatus, ...]
+    usage: UsageStatus | None = None

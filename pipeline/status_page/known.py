@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pipeline.model import NS, Instant, Snapshot, SourceState
+from pipeline.status_page.lastday import LastDayKnown
 from pipeline.telemetry import FamilyPoints, Troubles
 
 _LAST: Final = 253_402_300_799
@@ -27,6 +28,7 @@ class Known:
         sinks: kinds by name, in the order of the configuration.
         telemetry: podgpu's own metrics as they are now.
         troubles: the last trouble of each component that had any.
+        last_day: what a ledger told of the last 24 hours; None where none runs.
     """
 
     node: str
@@ -39,6 +41,7 @@ class Known:
     sinks: Mapping[str, str]
     telemetry: Sequence[FamilyPoints]
     troubles: Troubles = field(default_factory=dict)
+    last_day: LastDayKnown | None = None
 
     @property
     def started(self) -> float | None:

@@ -4,6 +4,7 @@ from pipeline.status_page.components import sinks, sources
 from pipeline.status_page.devices import gpus
 from pipeline.status_page.document import StatusDocument
 from pipeline.status_page.known import Known, date
+from pipeline.status_page.used import used
 from pipeline.texts import line
 
 
@@ -24,6 +25,7 @@ def status_of(known: Known) -> StatusDocument:
         devices_left_out=left_out,
         sources=sources(known),
         sinks=sinks(known),
+        usage=used(known),
     )
 
 

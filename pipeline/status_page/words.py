@@ -31,6 +31,23 @@ def amount(count: int) -> str:
     return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
 
 
+def hours(seconds: float) -> str:
+    """Return a time in hours: `12.3 h`; `<0.1 h` for one that is too short, but isn't 0."""
+    return f"{_least(seconds / 3600, 1)}\N{NO-BREAK SPACE}h"
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Return energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for less that isn't 0."""
+    return f"{_least(joules / 3.6e6, 2)}\N{NO-BREAK SPACE}kWh"
+
+
+def _least(figure: float, digits: int) -> str:
+    if figure and not round(figure, digits):
+        least = f"{10**-digits:.{digits}f}"
+        return f"<{least}" if figure > 0 else f">-{least}"
+    return f"{figure:.{digits}f}"
+
+
 def holder_name(holder: HolderStatus) -> str:
     """Return `namespace/pod (container)`, as far as it is known."""
     pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)

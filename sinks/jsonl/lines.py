@@ -8,8 +8,9 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from pipeline.fields import CATALOGUE, FieldPlan
-from pipeline.model import NS, Attribution, Device, Holder, Instant, PodInfo, Snapshot
+from pipeline.model import NS, Attribution, Holder, Instant, Snapshot
 from pipeline.telemetry import FamilyPoints
+from sinks.jsonl import parts
 from sinks.jsonl.text import dump, finite, rfc3339
 
 PREFIX: Final = b'{"record":"'
@@ -133,19 +134,19 @@ class LineEncoder:
         )
 
     def _line(self, snapshot: Snapshot, attribution: Attribution, found: _Found) -> bytes:
-        parts = self._parts.get(attribution)
-        if parts is None:
-            parts = self._parts[attribution] = _render(attribution)
+        rendered = self._parts.get(attribution)
+        if rendered is None:
+            rendered = self._parts[attribution] = _render(attribution)
         return _end(
             {
                 "record": "device",
                 "time": rfc3339(found.newest.wall_ns),
                 "node": self._node,
-                "device": parts.device,
+                "device": rendered.device,
                 "readings": found.readings,
                 "holders": [
-                    orjson.Fragment(rendered + _age(snapshot, source))
-                    for source, rendered in parts.holders
+                    orjson.Fragment(holder + _age(snapshot, source))
+                    for source, holder in rendered.holders
                 ],
                 **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
             }
@@ -158,7 +159,7 @@ def _end(line: dict[str, Any]) -> bytes:
 
 def _render(attribution: Attribution) -> _Parts:
     return _Parts(
-        orjson.Fragment(dump(_device(attribution.device))),
+        orjson.Fragment(dump(parts.device(attribution.device))),
         # Left open at the end, for the age.
         [(holder.source, dump(_holder(holder))[:-1]) for holder in attribution.holders],
     )
@@ -173,36 +174,8 @@ def _age(snapshot: Snapshot, source: str) -> bytes:
     return b',"age_seconds":%.3f}' % (max(age_ns, 0) / NS)
 
 
-def _device(device: Device) -> dict[str, Any]:
-    told: dict[str, Any] = {"uuid": device.uuid}
-    for name in ("index", "minor", "pci_bus_id", "model", "driver"):
-        value = getattr(device, name)
-        if value not in {None, ""}:
-            told[name] = value
-    if device.mig is not None:
-        place: dict[str, Any] = {
-            "parent_uuid": device.mig.parent_uuid,
-            "gpu_instance_id": device.mig.gpu_instance_id,
-            "compute_instance_id": device.mig.compute_instance_id,
-            "profile": device.mig.profile,
-        }
-        if device.mig.compute_instance_id is None:
-            del place["compute_instance_id"]
-        told["mig"] = place
-    return told
-
-
 def _holder(holder: Holder) -> dict[str, Any]:
-    subject = holder.subject
-    known = {
-        "namespace": subject.namespace,
-        "pod": subject.pod,
-        "container": subject.container,
-        "pod_uid": subject.uid,
-    }
-    told: dict[str, Any] = {name: text for name, text in known.items() if text}
-    if holder.pod is not None:
-        told |= _pod(holder.pod)
+    told = parts.container(holder.subject, holder.pod)
     if holder.share is not None and finite(holder.share):
         told["share"] = holder.share
     told["source"] = holder.source
@@ -210,15 +183,3 @@ def _holder(holder: Holder) -> dict[str, Any]:
     told["since"] = rfc3339(holder.since.wall_ns)
     told["since_known"] = not holder.seen
     return told
-
-
-def _pod(pod: PodInfo) -> dict[str, Any]:
-    owner = {"kind": pod.owner_kind, "name": pod.owner_name} if pod.owner_kind else None
-    known = {
-        "phase": pod.phase,
-        "owner": owner,
-        "qos_class": pod.qos,
-        "labels": dict(pod.labels),
-        "annotations": dict(pod.annotations),
-    }
-    return {name: value for name, value in known.items() if value}

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,8 @@ from config.types import ByteSize, Duration
 from pipeline.delivery.options import QueueOptions
 
 STDOUT: Final = "-"
+
+Line: TypeAlias = Literal["readings", "holdings", "xids"]
 
 _OFTEN: Final = Duration.parse("100ms")
 _NAMES_OF_STDOUT: Final = re.compile(
@@ -27,6 +29,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(min_length=1),
         Doc('The file to write, in a folder that is there; "-" for standard output.'),
     ] = STDOUT
+    lines: Annotated[
+        tuple[Line, ...],
+        Doc("Which lines there are: of readings, of holdings that ended, of XID errors."),
+    ] = ("readings", "holdings", "xids")
     max_size: Annotated[
         ByteSize,
         Doc("Begin a new file before this one grows larger; 0B leaves that to others."),
@@ -62,6 +68,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse other names of standard output: it can't be rotated, nor a pipe be opened."""
         if _NAMES_OF_STDOUT.fullmatch(os.path.normpath(self.path)):
             yield "path", f'{self.path} is standard output: write "{STDOUT}"'
+        if not (self.lines or self.telemetry_interval):
+            yield "lines", "nothing is ever written: name some, or leave the sink out"
         if self.path == STDOUT:
             for name, asked in (("compress", self.compress != "none"), ("fsync", self.fsync)):
                 if asked:

@@ -1,9 +1,7 @@
 """What `podgpu doctor` looks at for the otlp sink: the receiver, sent nothing at all."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from pipeline.clock import Clock
@@ -13,9 +11,8 @@ from pipeline.doctor.context import DoctorContext
 from pipeline.doctor.findings import Finding
 from pipeline.errors import PermanentError
 from sinks.otlp.options import Options
-from sinks.otlp.transport.contract import Transport
-from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
 from sinks.otlp.transport.environment import Settings, settle
+from sinks.otlp.way import Way
 
 _EMPTY: Final = b""
 """An ExportMetricsServiceRequest without a point, which every receiver takes: so the OTLP
@@ -59,29 +56,5 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 async def _sent(settings: Settings, clock: Clock) -> Outcome:
     """Send the empty message as the sink sends its own."""
-    secure = settings.endpoint.secure
-    system = None
-    if secure and settings.protocol == "grpc":
-        system = await asyncio.to_thread(system_certificates)
-    tls = settings.tls if secure else None
-    credentials = Credentials(tls, settings.token_file, clock, system, settings.tls_names)
-    try:
-        material = await credentials.get()
-    except CredentialsError as error:
-        return Retry("credentials", str(error))
-    transport = (await asyncio.to_thread(_maker, settings, clock))()
-    try:
-        return await transport.send(_EMPTY, material)
-    finally:
-        await transport.close()
-
-
-def _maker(settings: Settings, clock: Clock) -> Callable[[], Transport]:
-    """Load the library of the protocol, and no other. Blocking."""
-    if settings.protocol == "grpc":
-        from sinks.otlp.transport.rpc import GrpcTransport  # noqa: PLC0415
-
-        return partial(GrpcTransport, settings)
-    from sinks.otlp.transport.http import HttpTransport  # noqa: PLC0415
-
-    return partial(HttpTransport, settings, clock)
+    async with Way(settings, clock) as way:
+        return await way.send(_EMPTY)

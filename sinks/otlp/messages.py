@@ -1,10 +1,25 @@
 """OpenTelemetry's messages; the only module that imports them."""
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import (
+    AnyValue,
+    InstrumentationScope,
+    KeyValue,
+    KeyValueList,
+)
+from opentelemetry.proto.logs.v1.logs_pb2 import (
+    LogRecord,
+    ResourceLogs,
+    ScopeLogs,
+    SeverityNumber,
+)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AggregationTemporality,
     DataPointFlags,
@@ -21,15 +36,22 @@ __all__ = [
     "AggregationTemporality",
     "AnyValue",
     "DataPointFlags",
+    "ExportLogsServiceRequest",
+    "ExportLogsServiceResponse",
     "ExportMetricsServiceRequest",
     "ExportMetricsServiceResponse",
     "Gauge",
     "InstrumentationScope",
     "KeyValue",
+    "KeyValueList",
+    "LogRecord",
     "Metric",
     "NumberDataPoint",
     "Resource",
+    "ResourceLogs",
     "ResourceMetrics",
+    "ScopeLogs",
     "ScopeMetrics",
+    "SeverityNumber",
     "Sum",
 ]

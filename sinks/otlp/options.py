@@ -60,6 +60,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Doc("Whether readings of a device that one container holds stand in that one's resource."),
     ] = True
+    logs: Annotated[
+        bool,
+        Doc("Whether log records of holdings that ended and of XID errors are sent too."),
+    ] = True
     resource: Annotated[dict[str, str], Doc("Attributes that are added to every resource.")] = {}
     headers: Annotated[
         dict[str, str], Doc("Headers of every request, such as those that authenticate podgpu.")

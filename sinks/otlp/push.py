@@ -1,25 +1,27 @@
 """Makes messages of snapshots, and sends them."""
 
-import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from pipeline.contracts import SinkContext
-from pipeline.delivery.contract import Outcome, Record, Rejected, Retry
+from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
 from pipeline.model import Snapshot
+from pipeline.news.following import Following
 from pipeline.warning import warn
+from sinks.otlp.admission import NO_LOGS, Admission
 from sinks.otlp.encoding.encoder import RECORD, Encoder
 from sinks.otlp.options import Options
-from sinks.otlp.transport.contract import Transport
-from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
-from sinks.otlp.transport.environment import Settings, settle
+from sinks.otlp.signals import LOGS, METRICS, SIGNALS
+from sinks.otlp.transport.environment import Settings, settle, settle_logs
+from sinks.otlp.way import Way
 
 _DROPPED: Final = "podgpu_sink_dropped_total"
 _ERRORS: Final = "podgpu_sink_errors_total"
-_WHO: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
-"""Refusals that a new token or certificate may end."""
+_EMPTY: Final = b""
+"""A message without a point, which every receiver takes: so the OTLP specification 1.11 has it."""
 
 
 class OtlpPush:
@@ -37,10 +39,12 @@ class OtlpPush:
         self._options = options
         self._ctx = ctx
         self._environ = os.environ if environ is None else environ
-        self._settings: Settings | None = None
+        self._following = Following(ctx.kept, ctx.latest())
+        self._admission = Admission()
+        self._settings: tuple[Settings, ...] = ()
         self._encoder: Encoder | None = None
-        self._credentials: Credentials | None = None
-        self._transport: Transport | None = None
+        self._ways: dict[int, Way] = {}
+        self._open = contextlib.AsyncExitStack()
         self._told_ns: int | None = None
         self._left_out: dict[str, int] = {}
         self._steps = 0
@@ -51,33 +55,38 @@ class OtlpPush:
         Raises:
             PermanentError: a variable or an option has a value that can't be used.
         """
-        settings = self._settings
-        if settings is None:
-            settings = self._settings = settle(self._options, self._environ)
-            for hint in settings.hints:
-                warn(self._ctx, "%s", hint)
-            self._encoder = Encoder(
-                self._ctx.node,
-                self._ctx.plan,
-                names=self._options.names,
-                containers=self._options.containers,
-                resource=settings.resource,
-                temporality=settings.temporality,
-                # So that a message that is too large can be halved.
-                most_bytes=min(RECORD, self._options.max_message_size // 2),
-            )
-        secure, system = settings.endpoint.secure, None
-        if secure and settings.protocol == "grpc":
-            system = await asyncio.to_thread(system_certificates)
-        self._credentials = Credentials(
-            settings.tls if secure else None,
-            settings.token_file,
-            self._ctx.clock,
-            system,
-            settings.tls_names,
-        )
-        self._transport = (await asyncio.to_thread(_maker, settings, self._ctx))()
+        if not self._settings:
+            self._settings = self._settle()
+        async with contextlib.AsyncExitStack() as stack:
+            for settings in self._settings:
+                way = await stack.enter_async_context(Way(settings, self._ctx.clock))
+                self._ways[settings.signal.number] = way
+            self._open = stack.pop_all()
         return self
+
+    def _settle(self) -> tuple[Settings, ...]:
+        """Find out what holds for each signal, and make the encoder."""
+        settings = settle(self._options, self._environ)
+        logs = settle_logs(self._options, self._environ) if self._options.logs else None
+        hints = [*settings.hints, *(logs.hints if logs is not None else ())]
+        for hint in dict.fromkeys(hints):
+            warn(self._ctx, "%s", hint)
+        if self._options.logs and logs is None:
+            self._ctx.log.info(
+                "nothing says where log records go, so none are sent; %s is of metrics alone",
+                settings.endpoint.place,
+            )
+        self._encoder = Encoder(
+            self._ctx.node,
+            self._ctx.plan,
+            names=self._options.names,
+            containers=self._options.containers,
+            resource=settings.resource,
+            temporality=settings.temporality,
+            # So that a message that is too large can be halved.
+            most_bytes=min(RECORD, self._options.max_message_size // 2),
+        )
+        return (settings,) if logs is None else (settings, logs)
 
     async def __aexit__(
         self,
@@ -86,17 +95,19 @@ class OtlpPush:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Give the connection back."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
+        """Give the connections back."""
+        self._ways.clear()
+        await self._open.aclose()
 
     def encode(self, snapshot: Snapshot) -> Iterable[Record]:
-        """Return a snapshot's fresh readings, and now and then podgpu's own metrics."""
+        """Return a snapshot's fresh readings, now and then podgpu's own metrics, and what happened.
+
+        Log records come last.
+        """
         encoder = self._encoder
         if encoder is None:
             raise RuntimeError("encode() outside of the sink's context")
-        records = encoder.encode(snapshot)
+        records = list(encoder.encode(snapshot))
         self._count("not_finite", encoder.not_finite)
         self._count("doubled", encoder.doubled)
         if (steps := encoder.clock_steps - self._steps) > 0:
@@ -107,7 +118,13 @@ class OtlpPush:
             self._told_ns = now.mono_ns
             own = encoder.telemetry(now, self._ctx.telemetry())
             if own is not None:
-                records = [*records, own]
+                records.append(own)
+        # Looked at whether it is wanted or not: what isn't told now isn't told later.
+        news = self._following.look(snapshot)
+        if len(self._settings) > 1:
+            records += encoder.events(snapshot, news)
+            if missed := news.missed_holdings + news.missed_errors:
+                self._ctx.meter.add(_DROPPED, missed, reason="missed")
         return records
 
     def _count(self, reason: str, total: int) -> None:
@@ -118,38 +135,32 @@ class OtlpPush:
             self._ctx.meter.add(_DROPPED, lost, reason=reason)
 
     async def send(self, records: Sequence[Record]) -> Outcome:
-        """Send records as one message.
-
-        Where the receiver doesn't know us, files are read anew and the message is sent once more.
-        """
+        """Send records as one message, by the way of their signal."""
+        number = records[0].signal
         message = b"".join(record.data for record in records)
-        outcome = await self._send(message, anew=False)
-        if isinstance(outcome, Rejected) and outcome.reason in _WHO and self._held.files:
-            outcome = await self._send(message, anew=True)
-        return outcome
+        if number == METRICS.number:
+            return await self._way(number).send(message)
+        if number not in self._ways:
+            known = SIGNALS.get(number)
+            what = known.name if known is not None else "records of a newer podgpu"
+            return Rejected(NO_LOGS, f"{what} that waited in the queue are not to be sent any more")
+        return await self._send_logs(message)
 
-    @property
-    def _held(self) -> Credentials:
-        if self._credentials is None:
+    def _way(self, number: int) -> Way:
+        if number not in self._ways:
             raise RuntimeError("send() outside of the sink's context")
-        return self._credentials
+        return self._ways[number]
 
-    async def _send(self, message: bytes, *, anew: bool) -> Outcome:
-        try:
-            material = await self._held.get(anew=anew)
-        except CredentialsError as error:
-            return Retry("credentials", str(error))
-        if self._transport is None:
-            raise RuntimeError("send() outside of the sink's context")
-        return await self._transport.send(message, material)
-
-
-def _maker(settings: Settings, ctx: SinkContext) -> Callable[[], Transport]:
-    """Load the library of the protocol, and no other. Blocking: it is read from the disk."""
-    if settings.protocol == "grpc":
-        from sinks.otlp.transport.rpc import GrpcTransport  # noqa: PLC0415
-
-        return lambda: GrpcTransport(settings)
-    from sinks.otlp.transport.http import HttpTransport  # noqa: PLC0415
-
-    return lambda: HttpTransport(settings, ctx.clock)
+    async def _send_logs(self, message: bytes) -> Outcome:
+        """Send log records, unless it is known what becomes of them."""
+        clock, admission = self._ctx.clock, self._admission
+        if (refusal := admission.closed(clock.now().mono_ns)) is not None:
+            return refusal
+        outcome = await self._way(LOGS.number).send(message)
+        if isinstance(outcome, Retry):
+            metrics = await self._way(METRICS.number).send(_EMPTY)
+            now_ns = clock.now().mono_ns
+            return admission.waits(outcome, now_ns, metrics=not isinstance(metrics, Retry))
+        if isinstance(outcome, Acked | TooLarge) and admission.taken():
+            self._ctx.log.info("the receiver takes log records again")
+        return admission.answered(outcome, clock.now().mono_ns)

@@ -52,14 +52,23 @@ class Job:
     Attributes:
         steps: those that are still to be begun.
         urgent: goes between the steps of another job.
+        idle: waits for every step of another job that may be begun: it fills the time between them.
         due_ns: not begun before that moment of the monotonic clock; 0 for at once.
         begun: when its first step began.
         ended: when its last step ended.
     """
 
-    def __init__(self, steps: Iterable[Step], *, urgent: bool = False, due_ns: int = 0) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        *,
+        urgent: bool = False,
+        idle: bool = False,
+        due_ns: int = 0,
+    ) -> None:
         self.steps = deque(steps)
         self.urgent = urgent
+        self.idle = idle
         self.due_ns = due_ns
         self.begun: Instant | None = None
         self.ended: Instant | None = None
@@ -107,6 +116,9 @@ class Crew:
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._urgent: deque[Job] = deque()
+        self._idle: deque[Job] = deque()
+        # The first that has a step to begin goes.
+        self._lanes = (self._urgent, self._jobs, self._idle)
         self._worker: _Worker | None = None
         self._stuck: dict[str, _Worker] = {}
         self._clock: Clock = SystemClock()
@@ -155,7 +167,7 @@ class Crew:
             Exception: what a step raised.
         """
         with self._changed:
-            (self._urgent if job.urgent else self._jobs).append(job)
+            self._lanes[0 if job.urgent else 2 if job.idle else 1].append(job)
             self._changed.notify()
         # The thread itself waits for the due time: waking the loop for that would cost more than
         # many a round.
@@ -177,6 +189,14 @@ class Crew:
                     tell_ns = now_ns + TELL_NS
         if job.error is not None:
             raise job.error
+
+    def hurry(self, job: Job) -> None:
+        """Let a job that fills the time go as an urgent one, if it hasn't ended."""
+        with self._changed:
+            if job in self._idle:
+                self._idle.remove(job)
+                self._urgent.append(job)
+                self._changed.notify()
 
     def _watch(self) -> int:
         """Give the thread up if it is past the deadline; return when to look again, in ns."""
@@ -210,7 +230,7 @@ class Crew:
         self._worker = None
 
     def _fail_all(self, error: TransientError) -> None:
-        for jobs in (self._urgent, self._jobs):
+        for jobs in self._lanes:
             for job in jobs:
                 job.error = error
                 job.finish()
@@ -221,7 +241,7 @@ class Crew:
         with self._changed:
             while not worker.retired:
                 wait: float | None = None
-                for jobs in (self._urgent, self._jobs):
+                for jobs in self._lanes:
                     while jobs:
                         job, now = jobs[0], self._clock.now()
                         if job.due_ns > now.mono_ns:
@@ -263,7 +283,7 @@ class Crew:
                 error = caught
             if error is not None:
                 job.error = error
-                for jobs in (self._urgent, self._jobs):
+                for jobs in self._lanes:
                     if job in jobs:
                         jobs.remove(job)
                 job.finish()
@@ -277,8 +297,8 @@ class Crew:
             within: how long that may take altogether, in seconds.
         """
         with self._changed:
-            self._jobs.clear()
-            self._urgent.clear()
+            for jobs in self._lanes:
+                jobs.clear()
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
             job = Job([Step(SHUTDOWN, last)])

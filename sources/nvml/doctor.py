@@ -11,15 +11,13 @@ from pipeline.doctor.examining import late
 from pipeline.doctor.findings import Finding
 from pipeline.fields import FieldPlan, Row
 from pipeline.registry import ENTRIES
+from sources.nvml import procfs
 from sources.nvml.diagnosis import board, host, opening
 from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
 
 _PART: Final = 0.9
 """Of the deadline: the rest is for what is looked at without NVML."""
-
-_HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
-"""The kernel gives the first of all pid namespaces this number (PROC_PID_INIT_INO)."""
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -59,17 +57,17 @@ def _profiling(plan: FieldPlan, *, elsewhere: bool) -> board.Profiling:
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["nvml.processes"]
-    place = ctx.roots.proc / "self/ns/pid"
+    chosen = options.proc != procfs.ROOT
+    root = options.proc if chosen else ctx.roots.proc
+    place = str(root if chosen else root / "self/ns/pid")
     if not options.processes:
-        return check.skipped(str(place), "processes: false")
-    try:
-        namespace = str(place.readlink())
-    except OSError:
-        return check.skipped(str(place), "can't be read")
-    if namespace == _HOST_PID_NAMESPACE:
-        return check.ok(str(place), "the host's pid namespace")
+        return check.skipped(place, "processes: false")
+    why = procfs.foreign(root, chosen=chosen)
+    if not why:
+        return check.ok(place, "the processes of the host")
     return check.skipped(
-        str(place),
-        f"a namespace of its own ({namespace}): processes of other containers are not shown; "
-        "hostPID: true for podgpu's pod shows them to who needs them",
+        place,
+        f"{why}: processes of other containers are not shown, and who used how much is told by who "
+        "holds it; what a shared device does is nobody's then. hostPID: true for podgpu's pod "
+        "shows them",
     )

@@ -102,6 +102,11 @@ class Gpu:
         return self._wanted.choice.has_gpu(self.device.index)
 
     @property
+    def mig(self) -> MigInstances | None:
+        """The MIG instances, for who is in the driver with this GPU; None with MIG mode off."""
+        return self._mig
+
+    @property
     def numbers(self) -> dict[int, int]:
         """The numbers of the GPU instances, by id: those that the option `devices` means."""
         mig = self._mig

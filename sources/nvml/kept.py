@@ -3,6 +3,8 @@
 from sources.nvml.crew import Crew
 from sources.nvml.library import Library
 from sources.nvml.memory import Memory
+from sources.nvml.owners import Owners
+from sources.nvml.reports import XidReports
 from sources.nvml.survey import Joints
 from sources.nvml.watch import XidWatch
 
@@ -17,7 +19,9 @@ class Kept:
         memory: what is known of the GPUs, and the XID counters.
         crew: the threads, those that are stuck among them.
         watch: the thread that waits for XIDs, or did.
+        reports: XIDs that are still to be told.
         joints: how the GPUs are joined.
+        owners: whose the processes are.
     """
 
     def __init__(self) -> None:
@@ -25,7 +29,9 @@ class Kept:
         self.memory = Memory()
         self.crew = Crew(self.memory.describe)
         self.watch: XidWatch | None = None
+        self.reports = XidReports()
         self.joints = Joints()
+        self.owners = Owners()
 
     @classmethod
     def of(cls, kept: dict[str, object]) -> "Kept":

@@ -16,6 +16,7 @@ from pipeline.errors import TransientError
 from pipeline.shared_objects import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.buffers import Buffers
+from sources.nvml.refusals import OPENING
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
@@ -23,26 +24,6 @@ Handle: TypeAlias = Any
 
 SONAME: Final = "libnvidia-ml.so.1"
 _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
-
-_INIT_ERRORS: Final = {
-    codes.LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 is not there: in Kubernetes run podgpu with the runtime class of "
-        "NVIDIA's container toolkit (runtimeClassName: nvidia), or make that the default runtime, "
-        "and see that NVIDIA_DRIVER_CAPABILITIES includes utility; else install the NVIDIA driver"
-    ),
-    codes.DRIVER_NOT_LOADED: (
-        "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia) and see "
-        "that /dev/nvidiactl exists in the container"
-    ),
-    codes.LIB_RM_VERSION_MISMATCH: (
-        "the NVML library and the loaded kernel driver are of different versions, as after an "
-        "upgrade: reload the driver or reboot, then restart the container"
-    ),
-    codes.NO_PERMISSION: (
-        "no permission to open the NVIDIA devices: the process needs read and write access to "
-        "/dev/nvidiactl and /dev/nvidia0, 1, ..."
-    ),
-}
 
 
 class Memory(Protocol):
@@ -84,12 +65,22 @@ class ProcessInfo(Protocol):
     usedGpuMemory: int  # noqa: N815
 
 
+class ProcessUtilization(Protocol):
+    """What is needed of `nvmlProcessUtilizationSample_t`."""
+
+    pid: int
+    timeStamp: int  # noqa: N815 -- NVML's spelling
+    smUtil: int  # noqa: N815
+
+
 class EventData(Protocol):
     """`nvmlEventData_t`."""
 
     device: Handle
     eventType: int  # noqa: N815
     eventData: int  # noqa: N815
+    gpuInstanceId: int  # noqa: N815
+    computeInstanceId: int  # noqa: N815
 
 
 class GpmMetric(Protocol):
@@ -120,6 +111,7 @@ _MEMORY_V2: Final = _plain(pynvml.c_nvmlMemory_v2_t)
 _UTILIZATION: Final = _plain(pynvml.c_nvmlUtilization_t)
 _FIELD_VALUE: Final = _plain(pynvml.c_nvmlFieldValue_t)
 _PROCESS_INFO: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
+_PROCESS_UTILIZATION: Final = _plain(pynvml.c_nvmlProcessUtilizationSample_t)
 _EVENT_DATA: Final = _plain(pynvml.c_nvmlEventData_t)
 _GPM_SUPPORT: Final = _plain(pynvml.c_nvmlGpmSupport_t)
 _GPM_METRIC: Final = _plain(pynvml.c_nvmlGpmMetric_t)
@@ -175,7 +167,7 @@ class Library:
             ) from error
         except pynvml.NVMLError as error:
             code = int(error.value)
-            mend = _INIT_ERRORS.get(code, "see the kernel log (dmesg) for NVRM messages")
+            mend = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
             raise TransientError(
                 f"NVML can't be initialised ({codes.name(code)}): {mend}"
             ) from error
@@ -356,6 +348,11 @@ def licence_box() -> Any:
 def process_array(size: int) -> Any:
     """Make an array of `ProcessInfo`."""
     return (_PROCESS_INFO * size)()
+
+
+def utilization_array(size: int) -> Any:
+    """Make an array of `ProcessUtilization`."""
+    return (_PROCESS_UTILIZATION * size)()
 
 
 def event_set_box() -> Any:

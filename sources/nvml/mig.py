@@ -29,7 +29,23 @@ class _Slot:
     key: _Key
     device: Device
     plan: Plan
+    box: Handle
     handle: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """An instance that was enumerated and chosen.
+
+    Attributes:
+        device: the instance.
+        handle: of this enumeration: good until the next.
+        shared: whether others work on its GPU instance, or may: its counters are those of all.
+    """
+
+    device: Device
+    handle: Handle
+    shared: bool
 
 
 class MigInstances:
@@ -121,7 +137,7 @@ class MigInstances:
             DriverGoneError: the driver is gone.
         """
         has_instance = self._wanted.choice.has_instance
-        sharing = Counter(slot.key[1] for slot in self._slots if slot is not None)
+        sharing = self._sharing()
         for slot in self._slots:
             if slot is None:
                 continue
@@ -136,11 +152,26 @@ class MigInstances:
             except codes.DeviceLostError as lost:
                 sheet.errors.append(lost.code)
 
+    def present(self) -> list[Present]:
+        """Return the instances that can be asked now and were chosen, as last enumerated."""
+        has_instance = self._wanted.choice.has_instance
+        sharing = self._sharing()
+        return [
+            Present(slot.device, slot.box, self._shares(slot, sharing))
+            for slot in self._slots
+            if slot is not None and slot.handle is not None
+            if has_instance(self.numbers[slot.key[1]])
+        ]
+
     def forget(self) -> None:
         """Have all instances start anew: the GPU was away."""
         for slot in self._slots:
             if slot is not None:
                 slot.plan.forget()
+
+    def _sharing(self) -> Counter[int]:
+        """Count the instances on each GPU instance."""
+        return Counter(slot.key[1] for slot in self._slots if slot is not None)
 
     def _shares(self, slot: _Slot, sharing: Counter[int]) -> bool:
         """Whether others work on the slot's GPU instance: its counters are those of all of them."""
@@ -182,7 +213,7 @@ class MigInstances:
         )
         compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
         compiled.add(self._profiling.instance(uuid, gi))
-        return _Slot(key, device, compiled, library.address(self._handle))
+        return _Slot(key, device, compiled, self._handle, library.address(self._handle))
 
     def _profile(self) -> str:
         """Return the profile's name: from the instance's own name, else from its size."""

@@ -1,5 +1,6 @@
 """What can be set for the nvml source."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -47,6 +48,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     processes: Annotated[
         bool, Doc("Whether to list the processes on each device and the memory they use.")
     ] = True
+    usage: Annotated[
+        bool,
+        Doc(
+            "Whether to look at how much of each device every process uses, and whose it is: what "
+            "the podgpu_container families are made of."
+        ),
+    ] = True
+    usage_interval: Annotated[
+        Duration,
+        AtLeast("1s"),
+        AtMost("10s"),
+        Doc("How often that is looked at. The driver keeps what it tells of processes for 14 s."),
+    ] = Duration.parse("5s")
+    proc: Annotated[
+        Path,
+        Doc(
+            "Where the /proc is mounted that tells whose a process is. It has to be that of "
+            "podgpu's own pid namespace, in which the driver counts: the host's (hostPID)."
+        ),
+    ] = Path("/proc")
     statistics_window: Annotated[
         Duration,
         AtLeast("1s"),

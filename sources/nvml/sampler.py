@@ -8,13 +8,14 @@ from typing import Final
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import PermanentError, TransientError
-from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken
+from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
 from sources.nvml import codes, sysfs
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.kept import Kept
 from sources.nvml.links import RATES, TOTALS
+from sources.nvml.looking import Looking
 from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
@@ -54,12 +55,20 @@ class Sampler:
         self._wanted = Wanted.of(ctx.plan, options, counted, memory.pcie_totals)
         self._inventory = Inventory(kept.nvml, self._wanted, ctx.clock.now, self._memory.by_index)
         self._surveyor = Surveyor(ctx, kept, self._inventory, sysfs_root)
+        self._looking: Looking | None = None
+        if options.usage and options.processes:
+            self._looking = Looking(
+                ctx, options, kept, self._inventory, announce=self._announce, count=self._add
+            )
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
         self._followed: dict[int, Gpu] = {}
         self._news: set[str] = set()
+        self._reports = kept.reports
         self._has_news = asyncio.Event()
+        if self._reports.waiting:
+            self._has_news.set()
         self._own_watch = False
         self._forced_ns: dict[str, int] = {}
 
@@ -83,6 +92,8 @@ class Sampler:
                 tasks.create_task(self._keep_time())
                 tasks.create_task(self._follow_hints())
                 tasks.create_task(self._tell_xids())
+                if self._looking is not None:
+                    tasks.create_task(self._looking.run())
         except* TransientError as group:
             found = [e for e in group.exceptions if isinstance(e, TransientError)]
             gone = [e for e in found if isinstance(e, codes.DriverGoneError)]
@@ -93,11 +104,14 @@ class Sampler:
     def _start_watch(self) -> None:
         """Start waiting for XIDs, unless a thread does, or one of an earlier run still has to end.
 
-        That one is in the driver: a second would only join it there.
+        That one is in the driver: a second would only join it there. Accounts tell of XIDs too,
+        whatever fields are asked for.
         """
-        kept = self._kept
-        if not self._ctx.plan.any_of(*FIELDS) or (kept.watch and kept.watch.is_alive()):
+        kept, accounts = self._kept, self._looking is not None
+        wanted = accounts or self._ctx.plan.any_of(*FIELDS)
+        if not wanted or (kept.watch and kept.watch.is_alive()):
             return
+        self._ctx.meter.add("podgpu_source_dropped_total", 0, reason="xids")
         kept.watch = XidWatch(kept.nvml, self._ctx.clock, self._hear)
         kept.watch.start()
         self._own_watch = True
@@ -233,6 +247,9 @@ class Sampler:
         # The thread may add to them meanwhile.
         while self._inventory.errors:
             errors.append(self._inventory.errors.pop())
+        self._add(errors)
+
+    def _add(self, errors: Iterable[tuple[str, int]]) -> None:
         for uuid, code in errors:
             self._ctx.meter.add(
                 "podgpu_sample_errors_total", device=uuid or "driver", error=codes.name(code)
@@ -278,6 +295,8 @@ class Sampler:
             readings = tuple(reading for sheet in work.sheets for reading in sheet)
             if readings:
                 await self._ctx.emit(SamplesTaken(readings))
+            if self._looking is not None:
+                await self._looking.at_once(gpus)
 
     def _hear(self, report: Report) -> None:
         xids = self._memory.xids
@@ -292,6 +311,8 @@ class Sampler:
             xids.begin(report.uuid, self._ctx.clock.now())
         else:
             xids.add(report.uuid, report.code, report.at)
+            if not self._reports.add(report, self._inventory.devices):
+                self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
             left = self._memory.sayings.heard(report.uuid, report.code, report.at)
             if left is not None:
                 self._log_xid(report.uuid, report.code, left)
@@ -310,12 +331,15 @@ class Sampler:
         self._ctx.log.warning(what, *args)
 
     async def _tell_xids(self) -> None:
-        """Emit a GPU's XID readings as soon as they change, not with the next round."""
+        """Emit XID errors, and a GPU's readings of them, at once, not with the next round."""
         ctx = self._ctx
         while True:
             await self._has_news.wait()
             self._has_news.clear()
             news, self._news = self._news, set()
+            if reports := self._reports.waiting:
+                await ctx.emit(XidsReported(reports))
+                self._reports.told(len(reports))
             readings = self._memory.xids.readings(
                 self._shown(sorted(news)), ctx.plan, ctx.clock.now(), self._wanted.slow_good_ns
             )

@@ -14,6 +14,9 @@ from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library
 
+NOWHERE: Final = 0xFFFFFFFF
+"""In the place of an instance's number: the event names none."""
+
 SLICE: Final = 0.5
 """Seconds that one wait may take: how long the thread needs to see that it has to stop."""
 
@@ -35,11 +38,22 @@ class Unwatched:
 
 @dataclass(frozen=True, slots=True)
 class XidSeen:
-    """An XID error happened."""
+    """An XID error happened.
+
+    Attributes:
+        uuid: of the GPU.
+        code: of the error.
+        at: when it was heard of.
+        gpu_instance: number of the MIG instance where it happened; None where the driver names
+            none.
+        compute_instance: likewise, within that.
+    """
 
     uuid: str
     code: int
     at: Instant
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 Report: TypeAlias = Watched | Unwatched | XidSeen
@@ -124,6 +138,8 @@ class XidWatch(threading.Thread):
                 if not self._registered:
                     self._woken.wait()
                     continue
+                # A driver from before MIG leaves these as they are.
+                data.gpuInstanceId = data.computeInstanceId = NOWHERE
                 code = wait()
                 if code == 0:
                     self._take(data)
@@ -174,7 +190,7 @@ class XidWatch(threading.Thread):
         )
 
     def _take(self, data: library.EventData) -> None:
-        """Report an event. One of a MIG instance bears its GPU's handle, and is the GPU's."""
+        """Report an event. One of a MIG instance bears its GPU's handle, and its own numbers."""
         if not data.eventType & library.XID_EVENT:
             return
         uuid = self._registered.get(library.address(data.device), "")
@@ -182,4 +198,10 @@ class XidWatch(threading.Thread):
             code, uuid = self._nvml.text("nvmlDeviceGetUUID", data.device)
             if code:
                 return
-        self._say(XidSeen(uuid, int(data.eventData), self._clock.now()))
+        code, at = int(data.eventData), self._clock.now()
+        instance, within = _number(data.gpuInstanceId), _number(data.computeInstanceId)
+        self._say(XidSeen(uuid, code, at, instance, within))
+
+
+def _number(number: int) -> int | None:
+    return None if number == NOWHERE else int(number)

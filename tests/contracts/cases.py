@@ -14,7 +14,9 @@ from config.types import Duration, ListenAddress
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter
+from sinks.events.options import Options as EventsOptions
 from sinks.jsonl.options import Options as JsonLinesOptions
+from sinks.ledger.options import Options as LedgerOptions
 from sinks.node.options import Options as NodeOptions
 from sinks.otlp.options import Options as OtlpOptions
 from sinks.podlist.options import Options as PodListSinkOptions
@@ -24,6 +26,7 @@ from sinks.textfile.options import Options as TextfileOptions
 from sources.checkpoint.options import Options as CheckpointOptions
 from sources.dcgm.options import Options as DcgmOptions
 from sources.hostengine.options import Options as HostEngineOptions
+from sources.kernel.options import Options as KernelOptions
 from sources.nri.options import Options as NriOptions
 from sources.nvml.options import Options as NvmlOptions
 from sources.podlist.options import Options as PodListOptions
@@ -33,6 +36,7 @@ from sources.replay.options import Options as ReplayOptions
 from tests.fakes.dcgm import Card, FakeDcgm, Scenario
 from tests.sources.checkpoint.files import checkpoint, entry
 from tests.sources.dcgm.reading import PAGES
+from tests.sources.kernel.logs import talking
 from tests.sources.pods.raws import raw_pod
 from tests.support.kube import ApiServer, Collection, Elsewhere
 from tests.support.nodes import gpu
@@ -131,6 +135,7 @@ SOURCES: dict[str, MakeOptions] = {
     "nri": lambda folder: NriOptions(socket=folder / RUNTIME),
     "dcgm": _dcgm,
     "hostengine": _hostengine,
+    "kernel": lambda _: KernelOptions(path=talking()),
     "replay": _replay,
 }
 SINKS: dict[str, MakeOptions] = {
@@ -140,5 +145,7 @@ SINKS: dict[str, MakeOptions] = {
     "otlp": _otlp,
     "podlist": lambda folder: PodListSinkOptions(path=folder / "podlist.json"),
     "pods": lambda _: PodsSinkOptions(),
+    "ledger": lambda folder: LedgerOptions(path=folder / "usage.db"),
     "node": lambda _: NodeOptions(),
+    "events": lambda _: EventsOptions(),
 }

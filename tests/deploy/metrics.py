@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Set
 
+from pipeline.exposition.quantities import USAGE_FAMILIES
 from pipeline.exposition.shape import INFO_FAMILIES
 from pipeline.exposition.topology import TOPOLOGY_FAMILIES
 from pipeline.fields import CATALOGUE
@@ -18,7 +19,9 @@ OWN: Set[str] = {
 }
 """podgpu's metrics about itself."""
 
-INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES)}
+INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES)} | {
+    family.metric for family in USAGE_FAMILIES
+}
 
 SCRAPE: Set[str] = {"up"}
 """What Prometheus itself adds to a scrape."""

@@ -1,4 +1,4 @@
-"""A real OpenTelemetry Collector that takes OTLP, and the file of what it took."""
+"""A real OpenTelemetry Collector that takes OTLP, and the files of what it took."""
 
 import json
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import peers
+from tests.e2e.logs import Log, logs
 from tests.e2e.points import Point, Request, count, requests
 from tests.e2e.processes import Process, free_ports, wait_until
 
@@ -31,12 +32,14 @@ class Collector:
         *,
         tls: Mapping[str, object] | None = None,
         more: Mapping[str, Any] | None = None,
+        logs: bool = True,
     ) -> None:
         """Give it a place.
 
         Args:
             tls: for both receivers: `cert_file`, `key_file`, and `client_ca_file` for mutual TLS.
             more: configuration that is laid over its own, at any depth.
+            logs: whether it has a pipeline for log records.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -45,6 +48,7 @@ class Collector:
         self._runs = 0
         self._tls = tls
         self._more = more or {}
+        self._logs = logs
 
     @property
     def grpc_url(self) -> str:
@@ -97,6 +101,11 @@ class Collector:
     def points(self) -> list[Point]:
         return [point for request in self.requests() for point in request.points]
 
+    def logs(self) -> list[Log]:
+        """Return all log records that it took, in the order of arrival."""
+        files = [self._file_of_logs(run) for run in range(1, self._runs + 1)]
+        return [log for file in files for log in logs(file)]
+
     def _up(self) -> bool:
         assert self.process is not None
         assert self.process.running, self.said()[-3000:]
@@ -111,25 +120,32 @@ class Collector:
     def _file(self, run: int) -> Path:
         return self.folder / f"taken-{run}.jsonl"
 
+    def _file_of_logs(self, run: int) -> Path:
+        return self.folder / f"logs-{run}.jsonl"
+
     def _config(self) -> dict[str, Any]:
         def receiver(port: int) -> dict[str, object]:
             endpoint = f"127.0.0.1:{port}"
             return {"endpoint": endpoint, **({"tls": dict(self._tls)} if self._tls else {})}
 
+        def file(path: Path) -> dict[str, object]:
+            # Without rotation it writes into memory first and answers before that is flushed.
+            return {"path": str(path), "rotation": {"max_megabytes": 100_000}}
+
+        pipelines = {"metrics": {"receivers": ["otlp"], "exporters": ["file"]}}
+        if self._logs:
+            pipelines["logs"] = {"receivers": ["otlp"], "exporters": ["file/logs"]}
         config = {
             "receivers": {
                 "otlp": {"protocols": {"grpc": receiver(self.grpc), "http": receiver(self.http)}}
             },
             "exporters": {
-                # Without rotation it writes into memory first and answers before that is flushed.
-                "file": {
-                    "path": str(self._file(self._runs)),
-                    "rotation": {"max_megabytes": 100_000},
-                }
+                "file": file(self._file(self._runs)),
+                **({"file/logs": file(self._file_of_logs(self._runs))} if self._logs else {}),
             },
             "service": {
                 "telemetry": {"metrics": {"level": "none"}},
-                "pipelines": {"metrics": {"receivers": ["otlp"], "exporters": ["file"]}},
+                "pipelines": pipelines,
             },
         }
         return _laid_over(config, self._more)
@@ -151,13 +167,15 @@ def collecting(
     tls: Mapping[str, object] | None = None,
     more: Mapping[str, Any] | None = None,
     up: bool = True,
+    logs: bool = True,
 ) -> Iterator[Collector]:
     """Run one and end it.
 
     Args:
         up: whether it is there from the beginning.
+        logs: whether it has a pipeline for log records.
     """
-    collector = Collector(folder, tls=tls, more=more)
+    collector = Collector(folder, tls=tls, more=more, logs=logs)
     try:
         if up:
             collector.start()

@@ -118,11 +118,15 @@ class Podgpu(Program):
     Args:
         folder: where its files lie; there already.
         scenario: without one, the GPUs are the machine's own.
+
+    Attributes:
+        fake: plays the scenario; None without one.
     """
 
     def __init__(self, folder: Path, scenario: Scenario | None) -> None:
         super().__init__(folder)
-        self.env = FakeNvml(scenario, folder).env() if scenario else {}
+        self.fake = FakeNvml(scenario, folder) if scenario else None
+        self.env = self.fake.env() if self.fake else {}
         self.config = folder / "podgpu.yaml"
 
     def configure(

@@ -67,13 +67,19 @@ class Request:
 
 def requests(file: Path) -> Iterator[Request]:
     """Read a file of requests, one a line, the last of which a kill may have torn."""
+    for message in messages(file):
+        yield _request(message)
+
+
+def messages(file: Path) -> Iterator[Mapping[str, Any]]:
+    """Read a file of messages as they are, one a line, the last of which may be torn."""
     if not file.exists():
         return
     *lines, last = file.read_bytes().split(b"\n")
     for line in lines:
-        yield _request(json.loads(line))
+        yield json.loads(line)
     if _whole(last):  # else it is torn, and was not answered
-        yield _request(json.loads(last))
+        yield json.loads(last)
 
 
 def count(file: Path) -> int:
@@ -98,7 +104,7 @@ def _request(message: Mapping[str, Any]) -> Request:
 
 def _points(message: Mapping[str, Any]) -> Iterator[Point]:
     for under in message.get("resourceMetrics", ()):
-        resource = _attributes(under.get("resource", {}).get("attributes", ()))
+        resource = attributes_of(under.get("resource", {}).get("attributes", ()))
         for scoped in under.get("scopeMetrics", ()):
             scope = scoped.get("scope", {}).get("name", "")
             for metric in scoped.get("metrics", ()):
@@ -120,7 +126,7 @@ def _of_metric(
             kind=kind,
             monotonic=data.get("isMonotonic", False),
             temporality=data.get("aggregationTemporality", 0),
-            attributes=_attributes(point.get("attributes", ())),
+            attributes=attributes_of(point.get("attributes", ())),
             time_ns=int(point.get("timeUnixNano", 0)),
             start_ns=int(point.get("startTimeUnixNano", 0)),
             value=_number(point),
@@ -134,7 +140,8 @@ def _number(point: Mapping[str, Any]) -> Value:
     return float(point["asDouble"]) if "asDouble" in point else None
 
 
-def _attributes(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def attributes_of(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return attributes as they stand in a message, by name."""
     return {pair["key"]: _any(pair.get("value", {})) for pair in pairs}
 
 

@@ -17,7 +17,7 @@ PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True, "speed"
 """The shipped recording, fast: some 600 points a second."""
 
 _PREFIX: Final = "podgpu_sink_"
-_MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled")
+_MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled", "missed")
 _TAKEN_OVER: Final = "the changed configuration is in force"
 
 

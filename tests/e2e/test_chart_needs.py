@@ -5,7 +5,7 @@ import pytest
 from tests.deploy.manifests import Object, documented, ordered
 from tests.deploy.places import DOCS
 from tests.e2e.charts import Values, rule, sink, source
-from tests.e2e.helm import Helm
+from tests.e2e.helm import Helm, HelmError
 
 ROOT_READS = {
     "/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", True),
@@ -25,6 +25,9 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
     ({"config": {"sources": {"pods": None}}}, []),
     (sink("node", kind="node"), [PODS_RULE, SLICES_RULE, rule("nodes", "get", "patch")]),
     (sink("marks", kind="pods"), [PODS_RULE, SLICES_RULE, rule("pods", "get", "patch")]),
+    (sink("told", kind="events"), [PODS_RULE, SLICES_RULE, rule("events", "create", "patch")]),
+    (sink("told", kind="events", kubeconfig="/etc/podgpu/it"), [PODS_RULE, SLICES_RULE]),
+    (source("log", kind="kernel"), [PODS_RULE, SLICES_RULE]),
     ({"rbac": {"create": False}}, []),
     ({"kubernetes": {"rbac": {"create": False}}}, []),
     # dcgm-exporter's options, in each way to give them.
@@ -65,6 +68,7 @@ def test_rights_are_those_of_what_is_enabled(
         ({}, ["sources/pods.md"]),
         (sink("node", kind="node"), ["sources/pods.md", "sinks/node.md"]),
         (sink("marks", kind="pods"), ["sources/pods.md", "sinks/pods.md"]),
+        (sink("told", kind="events"), ["sources/pods.md", "sinks/events.md"]),
     ],
     ids=lambda it: str(it)[:40],
 )
@@ -151,6 +155,37 @@ PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
         {"/var/log/podgpu": ("/var/log/podgpu", False)},
     ),
     (
+        {"preset": "gpus", **sink("book", kind="ledger", path="/var/lib/podgpu/ledger.db")},
+        {"/var/lib/podgpu": ("/var/lib/podgpu", False)},
+    ),
+    (
+        {"preset": "gpus", **source("gpus", proc="/host/proc/")},
+        {"/host/proc": ("/proc", True)},
+    ),
+    ({"preset": "gpus", **source("gpus", proc="/proc")}, {}),
+    (
+        # Two that look there, and a log that is shown elsewhere.
+        {
+            "preset": "gpus",
+            "config": {
+                "sources": {
+                    "gpus": {"proc": "/host/proc"},
+                    "log": {"kind": "kernel", "path": "/host/kmsg", "proc": "/host/proc"},
+                }
+            },
+        },
+        {"/host/proc": ("/proc", True), "/host/kmsg": ("/dev/kmsg", True)},
+    ),
+    (
+        {
+            "preset": "gpus",
+            **source("log", kind="kernel", proc="/host/proc"),
+            "extraHostVolumes": [{"name": "host", "hostPath": "/"}],
+            "extraVolumeMounts": [{"name": "host", "mountPath": "/host"}],
+        },
+        {"/host": ("/", False), "/dev/kmsg": ("/dev/kmsg", True)},
+    ),
+    (
         # Mounted by hand, so not by the chart.
         {
             "preset": "gpus",
@@ -182,6 +217,9 @@ UPDATES: list[tuple[Values, int]] = [
     (sink("list", kind="podlist"), 0),
     (sink("file", kind="textfile", path="/textfile/podgpu.prom"), 0),
     (sink("node", kind="node"), 0),
+    (sink("book", kind="ledger", path="/var/lib/podgpu/ledger.db"), 0),
+    (sink("told", kind="events"), 0),
+    (source("log", kind="kernel"), 1),
     (source("runtime", kind="nri"), 1),
     (source("runtime", kind="nri", inject="koordinator"), 0),
     ({"hostNetwork": True}, 0),
@@ -199,3 +237,18 @@ def test_two_share_a_node_in_an_update_where_they_can(
     strategy = made.one("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]
     assert strategy["maxSurge"] == surge
     assert (strategy["maxUnavailable"] == 0) is (surge == 1)
+
+
+def test_the_log_is_a_device_and_never_made(helm: Helm) -> None:
+    made = helm.template({"preset": "gpus", **source("log", kind="kernel")})
+    spec = made.one("DaemonSet")["spec"]["template"]["spec"]
+    (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
+    assert volume["hostPath"] == {"path": "/dev/kmsg", "type": "CharDevice"}
+    assert spec["containers"][0]["securityContext"]["runAsUser"] == 0
+    assert "privileged" not in spec["containers"][0]["securityContext"], "that is for people"
+
+
+@pytest.mark.parametrize("place", ["/mnt", "/etc", "/sys/fs", "proc"])
+def test_the_hosts_procfs_hides_nothing_else(helm: Helm, place: str) -> None:
+    with pytest.raises(HelmError, match=r"config\.sources\.log\.proc"):
+        helm.template({"preset": "gpus", **source("log", kind="kernel", proc=place)})

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.deploy.places import CHART
-from tests.e2e.charts import EVERY, Values, sink
+from tests.e2e.charts import EVERY, Values, sink, source
 from tests.e2e.helm import Helm
 
 _SAID = """\
@@ -95,3 +95,28 @@ def test_nothing_is_asked_before_the_forward_listens(
     lines = said(helm, chart, values).splitlines()
     assert any("port-forward" in line for line in lines)
     assert all("&" not in line and "curl" not in line for line in lines if "port-forward" in line)
+
+
+HIDDEN = "hostPID=true"
+UNUSED: list[Values] = [
+    {"hostPID": True},
+    source("gpus", usage=False),
+    source("gpus", processes=False),
+    {"arguments": ["-c", "5000"]},
+]
+
+
+def test_what_goes_untold_without_the_hosts_processes_is_said(helm: Helm, chart: Path) -> None:
+    found = said(helm, chart, {})
+    assert found.index("unattributed") < found.index(HIDDEN)
+    for values in UNUSED:
+        assert HIDDEN not in said(helm, chart, values), values
+
+
+def test_who_reads_the_kernels_log_hears_what_it_takes(helm: Helm, chart: Path) -> None:
+    log = source("log", kind="kernel")
+    assert "securityContext.privileged=true" in said(helm, chart, log)
+    assert "source log reads the kernel's log" in said(helm, chart, log)
+    privileged: Values = {**log, "securityContext": {"privileged": True}}
+    for values in ({}, privileged):
+        assert "privileged" not in said(helm, chart, values)

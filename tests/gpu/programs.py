@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,40 @@ def program(
     It computes on the GPU that the device plugin's answer names; with `gpu` on that one, and asks
     for half a GPU of koordinator, of which the kubelet of such a node knows nothing.
     """
-    made = container(
-        resources={"koordinator.sh/gpu-core": 50} if gpu else {GPU: 1},
-        # The shell is the first process, to which a signal without a trap is none.
-        command=run(
-            "export CUDA_VISIBLE_DEVICES=$NVIDIA_VISIBLE_DEVICES; trap 'exit 0' TERM; "
-            f"{sys.executable} {_THERE} hold {seconds:g} {mebibytes} {duty:g} & wait $!"
-        ),
-        env={"NVIDIA_VISIBLE_DEVICES": gpu} if gpu else {},
-        privileged=True,
+    # The shell is the first process, to which a signal without a trap is none.
+    script = (
+        "export CUDA_VISIBLE_DEVICES=$NVIDIA_VISIBLE_DEVICES; trap 'exit 0' TERM; "
+        f"{sys.executable} {_THERE} hold {seconds:g} {mebibytes} {duty:g} & wait $!"
     )
-    passed = {"HOME": "/tmp", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
-    made["env"] += [{"name": key, "value": value} for key, value in passed.items()]
-    places = {**{path: path for path in _folders()}, _THERE: str(LOAD)}
+    wanted = {"koordinator.sh/gpu-core": 50} if gpu else {GPU: 1}
+    env = {"NVIDIA_VISIBLE_DEVICES": gpu} if gpu else {}
+    return python(name, script, {_THERE: LOAD}, wanted, env, **more)
+
+
+def python(
+    name: str,
+    script: str,
+    files: Mapping[str, Path],
+    wanted: Mapping[str, int],
+    env: Mapping[str, str],
+    **more: Any,
+) -> Object:
+    """Return a pod that runs a script of the shell, with the node's Python and its GPUs' nodes.
+
+    Args:
+        name: its name.
+        script: what it runs.
+        files: of the node, by where they are in the pod.
+        wanted: resources of its only container.
+        env: variables.
+        more: as of `pod`.
+    """
+    passed = {"HOME": "/tmp", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), **env}
+    made = container(resources=wanted, command=run(script), env=passed, privileged=True)
+    places = {
+        **{path: path for path in _folders()},
+        **{there: str(here) for there, here in files.items()},
+    }
     made["volumeMounts"] = [
         {"name": f"v{at}", "mountPath": there, "readOnly": True} for at, there in enumerate(places)
     ]

@@ -12,13 +12,17 @@ from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
+    ContainerUsage,
     Device,
     DeviceAliasesReplaced,
     DevicesDiscovered,
+    DeviceUsage,
+    DeviceUse,
     Envelope,
     Event,
     Evidence,
     GpuProcess,
+    Holding,
     Instant,
     Level,
     MigPlace,
@@ -30,7 +34,9 @@ from pipeline.model import (
     PodInfo,
     PodsReplaced,
     PodUpserted,
+    ProcessesSampled,
     ProcessList,
+    ProcessUse,
     RawDeviceId,
     Reading,
     ResourcesAdvertised,
@@ -43,6 +49,9 @@ from pipeline.model import (
     TopologyCard,
     TopologyPair,
     TopologyRead,
+    TotalsRestored,
+    XidReport,
+    XidsReported,
 )
 from tests.support.nodes import at
 
@@ -158,13 +167,90 @@ joints = st.builds(
     numbers,
     st.none() | st.booleans(),
 )
+counts = st.none() | st.integers()
+used_by = st.builds(
+    ProcessUse,
+    st.integers(0, 1 << 40) | st.sampled_from([7, 8]),
+    st.none() | st.integers(0, 99),
+    st.none() | refs | st.just(PartialRef(uid="u")),
+    st.sampled_from(["compute", "graphics", "mps", ""]),
+    counts,
+    counts,
+)
+uses = st.builds(
+    DeviceUse,
+    st.sampled_from(["GPU-0", "GPU-1"]) | texts,
+    few_times,
+    st.none() | few_times,
+    st.lists(used_by, max_size=3).map(tuple),
+    counts,
+    counts,
+    counts,
+    counts,
+    ns,
+    st.booleans(),
+)
+of_pods = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
+xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)
+running = st.builds(
+    Holding,
+    texts,
+    refs,
+    of_pods,
+    texts,
+    st.none() | st.sampled_from(Evidence),
+    instants,
+    st.none() | instants,
+    *([ns] * 3),
+    counts,
+    counts,
+    counts,
+    st.integers(0, 1 << 100),
+    ns,
+    ns,
+    counts,
+    xids,
+    ns,
+)
+used = st.builds(
+    ContainerUsage,
+    refs,
+    of_pods,
+    instants,
+    st.none() | instants,
+    counts,
+    counts,
+    ns,
+    counts,
+    xids,
+    st.none() | running,
+)
+totals = st.builds(
+    DeviceUsage,
+    texts,
+    instants,
+    instants,
+    st.lists(used, max_size=2).map(tuple),
+    *([counts] * 5),
+    ns,
+    ns,
+    counts,
+    counts,
+    *([ns] * 3),
+)
+reports = st.builds(
+    XidReport, texts, texts, ns, instants, counts, texts, st.none() | refs | st.just(PartialRef())
+)
 events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(XidsReported, st.lists(reports, max_size=3).map(tuple)),
+    st.builds(TotalsRestored, st.lists(totals, max_size=2).map(tuple)),
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
     st.builds(
         SamplesTaken,
         st.lists(readings, max_size=12).map(tuple),
         st.lists(process_lists, max_size=3).map(tuple),
     ),
+    st.builds(ProcessesSampled, st.lists(uses, max_size=3).map(tuple)),
     st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns, st.booleans()),
     st.builds(PodsReplaced, st.lists(pods, max_size=2).map(tuple), ns),
     st.builds(PodUpserted, pods),

@@ -8,6 +8,7 @@ import pytest
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.model import (
+    NS,
     ClaimsReplaced,
     ClockTicked,
     DevicesDiscovered,
@@ -15,15 +16,19 @@ from pipeline.model import (
     Event,
     Hint,
     Level,
+    ProcessesSampled,
     RawDeviceId,
     SamplesTaken,
     Snapshot,
     TopologyCard,
     TopologyPair,
     TopologyRead,
+    XidReport,
+    XidsReported,
 )
 from pipeline.publishing import Publisher
-from tests.support.nodes import START, claim, claims, gpu, reading, uuid_of
+from tests.pipeline.usage.looking import use
+from tests.support.nodes import START, at, claim, claims, gpu, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 
@@ -73,6 +78,31 @@ async def test_a_sample_is_a_barrier_on_both_sides() -> None:
         (["b"], 0),
         (["b"], 2),
     ]
+
+
+def look(second: float, since: float | None) -> ProcessesSampled:
+    return ProcessesSampled(tuple(use(device, second, since) for device in GPUS))
+
+
+async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_fresh() -> None:
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("gpus", look(0, None)),
+        ("gpus", SAMPLE),
+        ("podlist", claims(claim("a", uuid_of(0)))),
+        ("gpus", look(5, 0)),
+        ("gpus", look(10, 5)),
+        ("podlist", claims(claim("b", uuid_of(0)))),
+    )
+    told = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
+    assert [(pods(s), len(s.fresh)) for s in snapshots] == [
+        ([], 0),
+        ([], 2),
+        (["a"], 0),
+        (["a"], 0),
+        (["b"], 0),
+    ]
+    assert [account and account.elapsed_ns // NS for account in told] == [0, 0, 5, 10, 10]
 
 
 async def test_what_changes_nothing_publishes_nothing() -> None:
@@ -227,3 +257,51 @@ async def test_of_many_contradictions_some_are_named_and_the_others_counted(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 11
     assert told[-1].startswith("11 more pairs of GPUs contradict others")
+
+
+async def test_xid_errors_are_published_at_once_and_none_is_missed() -> None:
+    told = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("gpus", told[0]),
+        ("gpus", SAMPLE),
+        ("gpus", XidsReported(())),
+        ("gpus", told[1]),
+        ("kernel", told[2]),
+    )
+    codes = [[error.code for error in snapshot.xids] for snapshot in snapshots]
+    assert codes == [[0], [0], [0, 1, 2]]
+
+
+async def test_a_holding_that_has_ended_is_published_when_time_goes_on() -> None:
+    inbox: Channel[Envelope] = Channel(100)
+    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
+    outlet: Channel[Snapshot] = Channel(100)
+    publisher.outlets["all"] = outlet
+    story: list[tuple[float, str, Event]] = [
+        (0, "gpus", DevicesDiscovered(GPUS)),
+        (0, "podlist", claims(claim("a", uuid_of(0)))),
+        (0, "gpus", look(0, None)),
+        (3, "podlist", claims()),
+        (3, "gpus", SAMPLE),
+        (19, "", ClockTicked()),
+    ]
+    for seq, (second, source, event) in enumerate(story, 1):
+        await inbox.put(Envelope(source, source, seq, at(second), event))
+    inbox.close()
+    await publisher.run()
+    outlet.close()
+    ended = [s.usage.ended if s.usage else () for s in [s async for s in outlet]]
+    assert [[one.gap_ns for one in each] for each in ended[-2:]] == [[], [3 * NS]]
+
+
+async def test_xid_errors_on_devices_that_nobody_knows_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strange = XidsReported((XidReport("", "0009:01:00", 79, START),))
+    snapshots = await published(
+        ("gpus", DevicesDiscovered(GPUS)), ("kernel", strange), ("kernel", strange)
+    )
+    assert len(snapshots) == 1
+    [record] = [r for r in caplog.records if "XID" in r.getMessage()]
+    assert "kernel tells of an XID error on '0009:01:00'" in record.getMessage()

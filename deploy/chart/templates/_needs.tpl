@@ -25,11 +25,21 @@
 {{- $who := printf "source %s" (index . 2) -}}
 {{- $at := printf "config.sources.%s" (index . 2) -}}
 {{- $it := index . 3 -}}
+{{- if $it.proc -}}
+{{- include "podgpu.proc" (list $root $needs (printf "%s.proc" $at) $it.proc (printf "%s reads there whose a process is" $who)) -}}
+{{- end -}}
 {{- if eq $it.kind "podresources" -}}
 {{- range $it.sockets | default (list "/var/lib/kubelet/pod-resources/kubelet.sock") -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.sockets" $at) . true false (printf "%s asks who holds which GPU on its socket, which is made anew when the kubelet starts" $who)) -}}
 {{- end -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket is root's" $who)) -}}
+{{- else if eq $it.kind "kernel" -}}
+{{- $log := $it.path | default "/dev/kmsg" -}}
+{{- if not (include "podgpu.given" (list $root $log)) -}}
+{{- $_ := set $needs.files $log (dict "host" "/dev/kmsg" "type" "CharDevice" "why" (printf "%s reads the kernel's log" $who)) -}}
+{{- end -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: on some nodes root alone can read the kernel's log" $who)) -}}
+{{- $_ := set $needs "privileged" (append $needs.privileged (printf "%s reads the kernel's log" $who)) -}}
 {{- else if eq $it.kind "checkpoint" -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint") true false (printf "%s reads the kubelet's checkpoint, which is put in its place anew" $who)) -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: root alone can read the checkpoint" $who)) -}}
@@ -77,6 +87,13 @@
 {{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true (printf "%s writes podlist.json" $who)) -}}
 {{- else if eq $it.kind "textfile" -}}
 {{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s writes the page for node_exporter" $who)) -}}
+{{- else if eq $it.kind "ledger" -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s keeps the account of who used what" $who)) -}}
+{{- else if eq $it.kind "events" -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: two would tell pods of each error twice" $who)) -}}
+{{- if not $it.kubeconfig -}}
+{{- include "podgpu.right" (list $needs "" "events" (list "create" "patch")) -}}
+{{- end -}}
 {{- else if eq $it.kind "otlp" -}}
 {{- include "podgpu.alone" (list $needs (printf "%s: what two push counts twice" $who)) -}}
 {{- else if or (eq $it.kind "node") (eq $it.kind "pods") -}}
@@ -138,7 +155,7 @@
 
 {{/* All of it, as JSON. */}}
 {{- define "podgpu.needs" -}}
-{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list -}}
+{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list "privileged" list -}}
 {{- $root := . -}}
 {{- if include "podgpu.dcgm" . -}}
 {{- include "podgpu.dcgmneeds" (list $root $needs) -}}

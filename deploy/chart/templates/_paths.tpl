@@ -72,3 +72,16 @@
 {{- include "podgpu.asroot" (list (index . 1) (index . 5)) -}}
 {{- include "podgpu.alone" (list (index . 1) (index . 5)) -}}
 {{- end -}}
+
+{{/* The host's procfs at another place than the pod's own. Takes root, needs, what says the place, the place, and why. */}}
+{{- define "podgpu.proc" -}}
+{{- $needs := index . 1 -}}
+{{- $place := include "podgpu.folder" (list (index . 2) (index . 3) false) -}}
+{{- if and (ne $place "/proc") (not (include "podgpu.given" (list (index . 0) $place))) -}}
+{{- if include "podgpu.common" $place -}}
+{{- fail (printf "%s: the host's /proc would hide %s; let it have a folder of its own, such as /host/proc" (index . 2) $place) -}}
+{{- end -}}
+{{- $had := get $needs.mounts $place | default (dict "why" list) -}}
+{{- $_ := set $needs.mounts $place (dict "host" "/proc" "write" false "why" (append $had.why (index . 4))) -}}
+{{- end -}}
+{{- end -}}

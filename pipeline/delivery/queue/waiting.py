@@ -58,12 +58,15 @@ class Waiting:
         return record.points
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the first as far as they fit, one at least; they are in flight from now on."""
+        """Return the first as far as they fit and are of one signal, one at least.
+
+        They are in flight from now on.
+        """
         found: list[Record] = []
         size = 0
         for record in self._records:
             size += len(record.data)
-            if found and size > most_bytes:
+            if found and (size > most_bytes or record.signal != found[0].signal):
                 break
             found.append(record)
         self.taken = len(found)

@@ -41,6 +41,14 @@ CHECKS: Final = (
         skips=False,
     ),
     Check(
+        "ledger.file",
+        "the ledger's folder and file, who has it, and if it is small whether it is whole",
+        "it may not be written to, another podgpu has it, it is spoilt, or its disk is too small",
+        f"{_FOLDER} of the node's own disk",
+        BOTH,
+        skips=False,
+    ),
+    Check(
         "node.rbac",
         "the node sink's rights on its Node: it is read, and asked whether it may be changed",
         "a verb is missing, which is named, or the API server can't be reached",
@@ -53,6 +61,15 @@ CHECKS: Final = (
         "the pods sink's rights on pods: asked, nothing is changed",
         "a verb is missing, which is named, or the API server can't be reached",
         "give the service account a ClusterRole with `get` and `patch` on pods",
+        FAILS,
+        skips=False,
+    ),
+    Check(
+        "events.rbac",
+        "the events sink's rights on Events: asked, none is made",
+        "a verb is missing, which is named, or the API server can't be reached",
+        "give the service account a ClusterRole with `create` and `patch` on events, or a Role in "
+        "each of `namespaces`",
         FAILS,
         skips=False,
     ),

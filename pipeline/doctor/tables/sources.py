@@ -76,7 +76,8 @@ CHECKS: Final = (
     Check(
         "nvml.processes",
         "`/proc/self/ns/pid`",
-        "the driver shows a container no processes but its own",
+        "the driver shows a container no processes but its own: what a shared device does is "
+        "nobody's",
         "set `hostPID: true` for podgpu's pod where somebody needs them",
         NONE,
     ),
@@ -183,6 +184,23 @@ CHECKS: Final = (
         "nobody listens there",
         "start nv-hostengine on the node, or set `address`",
         FAILS,
+        skips=False,
+    ),
+    Check(
+        "kernel.log",
+        "the kernel's log, by default `/dev/kmsg`: it is opened, and one record is read",
+        "it isn't there or may not be opened: no process is known of an XID error",
+        "mount `/dev/kmsg` (hostPath, type CharDevice); `privileged: true`, user 0, and CAP_SYSLOG "
+        "where `kernel.dmesg_restrict` is 1",
+        FAILS,
+        skips=False,
+    ),
+    Check(
+        "kernel.processes",
+        "`proc`: whether it shows the processes of the host",
+        "it shows a container's alone: nobody can tell whose process the log names",
+        "set `hostPID: true` for podgpu's pod, or mount the host's /proc and set `proc`",
+        WARNS,
         skips=False,
     ),
     Check(

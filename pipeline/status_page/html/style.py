@@ -29,6 +29,7 @@ tbody th b,.who b{font-weight:600}
 .num{white-space:nowrap}
 .gpus .dev{width:25%}.gpus .use,.gpus .mem{width:13%}.gpus .held{width:31%}
 .gpus small{white-space:nowrap}
+.day .dev{width:44%}
 small,.soft{color:var(--soft);font-size:.85rem}
 small{display:block}
 .bad{color:var(--bad);font-weight:600}
@@ -47,7 +48,7 @@ tr.mig{grid-template-columns:1fr .8fr 1.2fr;margin-left:.6rem;padding-left:.6rem
 border-left:2px solid var(--line)}
 th,td,.mig th{padding:.1rem 0;min-width:0}
 .gpus small{white-space:normal}
-.gpus th,.gpus td{width:auto}
+.gpus th,.gpus td,.day th{width:auto}
 tr>th,.wide{grid-column:1/-1}
 tr.mig>th{grid-column:auto}
 .mig th .soft{display:block}

@@ -8,7 +8,16 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.style import Style
 from pipeline.fields import FieldPlan
-from pipeline.model import Attribution, Attrs, Device, Holder, Series, sole
+from pipeline.model import (
+    Attribution,
+    Attrs,
+    Device,
+    Holder,
+    PartialRef,
+    PodInfo,
+    Series,
+    sole,
+)
 from sinks.otlp.encoding import devices, naming, resources
 from sinks.otlp.encoding.naming import Told
 from sinks.otlp.encoding.semconv import STATUS, Instrument
@@ -126,8 +135,7 @@ class Cells:
         key = (instrument.name, 0)
         cell = known.cells.get(key)
         if cell is None:
-            back = self._back(known, (), typed=False, own=True)
-            cell = Cell(known.place, self.column(instrument), back)
+            cell = Cell(known.place, self.column(instrument), self.own(known))
             known.cells[key] = cell
         return cell
 
@@ -151,6 +159,29 @@ class Cells:
             known.cells[key] = cell
         return cell
 
+    def own(self, known: Known, attrs: Attrs = ()) -> bytes:
+        """Return the attributes that name a device in podgpu's own metrics, serialised.
+
+        Args:
+            known: the device.
+            attrs: attributes that come behind them.
+        """
+        return self._back(known, attrs, typed=False, own=True)
+
+    def named(self, device: Device) -> Pairs:
+        """Return the attributes that name a device in what is podgpu's own."""
+        if self.semconv:
+            return devices.semconv(device, typed=False)
+        return devices.dcgm(device, self._style, own=True)
+
+    def xid(self, code: str | int) -> tuple[str, str]:
+        """Return the attribute that is an XID's code; by the conventions the type of an error."""
+        return ("error.type", f"xid_{code}") if self.semconv else (_XID, str(code))
+
+    def container(self, subject: PartialRef, pod: PodInfo | None) -> Place:
+        """Return a container's resource, whether it holds a device or not."""
+        return self._place(resources.of_subject(subject, pod, self._node, self._extra))
+
     def known(self, attribution: Attribution) -> Known:
         """Return what is known of a device that somebody may hold."""
         found = self._known.get(attribution)
@@ -161,11 +192,10 @@ class Cells:
         return found
 
     def _own(self, series: Series) -> Attrs:
-        """Return a reading's own attributes; an XID's code is the type of an error."""
-        if self.semconv and series.field == "xid_errors":
+        """Return a reading's own attributes."""
+        if series.field == "xid_errors":
             return tuple(
-                ("error.type", f"xid_{value}") if name == _XID else (name, value)
-                for name, value in series.attrs
+                self.xid(value) if name == _XID else (name, value) for name, value in series.attrs
             )
         return series.attrs
 
@@ -183,7 +213,7 @@ class Cells:
         return back
 
     def _container(self, holder: Holder) -> Place:
-        return self._place(resources.of_container(holder, self._node, self._extra))
+        return self.container(holder.subject, holder.pod)
 
     def _place(self, pairs: Pairs) -> Place:
         place = self._places.get(pairs)

@@ -8,14 +8,17 @@ from typing import Final
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Instant, Series, Snapshot, Value
+from pipeline.news.following import News
 from pipeline.telemetry import FamilyPoints
 from sinks.otlp.encoding.cells import Cells
+from sinks.otlp.encoding.events import Events
 from sinks.otlp.encoding.frames import Blocks
 from sinks.otlp.encoding.own import Own
 from sinks.otlp.encoding.selection import Selection, finite
 from sinks.otlp.encoding.shape import Entry, Shape
 from sinks.otlp.encoding.timeline import Order, Timeline
 from sinks.otlp.encoding.tracks import Track, endings
+from sinks.otlp.encoding.usage import UsagePoints
 from sinks.otlp.encoding.wire import Cell, Place, Wire
 from sinks.otlp.options import Names, Temporality
 
@@ -29,12 +32,11 @@ _SELECTIONS: Final = 16
 class Encoder:
     """Turns snapshots into records, each one in turn.
 
-    Only what is fresh is sent. A series that was sent and is in the layout no more gets one last
-    point that says so.
+    Only what is fresh is sent, and an account of usage when it is another one. A series that was
+    sent and is there no more gets one last point that says so.
 
     Attributes:
         not_finite: values that were left out because they are no finite numbers.
-        doubled: values that were left out because another has their name and attributes.
 
     Args:
         node: the node's name.
@@ -59,7 +61,7 @@ class Encoder:
         most_bytes: int = RECORD,
     ) -> None:
         self.not_finite = 0
-        self.doubled = 0
+        self._doubled = 0
         self._delta = temporality == "delta"
         self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
         self._cells = Cells(
@@ -71,6 +73,10 @@ class Encoder:
         )
         self._timeline = Timeline()
         self._order = Order(self._timeline)
+        self._usage = UsagePoints(
+            self._cells, self._blocks, self._timeline, self._order, delta=self._delta
+        )
+        self._events = Events(self._cells, self._usage)
         self._shape: Shape | None = None
         self._tracks: dict[tuple[Place, str, bytes], Track] = {}
         self._selections: dict[tuple[int, ...], Selection] = {}
@@ -79,23 +85,42 @@ class Encoder:
         self._started = 0
 
     @property
+    def doubled(self) -> int:
+        """How many values were left out because another has their name and attributes."""
+        return self._doubled + self._usage.doubled
+
+    @property
     def clock_steps(self) -> int:
         """How often the wall clock was set by more than half a second."""
         return self._timeline.steps
 
     def encode(self, snapshot: Snapshot) -> list[Record]:
-        """Return what a snapshot has to say: ends of series, then its fresh readings."""
+        """Return what a snapshot has to say.
+
+        Ends of series come first, then fresh readings, then accounts of usage.
+        """
         self._timeline.look(snapshot.at)
         self._order.turn()
         made: list[tuple[int, bytes]] = []
         moved = self._shape is None or self._shape.layout is not snapshot.layout
-        if moved:
-            made += self._move(snapshot)
+        ended = [*(self._move(snapshot) if moved else ()), *self._usage.follow(snapshot)]
+        if ended:
+            made += endings(ended, self._order.end(), self._wire)
         if moved or snapshot.starts is not self._starts:
             self._restart(snapshot.starts)
         if snapshot.fresh:
             made += self._points(snapshot)
+        made += self._usage.points()
         return [Record(data, count, snapshot.at.wall_ns) for count, data in made]
+
+    def events(self, snapshot: Snapshot, news: News) -> list[Record]:
+        """Return log records of what has happened.
+
+        Args:
+            snapshot: the one that was encoded last.
+            news: what happened up to then.
+        """
+        return self._events.records(snapshot, news.holdings, news.errors)
 
     def telemetry(self, at: Instant, families: Iterable[FamilyPoints]) -> Record | None:
         """Return podgpu's own metrics; None if there are none.
@@ -109,8 +134,8 @@ class Encoder:
         data, count = self._own.request(self._order(at.mono_ns), families)
         return Record(data, count, at.wall_ns) if count else None
 
-    def _move(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
-        """Follow a change of the layout; return the ends of what is gone."""
+    def _move(self, snapshot: Snapshot) -> Sequence[Track]:
+        """Follow a change of the layout; return the series that have ended."""
         for selection in self._selections.values():
             selection.note()
         # What was laid out for them is used again where nothing of it has changed.
@@ -121,8 +146,7 @@ class Encoder:
         gone = {key: track for key, track in self._tracks.items() if track.shape != shape.number}
         for key in gone:
             del self._tracks[key]
-        ended = [track for track in gone.values() if track.last is not None]
-        return endings(ended, self._order.end(), self._wire) if ended else ()
+        return [track for track in gone.values() if track.last is not None]
 
     def _begin(self, snapshot: Snapshot, shape: Shape, former: Shape | None) -> None:
         """Let counters begin where they are known to have stood at 0.
@@ -172,7 +196,7 @@ class Encoder:
 
     def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
         selection = self._selection(snapshot)
-        self.doubled += selection.doubled
+        self._doubled += selection.doubled
         if not selection.entries:
             return ()
         raw = selection.values(snapshot)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.model import Holder, PodInfo
+from pipeline.model import Holder, PartialRef, PodInfo
 from pipeline.version import VERSION
 from sinks.otlp.encoding.texts import Pairs, cleaned
 
@@ -48,15 +48,22 @@ def of_node(node: str, extra: Mapping[str, str]) -> Pairs:
 
 
 def of_container(holder: Holder, node: str, extra: Mapping[str, str]) -> Pairs:
+    """Return the attributes of the resource of a container that holds a device."""
+    return of_subject(holder.subject, holder.pod, node, extra)
+
+
+def of_subject(
+    subject: PartialRef, pod: PodInfo | None, node: str, extra: Mapping[str, str]
+) -> Pairs:
     """Return the attributes of a container's resource; those that nobody knows are left out.
 
     Args:
-        holder: the container.
+        subject: the container.
+        pod: what is known of its pod.
         node: the node's name.
         extra: what was configured. What of it names a service, a pod or a workload is left out: it
             is said of podgpu, in whose pod the variables with such attributes were put.
     """
-    subject, pod = holder.subject, holder.pod
     place = {
         "k8s.node.name": node,
         "k8s.namespace.name": subject.namespace,

@@ -49,12 +49,12 @@ def cleaned(texts: Mapping[str, str]) -> dict[str, str]:
 
 def key_values(pairs: Iterable[tuple[str, str | int]]) -> list[KeyValue]:
     """Return attributes as messages."""
-    return [
-        KeyValue(
-            key=name,
-            value=AnyValue(int_value=value)
-            if isinstance(value, int)
-            else AnyValue(string_value=value),
-        )
-        for name, value in pairs
-    ]
+    return [KeyValue(key=name, value=_value(value)) for name, value in pairs]
+
+
+def _value(value: str | int) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    return AnyValue(string_value=value)

@@ -44,6 +44,11 @@ class Timeline:
         self._wall: deque[int] = deque(maxlen=_KEPT)
         self._distance = 0
 
+    @property
+    def newest(self) -> int:
+        """The wall time of the last moment that was looked at; 0 before the first."""
+        return self._wall[-1] if self._wall else 0
+
     def look(self, at: Instant) -> None:
         """Compare the clocks. What was read before `at` and is mapped later gets a time before it.
 
@@ -115,9 +120,20 @@ class Order:
     def __call__(self, mono_ns: int) -> int:
         """Return the time of a point that was read at that moment."""
         time = self._timeline(mono_ns)
-        if self._least - _CLOSE_NS <= time < self._least:
+        # Messages of one moment run ahead of it; a reading is so old as it is beside the moment.
+        oldest = min(self._least, self._timeline.newest) - _CLOSE_NS
+        if oldest <= time < self._least:
             time = self._least
         self._most = max(self._most, time)
+        return time
+
+    def behind(self, mono_ns: int) -> int:
+        """Return the time of a point that is told however long ago it was read.
+
+        It is never before any point so far: what a slow look at a device found out may come after
+        many readings that are younger.
+        """
+        time = self._most = max(self._timeline(mono_ns), self._least, self._most)
         return time
 
     def end(self) -> int:

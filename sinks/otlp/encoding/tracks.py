@@ -1,6 +1,6 @@
 """What is remembered of each series: when it began, and what its last point was."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -38,7 +38,7 @@ def endings(tracks: Iterable[Track], time: int, wire: Wire) -> list[tuple[int, b
             on after it.
         wire: puts them together.
     """
-    ended = _ordered([track for track in tracks if track.last is not None])
+    ended = ordered([track for track in tracks if track.last is not None])
     cells = [track.cell for track in ended]
     fronts = [_front(track, time) for track in ended]
     holes = [len(front) + len(NO_VALUE) for front in fronts]
@@ -64,7 +64,8 @@ def _front(track: Track, time: int) -> bytes:
     return START + FIXED.pack(track.start) + packed
 
 
-def _ordered(tracks: Sequence[Track]) -> list[Track]:
+def ordered(tracks: Collection[Track]) -> list[Track]:
+    """Return series as they stand in requests: by resource, and in it by metric."""
     places: dict[Place, int] = {}
     for track in tracks:
         places.setdefault(track.cell.place, len(places))

@@ -12,7 +12,8 @@ from typing import Final
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from pipeline.protobuf import DecodeError
 from pipeline.texts import line
-from sinks.otlp.messages import ExportMetricsServiceResponse
+from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
+from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.status import read_status
 
 _HTTP_RETRY: Final = frozenset(
@@ -38,8 +39,8 @@ _HTTP_MENDS: Final[dict[int, str]] = {
     HTTPStatus.BAD_REQUEST: "see the log of the receiver",
     HTTPStatus.UNAUTHORIZED: LOGIN,
     HTTPStatus.FORBIDDEN: LOGIN,
-    HTTPStatus.NOT_FOUND: "does the path end with /v1/metrics, and does it take metrics there?",
-    HTTPStatus.METHOD_NOT_ALLOWED: "does the path end with /v1/metrics?",
+    HTTPStatus.NOT_FOUND: "does the path end with /{path}, and does it take {name} there?",
+    HTTPStatus.METHOD_NOT_ALLOWED: "does the path end with /{path}?",
     HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "give user and password in HTTPS_PROXY or HTTP_PROXY",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "is that a receiver of OTLP? If so, try compression: none",
 }
@@ -53,6 +54,7 @@ def of_http(
     *,
     fault: str = "",
     now_s: float,
+    signal: Signal = METRICS,
 ) -> Outcome:
     """Return what an answer over HTTP comes to.
 
@@ -63,11 +65,12 @@ def of_http(
         body: of the answer; empty where there is a fault.
         fault: why there is no body.
         now_s: Unix time, for an answer that says until when to wait.
+        signal: of the message.
     """
     if 200 <= status < 300:
         if fault:
             return Acked(message=f"{place}: took the message, but sent {fault}")
-        return taken(place, body, headers.get("content-type", ""))
+        return taken(place, body, headers.get("content-type", ""), signal)
     said = _said(body, headers.get("content-type", ""))
     text = f"{place}: answered {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
     if status in _HTTP_RETRY:
@@ -79,7 +82,7 @@ def of_http(
         where = line(headers.get("location", "")) or "another place"
         # Not in the specification: nothing was taken, and the receiver may only have moved.
         return Retry(f"http_{status}", f"{text}; give the endpoint that it points to: {where}")
-    return Rejected(f"http_{status}", f"{text}; {_mend(place, status, said, body)}")
+    return Rejected(f"http_{status}", f"{text}; {_mend(place, status, said, body, signal)}")
 
 
 def _said(body: bytes, content_type: str) -> str:
@@ -101,39 +104,44 @@ def _said(body: bytes, content_type: str) -> str:
     return "" if text.startswith("<") else line(text.partition("\n")[0].strip())
 
 
-def _mend(place: str, status: int, said: str, body: bytes) -> str:
+def _mend(place: str, status: int, said: str, body: bytes, signal: Signal) -> str:
     if status == HTTPStatus.BAD_REQUEST:
         if _WANTS_TLS.search(body[:_WORDS]):
             return "write https"
         if place.rstrip("/").endswith(_PROMETHEUS) and _LATE.search(said):
             return "set out_of_order_time_window in Prometheus (see docs/sinks/otlp.md)"
-    return _HTTP_MENDS.get(status, "see the log of the receiver")
+    mend = _HTTP_MENDS.get(status, "see the log of the receiver")
+    return mend.format(path=signal.path, name=signal.name)
 
 
-def taken(place: str, body: bytes, content_type: str = "application/x-protobuf") -> Acked:
+def taken(
+    place: str,
+    body: bytes,
+    content_type: str = "application/x-protobuf",
+    signal: Signal = METRICS,
+) -> Acked:
     """Return what an answer comes to that says the message was taken, or some of it.
 
     Args:
         place: whose it is, for messages.
-        body: an encoded ExportMetricsServiceResponse.
+        body: an encoded ExportMetricsServiceResponse, or ExportLogsServiceResponse.
         content_type: what the receiver calls it.
+        signal: of the message.
     """
     form = _form(content_type)
     if not body or (form == "application/json" and body.strip() == b"{}"):
         return Acked()
-    answer = _decoded(body) if form in _PROTOBUF else None
+    answer = _decoded(body, signal) if form in _PROTOBUF else None
     if answer is None:
         told = line(form, 60) or "something"
         return Acked(
             message=f"{place}: took the message, but answered with {told} that is not of OTLP; "
             "see that the endpoint is that of a receiver"
         )
-    partial = answer.partial_success
-    message = line(partial.error_message)
-    rejected = max(partial.rejected_data_points, 0)
+    rejected, message = max(answer[0], 0), line(answer[1])
     if not rejected and not message:
         return Acked()
-    what = f"refused {rejected} points" if rejected else "took the message, and warns"
+    what = f"refused {rejected} {signal.points}" if rejected else "took the message, and warns"
     return Acked(rejected, f"{place}: {what}: {message}" if message else f"{place}: {what}")
 
 
@@ -141,11 +149,16 @@ def _form(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _decoded(body: bytes) -> ExportMetricsServiceResponse | None:
+def _decoded(body: bytes, signal: Signal) -> tuple[int, str] | None:
+    """Return how many of the message's points were refused, and what is said of it."""
     try:
-        return ExportMetricsServiceResponse.FromString(body)
+        if signal is LOGS:
+            logs = ExportLogsServiceResponse.FromString(body).partial_success
+            return logs.rejected_log_records, logs.error_message
+        metrics = ExportMetricsServiceResponse.FromString(body).partial_success
     except DecodeError:
         return None
+    return metrics.rejected_data_points, metrics.error_message
 
 
 def _phrase(status: int) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from pipeline.texts import line
+from sinks.otlp.signals import METRICS, Signal
 from sinks.otlp.transport.answers import LOGIN
 from sinks.otlp.transport.status import Status, read_status
 
@@ -17,7 +18,7 @@ _RETRY: Final = frozenset(
 _MENDS: Final = {
     "UNAUTHENTICATED": LOGIN,
     "PERMISSION_DENIED": LOGIN,
-    "UNIMPLEMENTED": "does it take metrics? A receiver over HTTP wants protocol: http/protobuf",
+    "UNIMPLEMENTED": "does it take {name}? A receiver over HTTP wants protocol: http/protobuf",
     "UNKNOWN": "is that a receiver over gRPC, and not one over HTTP? See its log",
 }
 _SIZE: Final = re.compile(
@@ -55,6 +56,7 @@ def of_grpc(
     timeout: float,
     secure: bool = False,
     proxy: str = "",
+    signal: Signal = METRICS,
 ) -> Outcome:
     """Return what an error over gRPC comes to.
 
@@ -66,6 +68,7 @@ def of_grpc(
         timeout: seconds that the receiver had.
         secure: whether there is TLS.
         proxy: the variable that names a proxy; empty without one.
+        signal: of the message.
     """
     found = read_status(status)
     if code == "RESOURCE_EXHAUSTED":
@@ -75,7 +78,8 @@ def of_grpc(
         found_out = _unreached(place, code, details, timeout, secure=secure, proxy=proxy)
         reason, text = found_out or (code.lower(), text)
         return Retry(reason, text, found.retry)
-    return Rejected(code.lower(), f"{text}; {_MENDS.get(code, 'see the log of the receiver')}")
+    mend = _MENDS.get(code, "see the log of the receiver").format(name=signal.name)
+    return Rejected(code.lower(), f"{text}; {mend}")
 
 
 def _exhausted(place: str, details: str, found: Status) -> Outcome:

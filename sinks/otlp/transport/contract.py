@@ -18,7 +18,7 @@ class Transport(Protocol):
     """Sends one message at a time."""
 
     async def send(self, message: bytes, material: Material) -> Outcome:
-        """Send an encoded ExportMetricsServiceRequest.
+        """Send an encoded request of the transport's signal.
 
         Args:
             message: what is sent.

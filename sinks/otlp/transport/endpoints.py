@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-PATH: Final = "v1/metrics"
+from sinks.otlp.signals import METRICS, Signal
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _TARGET: Final = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d+$)", re.IGNORECASE)
@@ -20,9 +20,10 @@ _HOST_PORT: Final = re.compile(r"([\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCI
 Kind: TypeAlias = Literal["option", "base", "exact"]
 """Where a URL for HTTP comes from, which decides its path.
 
-* `option`: the file. Without a path it gets /v1/metrics, with one it stays as it is.
-* `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics comes behind whatever path it has.
-* `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Nothing is added to it.
+* `option`: the file. Without a path it gets /v1/metrics, with one it stays as it is: it is where
+  metrics go; for log records see `beside`.
+* `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics or v1/logs comes behind whatever path it has.
+* `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT and ..._LOGS_ENDPOINT. Nothing is added to them.
 """
 
 
@@ -43,7 +44,7 @@ class Endpoint:
     hint: str = ""
 
 
-def http(text: str, kind: Kind) -> Endpoint:
+def http(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
     """Return where an endpoint leads over HTTP.
 
     Raises:
@@ -58,18 +59,34 @@ def http(text: str, kind: Kind) -> Endpoint:
     parts = _checked(text)
     path = parts.path
     if kind == "base":
-        path = f"{path.rstrip('/')}/{PATH}"
+        path = f"{path.rstrip('/')}/{signal.path}"
     elif path in ("", "/"):
-        path = f"/{PATH}" if kind == "option" else "/"
+        path = f"/{signal.path}" if kind == "option" else "/"
     hint = ""
-    if not path.rstrip("/").endswith(f"/{PATH}"):
-        hint = f"messages go to the path {path}, where most receivers have /{PATH}"
+    if not path.rstrip("/").endswith(f"/{signal.path}"):
+        hint = f"messages go to the path {path}, where most receivers have /{signal.path}"
         if kind == "exact":
             hint += "; this variable's URL is taken as it is, and nothing is added to it"
     elif parts.port == 4317:
         hint = "4317 is the port for gRPC as a rule, and 4318 that for HTTP"
     url = parts._replace(path=path)
     return Endpoint(url.geturl(), url._replace(query="").geturl(), parts.scheme == "https", hint)
+
+
+def beside(text: str, signal: Signal) -> str | None:
+    """Return where another signal goes over HTTP, of a URL in the file that is for metrics.
+
+    Returns:
+        A URL without a path as it is; else /v1/metrics at the end gives way to the signal's. None
+        where the path ends with something else, and so says nothing of others.
+    """
+    head, question, query = text.partition("?")
+    if not head.partition("://")[2].rstrip("/").partition("/")[2]:
+        return text
+    before, found, after = head.rpartition(f"/{METRICS.path}")
+    if not found or after.strip("/"):
+        return None
+    return f"{before}/{signal.path}{after}{question}{query}"
 
 
 def grpc(text: str, *, insecure: bool = False) -> Endpoint:

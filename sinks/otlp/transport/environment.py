@@ -1,7 +1,8 @@
 """What the options and the variables `OTEL_*` come to together.
 
-An option in podgpu's file goes before `OTEL_EXPORTER_OTLP_METRICS_*`, that before
-`OTEL_EXPORTER_OTLP_*`, and that before the default. An empty variable counts as none.
+An option in podgpu's file goes before `OTEL_EXPORTER_OTLP_METRICS_*`, or `..._LOGS_*` for log
+records, that before `OTEL_EXPORTER_OTLP_*`, and that before the default. An empty variable counts
+as none.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from pipeline.errors import PermanentError
 from pipeline.pem import Part
 from pipeline.texts import line
 from sinks.otlp.options import Compression, Options, Protocol, Temporality, TlsOptions
+from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport import endpoints, headers
 from sinks.otlp.transport.endpoints import Endpoint
 
@@ -28,13 +30,14 @@ _FILES: Final[dict[Part, str]] = {
     "cert": "CLIENT_CERTIFICATE",
     "key": "CLIENT_KEY",
 }
+_PROMETHEUS: Final = f"/api/v1/otlp/{LOGS.path}"
 _TIMEOUTS: Final = (100, 600_000)
 """Milliseconds: the bounds that the option has too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that is to be known about the receiver.
+    """All that is to be known about the receiver of a signal.
 
     Attributes:
         headers: with names in lower case.
@@ -57,18 +60,53 @@ class Settings:
     resource: Mapping[str, str]
     tls_names: Mapping[Part, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
+    signal: Signal = METRICS
 
 
 def settle(options: Options, environ: Mapping[str, str]) -> Settings:
-    """Return what holds.
+    """Return what holds for metrics.
 
     Raises:
         PermanentError: a variable has a value that can't be used; the text names it and the mend.
     """
-    env = _Variables(environ)
-    protocol = options.protocol or env.read("PROTOCOL", _protocol) or "grpc"
+    env = _Variables(environ, METRICS)
+    return _settled(options, env, _protocol_of(options, env), options.endpoint)
+
+
+def settle_logs(options: Options, environ: Mapping[str, str]) -> Settings | None:
+    """Return what holds for log records.
+
+    Returns:
+        None where only metrics have a place: a path in the file that is none of OTLP's, the
+        variable for metrics alone (the default, this machine, would be nobody's meaning then), or a
+        Prometheus, which takes nothing else.
+
+    Raises:
+        PermanentError: as `settle` does.
+    """
+    env = _Variables(environ, LOGS)
+    protocol, endpoint = _protocol_of(options, env), options.endpoint
+    if endpoint is not None and protocol == "http/protobuf":
+        endpoint = endpoints.beside(endpoint, LOGS)
+        if endpoint is None:
+            return None
+    if endpoint is None and not env.find(*env.names("ENDPOINT")):
+        of_metrics, _ = _Variables(environ, METRICS).names("ENDPOINT")
+        if env.find(of_metrics):
+            return None
+    settings = _settled(options, env, protocol, endpoint)
+    return None if settings.endpoint.place.rstrip("/").endswith(_PROMETHEUS) else settings
+
+
+def _protocol_of(options: Options, env: "_Variables") -> Protocol:
+    return options.protocol or env.read("PROTOCOL", _protocol) or "grpc"
+
+
+def _settled(
+    options: Options, env: "_Variables", protocol: Protocol, address: str | None
+) -> Settings:
     insecure, doubt = _insecure(env)
-    endpoint = _endpoint(options, env, protocol, insecure=insecure)
+    endpoint = _endpoint(address, env, protocol, insecure=insecure)
     hints = [hint for hint in (endpoint.hint, doubt) if hint]
     tls = options.tls
     tls_names: dict[Part, str] = {}
@@ -95,12 +133,18 @@ def settle(options: Options, environ: Mapping[str, str]) -> Settings:
         token_file=options.bearer_token_file,
         resource={**_resource(env), **options.resource},
         hints=tuple(f"{endpoint.place}: {hint}" for hint in hints),
+        signal=env.signal,
     )
 
 
 class _Variables:
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], signal: Signal) -> None:
         self._environ = environ
+        self.signal = signal
+
+    def names(self, name: str) -> tuple[str, str]:
+        """Return what a variable of the exporter is called, for the signal and for all."""
+        return f"{_PREFIX}{self.signal.variable}_{name}", f"{_PREFIX}{name}"
 
     def find(self, *names: str) -> tuple[str, str] | None:
         """Return the first of the variables that has a value, and the value."""
@@ -110,8 +154,8 @@ class _Variables:
         return None
 
     def read(self, name: str, read: Callable[[str], T]) -> T | None:
-        """Read what a variable of the exporter says, that for metrics before that for all."""
-        return self.get(read, f"{_PREFIX}METRICS_{name}", f"{_PREFIX}{name}")
+        """Read what a variable of the exporter says, that for the signal before that for all."""
+        return self.get(read, *self.names(name))
 
     def get(self, read: Callable[[str], T], *names: str) -> T | None:
         """Read what the first of the variables says.
@@ -132,7 +176,7 @@ def _insecure(env: _Variables) -> tuple[bool, str]:
 
     Anything but true is false: "Boolean value" in OpenTelemetry's specification of variables.
     """
-    found = env.find(f"{_PREFIX}METRICS_INSECURE", f"{_PREFIX}INSECURE")
+    found = env.find(*env.names("INSECURE"))
     if found is None:
         return False, ""
     text = found[1].lower()
@@ -142,20 +186,23 @@ def _insecure(env: _Variables) -> tuple[bool, str]:
     return False, f"the variable {found[0]} is {said!r}, which counts as false: write true or false"
 
 
-def _endpoint(options: Options, env: _Variables, protocol: Protocol, *, insecure: bool) -> Endpoint:
+def _endpoint(
+    given: str | None, env: _Variables, protocol: Protocol, *, insecure: bool
+) -> Endpoint:
     def made(kind: endpoints.Kind) -> Callable[[str], Endpoint]:
         if protocol == "grpc":
             return lambda text: endpoints.grpc(text, insecure=insecure)
-        return lambda text: endpoints.http(text, kind)
+        return lambda text: endpoints.http(text, kind, env.signal)
 
-    if options.endpoint is not None:
+    if given is not None:
         try:
-            return made("option")(options.endpoint)
+            return made("option")(given)
         except ValueError as error:
             raise PermanentError(f"endpoint {error} (the protocol is {protocol})") from None
+    exact, base = env.names("ENDPOINT")
     return (
-        env.get(made("exact"), f"{_PREFIX}METRICS_ENDPOINT")
-        or env.get(made("base"), f"{_PREFIX}ENDPOINT")
+        env.get(made("exact"), exact)
+        or env.get(made("base"), base)
         or made("option")(_DEFAULTS[protocol])
     )
 
@@ -165,7 +212,7 @@ def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
     paths: dict[Part, Path] = {}
     names: dict[Part, str] = {}
     for part, name in _FILES.items():
-        if found := env.find(f"{_PREFIX}METRICS_{name}", f"{_PREFIX}{name}"):
+        if found := env.find(*env.names(name)):
             names[part], paths[part] = f"the file of {found[0]}", Path(found[1])
     tls = TlsOptions(
         ca_file=paths.get("ca"), cert_file=paths.get("cert"), key_file=paths.get("key")

@@ -67,6 +67,7 @@ class HttpTransport:
             answer.body,
             fault=answer.fault,
             now_s=self._clock.now().wall_ns / NS,
+            signal=self._settings.signal,
         )
 
     async def _connection(self, tls: Tls | None) -> Poster:

@@ -23,7 +23,6 @@ from sinks.otlp.transport.credentials import Material, Tls
 from sinks.otlp.transport.discretion import discreet
 from sinks.otlp.transport.environment import Settings
 
-_METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 _DETAILS: Final = "grpc-status-details-bin"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MOST_ANSWER),
@@ -80,7 +79,7 @@ class GrpcTransport:
         except OSError as error:
             return Retry("descriptors", f"{place}: can't connect: {error.strerror}; {_MORE}")
         try:
-            answer: bytes = await channel.unary_unary(_METHOD)(
+            answer: bytes = await channel.unary_unary(self._settings.signal.method)(
                 message, timeout=timeout, metadata=metadata, compression=self._compression
             )
         except AioRpcError as error:
@@ -95,8 +94,9 @@ class GrpcTransport:
                 timeout=timeout,
                 secure=material.tls is not None,
                 proxy=self._proxy,
+                signal=self._settings.signal,
             )
-        return taken(place, answer)
+        return taken(place, answer, signal=self._settings.signal)
 
     async def _connection(self, tls: Tls | None) -> Channel:
         if self._channel is None or tls is not self._tls:

@@ -14,6 +14,7 @@ def of(metric: str, **labels: str) -> str:
 FULL, TOO_OLD = of("dropped_total", reason="queue_full"), of("dropped_total", reason="no_space")
 UP, OLD = series("up"), {series("process_start_time_seconds"): "-99999x99"}
 PARTIAL = of("rejected_total", reason="partial")
+NO_LOGS = of("rejected_total", reason="no_logs")
 
 SINKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSinkDown": (
@@ -85,6 +86,7 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
         Case("of a podgpu that has restarted", {PARTIAL: "900x20 40x20"}, 22, [own(**SINK)]),
         Case("before Prometheus was away", {PARTIAL: "_x20 40x20", UP: "_x20 1x20", **OLD}, 22),
         Case("nothing", {PARTIAL: "40x40"}, 22),
+        Case("log records that nobody has a use for", {NO_LOGS: "_x20 40x20"}, 22),
     ),
     "PodgpuSinkNotDelivering": (
         Case(

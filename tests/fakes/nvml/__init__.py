@@ -1,20 +1,17 @@
 """A stand-in for the driver's libnvidia-ml.so.1 that plays a scenario file."""
 
+from tests.fakes.nvml.activity import ALL_ONES_64, Gpm, Load, Proc, Sample
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.cards import a100, linked, t4
 from tests.fakes.nvml.fake import FakeNvml, reset_pynvml
 from tests.fakes.nvml.nodes import h100, h100s, mig_node, mixed, slices
 from tests.fakes.nvml.scenario import (
     ALL_ONES_32,
-    ALL_ONES_64,
     NOTHING_SUPPORTED,
     Field,
-    Gpm,
     Gpu,
     Mig,
-    Proc,
     Ramp,
-    Sample,
     Sampled,
     Scenario,
 )
@@ -27,6 +24,7 @@ __all__ = [
     "Field",
     "Gpm",
     "Gpu",
+    "Load",
     "Mig",
     "Proc",
     "Ramp",

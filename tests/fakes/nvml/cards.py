@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tests.fakes.nvml.activity import Gpm
 from tests.fakes.nvml.nodes import h100
 from tests.fakes.nvml.profiles import MIB
-from tests.fakes.nvml.scenario import ALL_ONES_32, Field, Gpm, Gpu, Number, Ramp
+from tests.fakes.nvml.scenario import ALL_ONES_32, Field, Gpu, Number, Ramp
 
 LINKS: Final = 18
 _DATA: Final = (138, 139)

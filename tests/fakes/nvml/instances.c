@@ -40,12 +40,19 @@ static unsigned int list_processes(const Dev *dev, char kind, Store store, void 
     return n;
 }
 
+/* A caller in a pid namespace of its own is given lists of the processes in there, and of no others.
+ * Process utilisation tells of all, by the host's numbers. */
+static int hides_processes(void) {
+    u64 hides = 0;
+    return fk_u64(fk_now->values, "hides_processes", &hides) == NVML_SUCCESS && hides != 0;
+}
+
 static nvmlReturn_t processes(const Dev *dev, char kind, Store store, unsigned int *count,
                               void *infos) {
     if (count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     unsigned int room = *count;
-    *count = list_processes(dev, kind, store, infos, room, 0);
+    *count = hides_processes() ? 0 : list_processes(dev, kind, store, infos, room, 0);
     if (*count > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
     if (*count > 0 && infos == NULL)
@@ -71,28 +78,6 @@ PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, 'm', st
 int fk_mig_is_on(const Dev *dev) {
     u64 mode = 0;
     return fk_u64(dev->values, "mig_mode_current", &mode) == NVML_SUCCESS && mode == 1;
-}
-
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                             nvmlProcessUtilizationSample_t *out,
-                                             unsigned int *count, unsigned long long since) {
-    unsigned int n = 0, room;
-    ENTER_DEV(device);
-    NEED(count);
-    if (dev->parent != NULL || fk_mig_is_on(dev))
-        return fk_leave(NVML_ERROR_NOT_SUPPORTED);
-    room = *count;
-    for (const Sample *s = dev->samples; s != NULL; s = s->next) {
-        if (s->sample.timeStamp <= since && since != 0)
-            continue;
-        if (out != NULL && n < room)
-            out[n] = s->sample;
-        n++;
-    }
-    if (n == 0)
-        return fk_leave(NVML_ERROR_NOT_FOUND);
-    *count = n;
-    return fk_leave(out == NULL || n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
 }
 
 /* ---- MIG ---- */

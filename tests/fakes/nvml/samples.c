@@ -54,7 +54,7 @@ static void store(nvmlValue_t *out, int type, double value) {
 }
 
 /* The driver stamps by the wall clock; `sampling_shift` plays a clock that was set, in us. */
-static long long wall_offset_us(const Dev *dev) {
+long long fk_wall_offset_us(const Dev *dev) {
     static long long offset; /* once: a sample keeps its stamp */
     u64 shift = 0;
     if (offset == 0) {
@@ -72,7 +72,7 @@ static unsigned int collect(const Dev *dev, const Ring *ring, u64 since, nvmlSam
     unsigned int n = 0;
     double step = ring->period / 1e6, began = fk_now->t0;
     u64 began_at = 0;
-    long long offset = wall_offset_us(dev);
+    long long offset = fk_wall_offset_us(dev);
     long long newest = down((fk_clock() - began) / step);
     long long oldest = newest - (long long)ring->room + 2, first = oldest;
     /* In ms after t0; without it the driver has sampled for ever. */

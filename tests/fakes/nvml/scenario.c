@@ -85,7 +85,7 @@ static void dev_free(Dev *dev) {
         dev_free(dev->migs);
         kv_free(dev->values), kv_free(dev->texts), kv_free(dev->errors);
         kv_free(dev->blocks), kv_free(dev->fields);
-        kv_free(dev->gpm), kv_free(dev->sampled);
+        kv_free(dev->gpm), kv_free(dev->sampled), kv_free(dev->loads);
         for (Proc *p = dev->procs, *n; p != NULL; p = n)
             n = p->next, free(p);
         for (Sample *s = dev->samples, *n; s != NULL; s = n)
@@ -189,6 +189,8 @@ static int parse_line(Scenario *s, Dev **gpu, Dev **dev, char *line) {
         parse_pair(&(*dev)->gpm, rest);
     else if (strcmp(line, "sampled") == 0 && *dev != NULL)
         parse_pair(&(*dev)->sampled, rest);
+    else if (strcmp(line, "load") == 0 && *dev != NULL)
+        parse_pair(&(*dev)->loads, rest);
     else if (strcmp(line, "lost") == 0 && *dev != NULL)
         (*dev)->lost = 1;
     else if (strcmp(line, "process") == 0 && *dev != NULL)

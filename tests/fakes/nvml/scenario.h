@@ -40,6 +40,7 @@ typedef struct Dev {
     Kv *values, *texts, *errors, *blocks, *fields;
     Kv *gpm;     /* by metric id */
     Kv *sampled; /* by sampling type */
+    Kv *loads;   /* by pid */
     Proc *procs;
     Sample *samples;
 } Dev;
@@ -105,6 +106,8 @@ nvmlReturn_t fk_copy(const char *text, char *out, unsigned int length);
 u64 fk_value(const Kv *kv);
 /* What a number, or `ramp START RATE`, is on average between two moments of fk_clock. */
 double fk_mean(const char *text, double from, double to);
+/* The driver stamps what it samples by the wall clock: from fk_clock to that, in microseconds. */
+long long fk_wall_offset_us(const Dev *dev);
 int fk_mig_is_on(const Dev *dev);
 
 #define ENTER()                                          \

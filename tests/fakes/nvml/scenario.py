@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tests.fakes.nvml import profiles
+from tests.fakes.nvml.activity import ALL_ONES_64, Gpm, Load, Proc, Sample
 from tests.fakes.nvml.profiles import MIB
 
 ALL_ONES_32: Final = 2**32 - 1
-ALL_ONES_64: Final = 2**64 - 1
 
 # Only the functions that find and name a device answer; the rest is NOT_SUPPORTED.
 NOTHING_SUPPORTED: Final[Mapping[str, int]] = {
@@ -50,42 +50,6 @@ class Field:
 
     def __str__(self) -> str:
         return f"error {self.error}" if self.error else f"{self.type} {self.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Proc:
-    """A process on a device; memory ALL_ONES_64 is what NVML calls not available."""
-
-    pid: int
-    memory: int = 1 << 30
-    kind: Literal["compute", "graphics", "mps"] = "compute"
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One answer of nvmlDeviceGetProcessUtilization."""
-
-    pid: int
-    sm: int = 0
-    memory: int = 0
-    encoder: int = 0
-    decoder: int = 0
-    timestamp: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Gpm:
-    """One metric of GPU performance monitoring, in NVML's unit: percent or MiB/s."""
-
-    value: float = 0.0
-    rate: float = 0.0
-    """By how much it grows every second from the scenario's start."""
-    error: int = 0
-
-    def __str__(self) -> str:
-        if self.error:
-            return f"error {self.error}"
-        return f"ramp {self.value!r} {self.rate!r}" if self.rate else repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +172,8 @@ class Gpu:
     block: Mapping[str, float] = field(default_factory=dict)
     processes: Sequence[Proc] = ()
     samples: Sequence[Sample] = ()
+    """Further answers of nvmlDeviceGetProcessUtilization, as they are: stale, impossible."""
+    loads: Sequence[Load] = ()
     gpm: Mapping[int, Gpm | None] = field(default_factory=dict)
     """By metric id; None is NOT_SUPPORTED."""
     sampled: Mapping[int, Sampled | None] = field(default_factory=dict)
@@ -253,6 +219,8 @@ class Gpu:
             {**fields, **self.fields}, self.errors, self.block, self.processes, self.samples
         )
         yield from _gpm({**dict.fromkeys(profiles.GPM, Gpm()), **self.gpm})
+        for load in self.loads:
+            yield f"load {load}"
         lacking = dict.fromkeys(profiles.UNSAMPLED_WITH_MIG) if self.mig is not None else {}
         for ring, sampled in {**_SAMPLED, **lacking, **self.sampled}.items():
             if sampled is not None:
@@ -316,6 +284,8 @@ class Scenario:
     init_error: int = 0
     stale_mig_error: int = 6
     """What a handle of a destroyed MIG device answers: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
+    hides_processes: bool = False
+    """The caller is in a pid namespace of its own, and the processes aren't."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Return code by function, on every device; "*" spares init and shutdown."""
     block: Mapping[str, float] = field(default_factory=dict)
@@ -346,6 +316,7 @@ class Scenario:
                 "cuda": self.cuda,
                 "init_error": self.init_error,
                 "stale_mig_error": self.stale_mig_error,
+                "hides_processes": int(self.hides_processes) or None,
             }
         )
         yield from _behaviour({}, self.errors, self.block)

@@ -115,6 +115,8 @@ class ListQueue:
         for record in self.kept.records:
             if taken and size_of([*taken, record]) > most_bytes:
                 break
+            if taken and record.signal != taken[0].signal:
+                break
             taken.append(record)
         self.taken = len(taken) or None
         return tuple(taken)
@@ -188,10 +190,12 @@ class Receiver:
         messages: all that were sent, with the second of each.
         accepted: the numbers of records that were taken, in their order.
         size: bytes of a record.
+        signals: those of the records, one after the other and from the first again.
     """
 
     def __init__(self, size: int = 100) -> None:
         self.size = size
+        self.signals: tuple[int, ...] = (0,)
         self.answer: Answer = lambda _: Acked()
         self.messages: list[tuple[float, tuple[Record, ...]]] = []
         self.accepted: list[int] = []
@@ -217,12 +221,13 @@ class Receiver:
     def encode(self, snapshot: Snapshot) -> Iterator[Record]:
         for points in snapshot.fresh:
             data = b"%d:%d\n" % (self.made, points)
-            yield Record(data.rjust(self.size, b"0"), points, snapshot.at.wall_ns)
+            signal = self.signals[self.made % len(self.signals)]
+            yield Record(data.rjust(self.size, b"0"), points, snapshot.at.wall_ns, signal)
             self.made += 1
 
     async def send(self, records: Sequence[Record]) -> Outcome:
         loop = asyncio.get_running_loop()
-        assert records
+        assert len({record.signal for record in records}) == 1
         self.messages.append((loop.time(), tuple(records)))
         outcome = self.answer(records)
         if isinstance(outcome, Awaitable):

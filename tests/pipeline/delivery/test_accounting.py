@@ -39,7 +39,9 @@ ACTIONS = st.one_of(
 )
 
 
-async def live(actions: list[tuple[str, Any]], *, queue: str, rate: str) -> None:
+async def live(
+    actions: list[tuple[str, Any]], *, queue: str, rate: str, signals: tuple[int, ...]
+) -> None:
     lasting = queue == "lasting"
     bench = Bench(
         path=Path("/queue") if lasting else None,
@@ -71,6 +73,7 @@ async def live(actions: list[tuple[str, Any]], *, queue: str, rate: str) -> None
         return outcome
 
     bench.push.answer = answer
+    bench.push.signals = signals
     while True:
         async with bench.sink:
             # The queue of the test has room for what a test gives, so that all that is dropped is
@@ -128,9 +131,10 @@ async def live(actions: list[tuple[str, Any]], *, queue: str, rate: str) -> None
     st.lists(ACTIONS, max_size=25),
     st.sampled_from(["lasting", "passing", "memory"]),
     st.sampled_from(["0B", "3KiB", "4MiB"]),
+    st.sampled_from([(0,), (0, 0, 1), (0, 1, 1, 3)]),
 )
 def test_any_history_delivers_once_or_counts(
-    actions: list[tuple[str, Any]], queue: str, rate: str
+    actions: list[tuple[str, Any]], queue: str, rate: str, signals: tuple[int, ...]
 ) -> None:
     with closing(looptime.new_event_loop()) as loop:
-        loop.run_until_complete(live(list(actions), queue=queue, rate=rate))
+        loop.run_until_complete(live(list(actions), queue=queue, rate=rate, signals=signals))

@@ -253,6 +253,27 @@ async def test_without_a_backlog_nothing_is_held_up() -> None:
             assert bench.value("queued") == 0
 
 
+@pytest.mark.parametrize("well", [True, False])
+async def test_what_comes_beside_says_nothing_of_what_a_sink_is_there_for(well: bool) -> None:
+    """Metrics that are refused stay so for all that log records are taken, and the reverse."""
+    bench = Bench()
+    seen: list[float | None] = []
+    bench.push.signals = (0, 1)
+    outcomes = (Acked(), Rejected("http_401", "who?"))
+
+    def answer(records: Sequence[Record]) -> Outcome:
+        seen.append(bench.value("delivering") if len(seen) else None)
+        return outcomes[(records[0].signal == 0) != well]
+
+    bench.push.answer = answer
+    async with bench.life():
+        bench.give(1, 1, 1, 1)
+        await bench.passes(1)
+        assert bench.value("delivering") == well
+        assert seen == [None, well, well, well]
+        assert bench.imbalance == 0
+
+
 async def test_o10_two_of_which_one_is_dead() -> None:
     dead, well = Bench(name="dead"), Bench(name="well")
 

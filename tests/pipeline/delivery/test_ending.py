@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,32 @@ async def test_o11_what_waits_in_memory_is_counted_and_told_at_the_end(
     assert bench.value("queued") == bench.imbalance == 0
     # No page tells it any more.
     assert [text for text in warnings(caplog) if text.startswith("100 points waited in memory")]
+
+
+@pytest.mark.parametrize("after", [None, 30.0], ids=["", "asks for a wait"])
+@pytest.mark.parametrize("path", [None, Path("/queue")], ids=["memory", "disk"])
+async def test_what_comes_beside_takes_nothing_along_that_is_lost_at_the_end(
+    path: Path | None, after: float | None
+) -> None:
+    """Log records that aren't taken now stand before metrics that would be."""
+    bench = Bench(path=path)
+    bench.push.signals = (0, 1, 1, 0, 1, 0)
+
+    def answer(records: Sequence[Record]) -> Outcome:
+        return Retry("http_503", "busy", after) if records[0].signal else Acked()
+
+    bench.push.answer = answer
+    async with bench.life():
+        bench.give(1, 1, 1, 1, 1, 1)
+        await bench.passes(1)
+        assert bench.push.accepted == [0]
+    assert bench.imbalance == 0
+    if path is None:
+        assert bench.push.accepted == [0, 3, 5]
+        assert bench.by_reason("rejected_total") == {"http_503": 3}
+    else:
+        assert bench.push.accepted == [0], "the rest is sent in the next life"
+        assert bench.value("queued") == 5
 
 
 async def test_o11_one_that_is_late_is_cancelled_and_everything_counted() -> None:

@@ -19,6 +19,7 @@ PLACES = {
     "queue.folder": SOURCE + "sinks: {o: {kind: jsonl, queue: {path: CLOSED/a/q}}}\n",
     "podlist.target": SOURCE + "sinks: {o: {kind: podlist, path: CLOSED/a/p.json}}\n",
     "jsonl.file": SOURCE + "sinks: {o: {kind: jsonl, path: CLOSED/a/x.jsonl}}\n",
+    "ledger.file": SOURCE + "sinks: {o: {kind: ledger, path: CLOSED/a/u.db}}\n",
     "textfile.folder": SOURCE + "sinks: {o: {kind: textfile, path: CLOSED/a/x.prom}}\n",
     "podresources.socket": "sources: {k: {kind: podresources, sockets: [CLOSED/a/k.sock]}}\n"
     + SINK,

@@ -25,6 +25,7 @@ SERVERS = {
     "pods.server": "sources: {{s: {{kind: pods, kubeconfig: {path}}}}}\n",
     "node.rbac": "sinks: {{s: {{kind: node, kubeconfig: {path}}}}}\n",
     "pods.patch": "sinks: {{s: {{kind: pods, kubeconfig: {path}}}}}\n",
+    "events.rbac": "sinks: {{s: {{kind: events, kubeconfig: {path}}}}}\n",
     "counters": "counters: {{configmap: 'ns:list', kubeconfig: {path}}}\n",
 }
 

@@ -37,6 +37,7 @@ from pipeline.model import (
 from pipeline.telemetry import Point
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
+from tests.support.usage import account, used, with_usage
 
 HOSTILE = 'a"} 1\nevil{x="\\', "p\n# EOF\n\\n", '\ud800\0{}=,"', "{__name__='x'} \U0001f680"
 
@@ -261,6 +262,54 @@ def topology() -> Snapshot:
     return node.snapshot()
 
 
+def usage() -> Snapshot:
+    """A shared GPU, one that is used without being held, and instances of a third.
+
+    One container has ended; of another the driver doesn't say how much memory it has.
+    """
+    node = Node()
+    shared, taken, parted = gpu(0), gpu(1), gpu(2)
+    instances = [mig(parted, gi) for gi in (1, 2)]
+    node.has(shared, taken, parted, *instances)
+    node.podlist(
+        claim("serve-a", shared.uuid, share=0.5),
+        claim("serve-b", shared.uuid, share=0.25),
+        claim("note-0", instances[0].uuid, namespace="lab", container="jupyter"),
+    )
+    now = at(60)
+    return with_usage(
+        node.snapshot(),
+        account(
+            shared,
+            used("serve-a", memory=3 << 30, busy=12_345_678_901, held=30 * NS, energy=9_000_001),
+            used("serve-b", memory=None, busy=0, held=15 * NS, energy=500, xids=((13, 1), (31, 7))),
+            used("job-0", ended=at(20), busy=2 * NS, energy=1_000_000, xids=((31, 2),)),
+            until=now,
+            memory=5 << 20,
+            reserved=600 << 20,
+            busy=NS // 4,
+            unheld=15 * NS,
+            energy=10**6,
+            forgotten=(NS, 0, 7),
+        ),
+        account(
+            taken,
+            used("", namespace="", container="", uid="u-rogue", memory=1, busy=60 * NS),
+            until=now,
+            unheld=60 * NS,
+            energy=None,
+        ),
+        account(parted, until=now, memory=None, busy=None, energy=4_500),
+        account(
+            instances[0],
+            used("note-0", namespace="lab", container="jupyter", held=60 * NS, energy=1),
+            until=now,
+            busy=NS,
+        ),
+        account(instances[1], until=now, busy=0, unheld=60 * NS, energy=2),
+    )
+
+
 SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "plain-gpus": plain_gpus,
     "mig-instances": mig_instances,
@@ -269,5 +318,6 @@ SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "pods-and-resources": pods_and_resources,
     "replicas": replicas,
     "topology": topology,
+    "usage": usage,
     "before-the-first-snapshot": lambda: None,
 }

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from pipeline.exposition.options import LabelForm, PageOptions
+from pipeline.exposition.quantities import USAGE_FAMILIES
 from pipeline.exposition.shape import INFO_FAMILIES
 from pipeline.exposition.style import FORMS, Style
 from pipeline.exposition.text import Format
+from pipeline.exposition.topology import TOPOLOGY_FAMILIES
 from pipeline.fields import CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
 from pipeline.telemetry import FAMILIES
 from tests.pipeline.exposition.pages import (
@@ -70,6 +72,7 @@ def test_no_two_families_share_a_name(form: LabelForm) -> None:
     style = Style(PageOptions(labels=form), plan, "node-1")
     names = [style.metric(row) for row in plan.rows]
     names += [family.name for family in FAMILIES] + [name for name, _ in INFO_FAMILIES]
+    names += [name for name, _ in TOPOLOGY_FAMILIES] + [found.metric for found in USAGE_FAMILIES]
     assert len(set(names)) == len(names)
 
 

@@ -39,14 +39,14 @@ FACTS = FieldPlan(
         LabelRow("DCGM_FI_DEV_BRAND", "brand"),
     ]
 )
-FORMED = ("plain-gpus", "mig-instances", "pods-and-resources")
+FORMED = ("plain-gpus", "mig-instances", "pods-and-resources", "usage")
 CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], FieldPlan | None]] = {
     "": (tuple(SCENES), {}, None),
     "dcgm-hostname": (FORMED, {"labels": "dcgm-hostname"}, None),
     "dcgm-old": (FORMED, {"labels": "dcgm-old"}, None),
     "dcgm-1x": (FORMED, {"labels": "dcgm-1x"}, None),
     "dcgm-1x-listed": (("plain-gpus", "replicas"), {"labels": "dcgm-1x"}, LISTED),
-    "without-containers": (("plain-gpus", "mig-instances"), {"containers": False}, None),
+    "without-containers": (("plain-gpus", "mig-instances", "usage"), {"containers": False}, None),
     "copies": (("plain-gpus", "replicas"), {"sharing": "copies"}, None),
     "copies-dcgm-old": (("replicas",), {"sharing": "copies", "labels": "dcgm-old"}, None),
     "label-rows": (("plain-gpus", "replicas"), {}, FACTS),
@@ -86,6 +86,7 @@ def test_every_reading_is_on_the_page(scene: str) -> None:
     expected = len(snapshot.readings) if snapshot else 0
     own: tuple[str, ...] = (
         "podgpu_device_",
+        "podgpu_container_",
         "podgpu_topology_",
         "podgpu_build",
         "podgpu_source",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,9 +62,24 @@ def options(
 class Bench:
     """One GPU, held by a pod, its readings written by a real sink."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        kept: dict[str, object] | None = None,
+        latest: Snapshot | None = None,
+    ) -> None:
+        """Make the sink.
+
+        Args:
+            options: of it.
+            kept: what an earlier one has left.
+            latest: the newest snapshot before it was made.
+        """
         self.clock = HandClock()
         self.ctx = FakeSinkContext(clock=self.clock)
+        self.ctx.kept.update(kept or {})
+        self.ctx.snapshot = latest
         self.sink = make_sink(options, self.ctx)
         self.node = Node()
         self.node.has(gpu(0))
@@ -175,3 +191,17 @@ def watts(*files: Path) -> list[float]:
         for line in parsed(file.read_bytes())
         if line["record"] == "device"
     ]
+
+
+def shape(value: object) -> object:
+    """What keys a piece of JSON has, and how they nest."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
+
+
+def on_the_page() -> dict[str, Any]:
+    """Return the lines that the documentation shows, by their kind."""
+    page = (Path(__file__).parents[3] / "docs/sinks/jsonl.md").read_text(encoding="utf-8")
+    found = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)]
+    return {line["record"]: line for line in found}

@@ -1,9 +1,6 @@
 """What stands in a line."""
 
-import json
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +27,7 @@ from pipeline.model import (
 from pipeline.telemetry import Meter, Point, Telemetry
 from sinks.jsonl.lines import LineEncoder
 from sinks.jsonl.text import rfc3339
-from tests.sinks.jsonl.support import parsed
+from tests.sinks.jsonl.support import on_the_page, parsed, shape
 from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, reading
 
 
@@ -363,18 +360,10 @@ def test_times(wall_ns: int, text: str) -> None:
     assert rfc3339(wall_ns) == text
 
 
-def shape(value: object) -> object:
-    """What keys a piece of JSON has, and how they nest."""
-    if isinstance(value, dict):
-        return {key: shape(item) for key, item in value.items()}
-    return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
-
-
 def test_the_page_shows_a_line_as_it_is() -> None:
-    page = (Path(__file__).parents[3] / "docs/sinks/jsonl.md").read_text()
-    device, telemetry = (
-        json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)
-    )
+    told = on_the_page()
+    assert told.keys() == {"device", "telemetry", "holding", "xid_error"}
+    device, telemetry = told["device"], told["telemetry"]
     node, slice_ = Node(), mig(gpu(0), 7)
     node.has(gpu(0), slice_)
     said = replace(

@@ -38,7 +38,8 @@ async def calls_of_rounds(
     """The calls of some rounds after the first, and how many rounds they were."""
     ctx = FakeSourceContext()
     # GPM has nothing to compare in rounds that are closer than 0.1 s.
-    async with running(ctx, options(interval=0.2, slow=slow)):
+    # Looks at who uses the devices are none of a round's.
+    async with running(ctx, options(interval=0.2, slow=slow, usage=False)):
         await until(lambda: fake.calls().get("nvmlDeviceRegisterEvents", 0) >= gpus)
         await next_rounds(ctx, 1)
         fake.calls(reset=True)

@@ -1,4 +1,4 @@
-"""What the doctor says of GPUs, MIG, profiling and processes, each fault provoked."""
+"""What the doctor says of GPUs, MIG and profiling, each fault provoked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.doctor.findings import Verdict
-from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.fakes.nvml.cards import a100
 from tests.fakes.nvml.nodes import h100, slices
@@ -173,21 +172,3 @@ async def test_profiling_of_cards_before_hopper(
     assert told.verdict is verdict, told
     if verdict is Verdict.WARNING:
         is_bad(told, "warning", "not on this architecture", "kind hostengine")
-
-
-# -- nvml.processes ------------------------------------------------------------------------------
-
-
-async def test_a_pid_namespace_of_its_own_hides_processes(
-    fake_nvml: FakeNvml, tmp_path: Path
-) -> None:
-    ctx = context(tmp_path)
-    link = ctx.roots.proc / "self/ns/pid"
-    link.unlink()
-    link.symlink_to("pid:[4026532201]")
-    told = of(await looked(ctx), "nvml.processes")
-    assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "a namespace of its own" in told.saw
-    assert "hostPID: true" in told.saw
-    unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
-    assert unasked.verdict is Verdict.SKIPPED

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import ConfigError
+from config.loader import parse_struct
 from config.types import Duration
 from sources.nvml.options import Options
 
@@ -15,15 +17,31 @@ def test_the_defaults_are_in_the_page() -> None:
     defaults = Options()
     for name in ("interval", "slow_interval", "deadline"):
         assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
-    for name in ("devices", "xid_window", "clock_events_window"):
+    for name in ("usage_interval", "proc", "devices", "xid_window", "clock_events_window"):
         assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
-    assert f"| `processes` | `{str(defaults.processes).lower()}` |" in page
+    for name in ("processes", "usage"):
+        assert f"| `{name}` | `{str(getattr(defaults, name)).lower()}` |" in page
     assert f"`{', '.join(map(str, defaults.xid_codes))}`" in page
 
 
 def test_a_slow_interval_below_the_interval_is_refused() -> None:
     with pytest.raises(ValueError, match="slow_interval 5s is less than interval 10s"):
         Options(interval=Duration(10), slow_interval=Duration(5))
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [("999ms", "the least is 1s"), ("11s", "the most is 10s"), ("1s", ""), ("10s", "")],
+)
+def test_looks_are_no_closer_than_the_driver_samples_and_no_rarer_than_it_keeps(
+    text: str, mended: str
+) -> None:
+    if mended:
+        with pytest.raises(ConfigError, match=mended):
+            parse_struct(f"usage_interval: {text}\n", Options, origin="file")
+    else:
+        made = parse_struct(f"usage_interval: {text}\n", Options, origin="file")
+        assert str(made.usage_interval) == text
 
 
 def test_the_options_load_no_library() -> None:

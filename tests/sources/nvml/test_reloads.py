@@ -88,6 +88,7 @@ async def test_a_changed_interval_and_deadline_hold(fake_nvml: FakeNvml) -> None
 
 
 async def test_a_stuck_thread_is_known_and_no_other_is_sent_after_it(fake_nvml: FakeNvml) -> None:
+    before = threading.active_count()  # other tests leave threads that are about to end
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options()):
@@ -101,7 +102,7 @@ async def test_a_stuck_thread_is_known_and_no_other_is_sent_after_it(fake_nvml: 
             assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[1]: 1}
             counts.append(sampling_threads())
     assert counts == [2] * 12
-    assert threading.active_count() < 10
+    assert threading.active_count() < before + 8
     assert fake_nvml.calls()["nvmlInitWithFlags"] == 2, "it can't be shut down under the thread"
     ctx = after_reload(ctx)
     async with running(ctx, options()):

@@ -80,7 +80,8 @@ async def test_a_peak_between_two_rounds_is_seen_for_the_whole_window(fake_nvml:
     for samples in rounds(ctx):
         got = values(samples, GPU[0])
         assert (got["power_min_watts"], got["power_max_watts"]) == (100, 300)
-        assert got["power_mean_watts"] == pytest.approx(118, abs=15)
+        # One pulse or two, as the window happens to lie.
+        assert got["power_mean_watts"] == pytest.approx(118, abs=20)
         (most,) = readings(samples, "power_max_watts")
         assert most.window_start is not None
         assert 1.2 <= most.window_start.seconds_until(most.at) <= 1.4, "whole intervals"

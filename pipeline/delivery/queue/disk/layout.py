@@ -2,6 +2,9 @@
 
 All numbers are little-endian; checksums are CRC-32 as in zlib. Those of headers begin with the
 number of the segment, so that what a disk had in its place before is never taken for a record.
+
+The two highest bits of a record's length are its signal. A podgpu that knows no signals takes such
+a header for none, and counts the record as broken; all others look to it as ever.
 """
 
 import struct
@@ -9,11 +12,12 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.delivery.contract import Record
+from pipeline.delivery.contract import SIGNALS, Record
 
 VERSION: Final = 1
 MARKER: Final = b"\xf5rec"
-LONGEST: Final = 1 << 30
+_LENGTH_BITS: Final = 30
+LONGEST: Final = (1 << _LENGTH_BITS) - 1
 """Bytes that a record has at most."""
 
 MOST: Final = 1 << 62
@@ -73,6 +77,7 @@ class RecordHead:
         position: points before it, over all segments.
         made_ns: when it was made, by the wall clock.
         crc: of the record.
+        signal: which of the sink's kinds of message it belongs to.
     """
 
     length: int
@@ -81,13 +86,21 @@ class RecordHead:
     position: int
     made_ns: int
     crc: int
+    signal: int = 0
 
 
 def pack_record_head(record: Record, number: int, position: int, segment: int) -> bytes:
-    """Return the header of a record in a segment."""
+    """Return the header of a record in a segment.
+
+    Raises:
+        ValueError: there is no such signal.
+    """
+    if not 0 <= record.signal < SIGNALS:
+        raise ValueError(f"there is no signal {record.signal}")
+    length = record.signal << _LENGTH_BITS | len(record.data)
     made = min(max(record.made_ns, -_MADE), _MADE - 1)
     crc = zlib.crc32(record.data)
-    packed = _RECORD.pack(MARKER, len(record.data), record.points, number, position, made, crc)
+    packed = _RECORD.pack(MARKER, length, record.points, number, position, made, crc)
     return packed + _CRC.pack(zlib.crc32(packed, segment & 0xFFFFFFFF))
 
 
@@ -97,10 +110,11 @@ def read_record_head(data: bytes, segment: int) -> RecordHead | None:
         return None
     if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):
         return None
-    _, length, points, number, position, made, crc = _RECORD.unpack_from(data)
-    if not 0 < length <= LONGEST or not 0 < points <= MOST or max(number, position) > MOST:
+    _, packed, points, number, position, made, crc = _RECORD.unpack_from(data)
+    length, signal = packed & LONGEST, packed >> _LENGTH_BITS
+    if not length or not 0 < points <= MOST or max(number, position) > MOST:
         return None
-    return RecordHead(length, points, number, position, made, crc)
+    return RecordHead(length, points, number, position, made, crc, signal)
 
 
 def _crc(data: bytes, start: int, size: int) -> int:

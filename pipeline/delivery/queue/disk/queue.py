@@ -135,16 +135,17 @@ class DiskQueue:
         """Return the oldest records; none is in flight."""
         records: list[Record] = []
         room: int | None = None
-        while found := self._next(room):
+        signal: int | None = None
+        while found := self._next(room, signal):
+            head, signal = found.head, found.head.signal
             if not found.body:
                 break
-            head = found.head
-            records.append(Record(found.body, head.points, head.made_ns))
+            records.append(Record(found.body, head.points, head.made_ns, signal))
             room = (most_bytes if room is None else room) - head.length
         return tuple(records)
 
-    def _next(self, room: int | None) -> Found | None:
-        """Take the next record, if there is one within `room`."""
+    def _next(self, room: int | None, signal: int | None) -> Found | None:
+        """Take the next record, if there is one within `room` and of that signal."""
         while (store := self._store) is not None:
             try:
                 found = store.reader.look(store.end, room)
@@ -168,6 +169,8 @@ class DiskQueue:
                     return None
                 store.lose(position)
                 store.save()
+            if found is not None and signal not in {None, found.head.signal}:
+                return None
             if found is not None and found.body:
                 place = store.reader.advance(found)
                 self._flight.put(Taken(place, found.head.points, found.head.made_ns))

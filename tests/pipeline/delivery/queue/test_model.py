@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.pipeline.delivery.queue.support import (
     record,
 )
 
+SIGNALS = st.sampled_from([0, 0, 0, 1, 3])
 SIZES = st.sampled_from([13, 40, 1000, 30_000, 66_000, 200_000])
 
 
@@ -96,9 +98,12 @@ class Calls(RuleBasedStateMachine):
         self.waiting[:0] = self.taken
         self.taken = []
 
-    @rule(sizes=st.lists(SIZES, max_size=6))
-    def append(self, sizes: list[int]) -> None:
-        records = [record(self.count + index, size) for index, size in enumerate(sizes)]
+    @rule(put=st.lists(st.tuples(SIZES, SIGNALS), max_size=6))
+    def append(self, put: list[tuple[int, int]]) -> None:
+        records = [
+            replace(record(self.count + index, size), signal=signal)
+            for index, (size, signal) in enumerate(put)
+        ]
         self.count += len(records)
         self.appended += points(records)
         self.queue.append(records)
@@ -113,6 +118,7 @@ class Calls(RuleBasedStateMachine):
         found = list(self.queue.take(most))
         if found:
             assert len(found) == 1 or sum(len(one.data) for one in found) <= most
+            assert len({one.signal for one in found}) == 1
             self.find(found)
             self.taken = found
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.fields import FieldPlan, LabelRow
-from pipeline.model import PodInfo, Snapshot
+from pipeline.model import NS, ContainerUsage, DeviceUsage, PodInfo, Snapshot
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.support import Point, pods, points
 from tests.support.nodes import Node, at, claim, gpu, mig, reading
+from tests.support.usage import account, used, with_usage
 
 FOLDER = Path(__file__).parents[3] / "golden" / "otlp"
 
@@ -122,11 +123,39 @@ def gone() -> Iterator[Snapshot]:
     yield node.snapshot()
 
 
+def used_up() -> Iterator[Snapshot]:
+    """A shared GPU and an instance of another; one container has ended, and is then forgotten."""
+    node = _node()
+    gone = used("job-0", start=at(1), ended=at(2), busy=2 * NS, energy=90_000, xids=((31, 2),))
+    for second, those in ((5, [gone]), (10, [])):
+        node.seconds = second
+        yield with_usage(node.snapshot(), *_accounts(second, *those))
+
+
+def _accounts(second: int, *more: ContainerUsage) -> Iterator[DeviceUsage]:
+    now = at(second)
+    yield account(
+        SHARED,
+        used("serve-a", memory=8 << 30, busy=second * NS // 4, held=second * NS // 2, energy=7_500),
+        used("serve-b", memory=4 << 30, busy=second * NS // 8, held=second * NS // 2, energy=2_500),
+        *more,
+        until=now,
+        memory=1 << 20,
+        reserved=600 << 20,
+        energy=125,
+        forgotten=(0, 0, 0) if more else (2 * NS, 0, 90_000),
+    )
+    note = used("note-0", namespace="lab", container="jupyter", uid="", held=second * NS)
+    yield account(INSTANCE, note, until=now, busy=NS, energy=None)
+    yield account(PARTED, until=now, memory=None, busy=None, energy=1_000)
+
+
 SCENES: dict[str, Callable[[], Iterator[Snapshot]]] = {
     "readings": readings,
     "counter-set-back": set_back,
     "holder-changed": moved,
     "gpus-gone": gone,
+    "usage": used_up,
 }
 
 
@@ -135,7 +164,7 @@ SCENES: dict[str, Callable[[], Iterator[Snapshot]]] = {
 def test_requests_are_as_they_were(scene: str, names: Names) -> None:
     encoder = Encoder("node-1", PLAN, names=names, resource={"k8s.cluster.name": "lab"})
     told = [_told(points(encoder.encode(snapshot))) for snapshot in SCENES[scene]()]
-    shown = told if scene == "readings" else told[1:]
+    shown = told if scene in {"readings", "usage"} else told[1:]
     text = json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
     path = FOLDER / f"{scene}-{names}.json"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):

@@ -18,6 +18,7 @@ from sinks.otlp.messages import ExportMetricsServiceRequest
 
 METHOD: Final = "Export"
 SERVICE: Final = "opentelemetry.proto.collector.metrics.v1.MetricsService"
+LOGS_SERVICE: Final = "opentelemetry.proto.collector.logs.v1.LogsService"
 SCHEMA: Final = Schema.beside("sinks.otlp.transport", "status.binpb")
 
 
@@ -66,11 +67,15 @@ class GrpcReceiver:
         messages: those that came.
         metadata: of each.
         answer: what is answered; called with the server's context, returns bytes or aborts.
+        logs: messages with log records; None where it has no service for them.
+        answer_logs: what is answered to those.
         port: where it listens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, logs: bool = True) -> None:
         self.messages: list[bytes] = []
+        self.logs: list[bytes] | None = [] if logs else None
+        self.answer_logs: Callable[[Any], Awaitable[bytes]] = _nothing
         self.metadata: list[dict[str, Any]] = []
         self.peers: list[str] = []
         self.answer: Callable[[Any], Awaitable[bytes]] = _nothing
@@ -85,6 +90,11 @@ class GrpcReceiver:
         self.metadata.append(dict(context.invocation_metadata()))
         self.peers.append(context.peer())
         return await self.answer(context)
+
+    async def _export_logs(self, message: bytes, context: Any) -> bytes:
+        assert self.logs is not None
+        self.logs.append(message)
+        return await self.answer_logs(context)
 
     @asynccontextmanager
     async def serving(
@@ -102,6 +112,11 @@ class GrpcReceiver:
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
         )
+        if self.logs is not None:
+            handler = grpc.unary_unary_rpc_method_handler(self._export_logs)
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(LOGS_SERVICE, {METHOD: handler}),)
+            )
         if certificate is None:
             self.port = server.add_insecure_port(address)
         else:
@@ -150,11 +165,15 @@ class HttpReceiver:
         headers: of each, with names in lower case.
         paths: that they were sent to.
         answer: what is answered.
+        logs: messages with log records; None where it has no path for them.
+        answer_logs: what is answered to those.
         connections: how many were made.
         port: where it listens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, logs: bool = True) -> None:
+        self.logs: list[bytes] | None = [] if logs else None
+        self.answer_logs: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] = answers(200)
         self.bodies: list[bytes] = []
         self.messages: list[bytes] = []
         self.headers: list[dict[str, str]] = []
@@ -170,6 +189,11 @@ class HttpReceiver:
     async def _take(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read()
         packed = request.headers.get("Content-Encoding") == "gzip"
+        if request.path.endswith("/v1/logs"):
+            if self.logs is None:
+                return web.Response(status=404)
+            self.logs.append(gzip.decompress(body) if packed else body)
+            return await self.answer_logs(request)
         self.bodies.append(body)
         self.messages.append(gzip.decompress(body) if packed else body)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})

@@ -3,7 +3,8 @@
 import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from sinks.otlp.messages import ExportMetricsServiceResponse
+from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
+from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.answers import of_http, taken
 from sinks.otlp.transport.codes import of_grpc
 from sinks.otlp.transport.status import read_status
@@ -209,6 +210,27 @@ def test_a_redirect_loses_nothing() -> None:
 def test_o4_partial_success(body: bytes, rejected: int, said: str) -> None:
     assert http(200, body, content_type=PROTOBUF) == Acked(rejected, said)
     assert taken(PLACE, body) == Acked(rejected, said)
+
+
+def test_o4_partial_success_of_log_records() -> None:
+    answer = ExportLogsServiceResponse()
+    answer.partial_success.rejected_log_records = 3
+    answer.partial_success.error_message = "too large"
+    body = answer.SerializeToString()
+    expected = Acked(3, f"{PLACE}: refused 3 log records: too large")
+    assert taken(PLACE, body, signal=LOGS) == expected
+    assert of_http(PLACE, 200, {"content-type": PROTOBUF}, body, now_s=NOW, signal=LOGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("signal", "path", "name"),
+    [(METRICS, "/v1/metrics", "metrics"), (LOGS, "/v1/logs", "log records")],
+)
+def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
+    found = of_http(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
+    assert found.message.endswith(f"end with {path}, and does it take {name} there?")
+    found = of_grpc("c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal)
+    assert f"does it take {name}?" in found.message
 
 
 @pytest.mark.parametrize("code", [200, 202, 204, 299])

@@ -256,6 +256,9 @@ from sinks.otlp.options import Options
 class Context:
     name, node, clock, plan = "x", "n", SystemClock(), FieldPlan.everything()
     log, meter = logging.getLogger("x"), Meter(Telemetry(), "sink", "x")
+    kept = {}
+    def latest(self):
+        return None
     def telemetry(self):
         return []
 async def main():

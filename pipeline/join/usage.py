@@ -1,0 +1,134 @@
+"""Who used how much: looks at the devices, from the source that is believed, into the accounts."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.join.owners import Owners
+from pipeline.join.places import Places
+from pipeline.join.sources import SourceTable
+from pipeline.model import (
+    NS,
+    Attribution,
+    DeviceUse,
+    Envelope,
+    Instant,
+    ProcessUse,
+    Usage,
+)
+from pipeline.usage import Accounts, Process
+
+_KEPT_NS: Final = 300 * NS
+"""How long the accounts are kept when no source is left that looks."""
+
+_PATIENCE_NS: Final = 10 * NS
+"""How long looks are passed over at the start, while a source has yet to speak: an account under
+half of a container's name would end as soon as another source tells the rest."""
+
+
+class UsageTable:
+    """Keeps the accounts.
+
+    Of two sources that look at a device the first in order is believed while its last look is good.
+
+    Attributes:
+        accounts: those of all devices.
+
+    Args:
+        sources: what is known of each source.
+        owners: tells whose a process is.
+    """
+
+    def __init__(self, sources: SourceTable, owners: Owners) -> None:
+        self.accounts = Accounts()
+        self._sources = sources
+        self._owners = owners
+        self._looked: dict[str, dict[str, int]] = {}
+        self._feeder: dict[str, str] = {}
+        self._tellers: set[str] = set()
+        self._silent_ns: int | None = None
+        self._first: Instant | None = None
+        self._begun = False
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was used; None where no source tells. The same object while nothing changes.
+
+        Holdings that have ended are told of all the same.
+        """
+        return self.accounts.usage() if self._tellers else self.accounts.ended()
+
+    def hold(self, attributions: Mapping[str, Attribution], at: Instant) -> None:
+        """Note who holds what from a moment on."""
+        self._owners.changed(attributions)
+        self.accounts.hold(attributions, at)
+        for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
+            del self._looked[uuid]
+            self._feeder.pop(uuid, None)
+
+    def take(self, envelope: Envelope, uses: tuple[DeviceUse, ...], places: Places) -> bool:
+        """Take in looks; return whether any of them counts. Devices not known are passed over."""
+        source, accounts = envelope.source, self.accounts
+        news = source not in self._tellers
+        self._tellers.add(source)
+        self._silent_ns = None
+        self._first = self._first or envelope.at
+        if not self._begins(envelope.at):
+            return news
+        rank = {name: at for at, name in enumerate(self._sources.ranking())}
+        for use in uses:
+            device = places.find(use.device)
+            if device not in accounts:
+                continue
+            looked = self._looked.setdefault(device, {})
+            looked[source] = use.at.mono_ns + use.good_for_ns
+            if any(
+                rank[other] < rank[source] and end >= envelope.at.mono_ns
+                for other, end in looked.items()
+            ):
+                continue
+            processes = [self._process(one) for one in use.processes]
+            if accounts.take(source, device, use, processes):
+                self._feeder[device] = source
+                news = True
+        return news
+
+    def begin(self, now: Instant) -> bool:
+        """Return whether looks count from now on, after the first of them were passed over."""
+        return self._first is not None and not self._begun and self._begins(now)
+
+    def _begins(self, now: Instant) -> bool:
+        first = self._first or now
+        late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
+        self._begun = self._begun or late or self._sources.all_spoken
+        return self._begun
+
+    def remove(self, source: str, at: Instant) -> None:
+        """Forget that a source looked. What it found stays in the accounts, but for memory."""
+        if source not in self._tellers:
+            return
+        self._tellers.discard(source)
+        for device, looked in self._looked.items():
+            looked.pop(source, None)
+            if self._feeder.get(device) == source:
+                self.accounts.withdraw(device, at)
+        if not self._tellers:
+            self._silent_ns = at.mono_ns
+
+    def expire(self, now: Instant) -> bool:
+        """Let go of what is no longer good; return whether anything was."""
+        silent_ns = self._silent_ns
+        cleared = silent_ns is not None and now.mono_ns - silent_ns > _KEPT_NS
+        if cleared:
+            self._silent_ns = None
+            self.accounts.clear(now.mono_ns)
+        return self.accounts.expire(now) or cleared
+
+    def _process(self, use: ProcessUse) -> Process:
+        owner = use.owner
+        there, memory, busy = use.kind != "", use.memory_bytes, use.busy_ns
+        if owner is None:
+            return Process(None, False, None, there, memory, busy)
+        if not (owner.uid or owner.container_id):  # outside all pods
+            return Process(None, True, None, there, memory, busy)
+        container, pod = self._owners.find(owner)
+        return Process(container, container is not None, pod, there, memory, busy)

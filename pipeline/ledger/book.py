@@ -1,0 +1,245 @@
+"""What the ledger has still to write, worked out of snapshots. Pure.
+
+It has each account as it was last seen, so that a snapshot that is passed over loses nothing: the
+next one's totals have it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pipeline.ledger.deltas import Gain, gain, same_account
+from pipeline.ledger.rows import Batch, HoldingKey, HoldingRow
+from pipeline.ledger.schema import HOUR_NS
+from pipeline.ledger.spreading import spread
+from pipeline.model import NS, DeviceUsage, Holding, Instant, Layout, PartialRef, PodInfo, Snapshot
+
+_SLEWED_NS: Final = 20_000_000
+"""How far the two clocks may part within the moments of which the wall clock alone is known."""
+
+_ORPHANED_NS: Final = 600 * NS
+"""After how long a holding that nobody tells of any more is taken for ended."""
+
+_ADJOIN_NS: Final = 1_000_000
+
+_MOST_GAP_NS: Final = 400 * 24 * HOUR_NS
+"""How long a gap is at most. A longer one is a clock that was wrong: years of hours in which
+nothing is known would hold up all else."""
+
+Nothing: Final[Mapping[PartialRef | None, tuple[int, int | None, int | None]]] = {}
+
+
+class Book:
+    """Keeps the accounts as they were last seen, and what they have gained since.
+
+    Which part of an account counts:
+
+    - one that goes on from the file's, or from what was seen before: what it gained;
+    - one that began later: all of it, and the time before it is a gap;
+    - one that began before what the file has ended, as that of a second podgpu that waited for the
+      file: what it gains from now on, since the other has told of that time already;
+    - one of a device that the file doesn't know, and older than this book: likewise from now on.
+
+    Args:
+        born: when this began: before any account of this process.
+        states: the accounts as the file has them.
+        going_on: the holdings in the file that have no end.
+
+    Attributes:
+        fallen: how often an account made no sense, so that a gap stands in its place.
+        lost: holdings that had ended and were let go of before this book saw them.
+    """
+
+    def __init__(
+        self,
+        born: Instant,
+        states: Mapping[str, DeviceUsage],
+        going_on: Iterable[HoldingKey] = (),
+    ) -> None:
+        self.fallen = 0
+        self.lost = 0
+        self._born = born
+        self._seen = dict(states)
+        self._restored = set(states)
+        self._open: dict[HoldingKey, int | None] = dict.fromkeys(going_on)
+        self._last: dict[HoldingKey, Holding] = {}
+        self._pods: dict[PartialRef, PodInfo] = {}
+        self._gaps: dict[str, tuple[int, int, str]] = {}
+        self._layout: Layout | None = None
+        self._carriers: frozenset[str] = frozenset()
+        self._usage: object = None
+        self._serial = 0
+        self._batch = Batch()
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._batch)
+
+    def cut(self) -> Batch:
+        """Return all that there is to write, and begin anew."""
+        batch, self._batch = self._batch, Batch()
+        return batch
+
+    def renew(self) -> None:
+        """Let everything that is known be written again: another file has begun."""
+        states = {uuid: self._with_ends(device) for uuid, device in self._seen.items()}
+        self._batch.states.update(states)
+        self._batch.pods.update(self._pods)
+        if self._layout is not None:
+            for uuid, known in self._layout.attributions.items():
+                self._batch.devices[uuid] = known.device
+        for device in self._seen.values():
+            for one in device.containers:
+                if one.holding is not None:
+                    self._put(one.holding, device.at.wall_ns)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take in what a snapshot tells of usage; cheap where that hasn't changed."""
+        usage = snapshot.usage
+        if usage is None or usage is self._usage:
+            return
+        self._usage = usage
+        self._look_at(snapshot.layout)
+        subjects: set[PartialRef] = set()
+        running: set[HoldingKey] = set()
+        # The ends first: what stands as ended isn't to be ended again after a restart.
+        ended = usage.ended_after(self._serial)
+        if ended and self._serial:
+            self.lost += ended[0].serial - self._serial - 1
+        for holding in ended:
+            self._ended(holding)
+        for uuid, now in usage.devices.items():
+            subjects.update([one.subject for one in now.containers])
+            running.update([_key(one.holding) for one in now.containers if one.holding is not None])
+            before = self._seen.get(uuid)
+            if before is not now:
+                self._account(before, now)
+        if usage.ended:
+            self._serial = max(self._serial, usage.ended[-1].serial)
+        self._find_orphans(running, snapshot.at.mono_ns)
+        for gone in self._pods.keys() - subjects:
+            del self._pods[gone]
+        self._batch.bound()
+
+    def _look_at(self, layout: Layout) -> None:
+        if layout is self._layout:
+            return
+        before = self._layout.attributions if self._layout is not None else {}
+        self._layout = layout
+        devices = [known.device for known in layout.attributions.values()]
+        self._carriers = frozenset([one.gpu_uuid for one in devices if one.mig is not None])
+        for one in devices:
+            if one.uuid not in before or before[one.uuid].device != one:
+                self._batch.devices[one.uuid] = one
+
+    def _account(self, before: DeviceUsage | None, now: DeviceUsage) -> None:
+        uuid, batch = now.device, self._batch
+        gained = self._gain(before, now)
+        self._note(uuid, now.at.wall_ns, gained)
+        if gained.time_ns or gained.gap_ns:
+            self._restored.discard(uuid)
+        for one in now.containers:
+            self._tell(one.subject, one.pod)
+            if one.holding is not None:
+                self._put(one.holding, now.at.wall_ns)
+                self._last[_key(one.holding)] = one.holding
+        self._seen[uuid] = now
+        batch.states[uuid] = self._with_ends(now)
+        batch.at_ns = max(batch.at_ns, now.at.wall_ns)
+
+    def _gain(self, before: DeviceUsage | None, now: DeviceUsage) -> Gain:
+        carrier = now.device in self._carriers
+        since = now.start if before is None else before.at
+        base, counts = before, True
+        if before is None:
+            counts = now.start.mono_ns >= self._born.mono_ns
+        elif not same_account(before, now):
+            base, counts = None, now.start.wall_ns >= before.at.wall_ns
+        found = gain(base, now, since, carrier=carrier) if counts else None
+        if found is None:
+            self.fallen += counts
+            gap_ns = 0 if before is None or carrier else max(now.at.mono_ns - since.mono_ns, 0)
+            return Gain(Nothing, 0, gap_ns)
+        if now.device in self._restored and found.gap_ns < _SLEWED_NS:
+            return Gain(found.parts, found.time_ns, 0)
+        return found
+
+    def _note(self, uuid: str, end_ns: int, gained: Gain) -> None:
+        """Lay a gain and the gap before it onto the hours."""
+        amounts = [amount or 0 for part in gained.parts.values() for amount in part]
+        for hour, split in spread(end_ns, gained.time_ns, amounts) if any(amounts) else ():
+            for at, (whose, part) in enumerate(gained.parts.items()):
+                held, busy, energy = split[3 * at : 3 * at + 3]
+                more = held, None if part[1] is None else busy, None if part[2] is None else energy
+                if whose is None or any(more):
+                    self._batch.add(hour, uuid, whose, more)
+        if gained.gap_ns:
+            self._gap(uuid, end_ns - gained.time_ns, gained.gap_ns)
+
+    def _gap(self, uuid: str, end_ns: int, gap_ns: int) -> None:
+        gap_ns = min(gap_ns, _MOST_GAP_NS)
+        for hour, (part,) in spread(end_ns, gap_ns, (gap_ns,)):
+            key = hour, uuid
+            self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
+        reason = "down" if uuid in self._restored else "blind"
+        start_ns = end_ns - gap_ns
+        known = self._gaps.get(uuid)
+        if known is not None and known[2] == reason and abs(start_ns - known[1]) < _ADJOIN_NS:
+            start_ns = known[0]
+        self._gaps[uuid] = start_ns, end_ns, reason
+        self._batch.gaps[uuid, start_ns] = end_ns, reason
+
+    def _ended(self, holding: Holding) -> None:
+        self._tell(holding.subject, holding.pod)
+        if holding.end is not None:
+            self._put(holding, holding.end.wall_ns)
+            self._open.pop(_key(holding), None)
+            self._last.pop(_key(holding), None)
+
+    def _put(self, holding: Holding, until_ns: int) -> None:
+        key = _key(holding)
+        self._batch.closed.discard(key)
+        self._batch.holdings[key] = HoldingRow(holding, until_ns)
+
+    def _with_ends(self, now: DeviceUsage) -> DeviceUsage:
+        """Return an account with the holdings that have ended and aren't final yet.
+
+        They stand nowhere else until then: should podgpu be killed, whoever goes on from it ends
+        them.
+        """
+        waiting = {
+            one.subject: one
+            for one in self._last.values()
+            if one.device == now.device and _key(one) in self._open
+        }
+        if not any(one.holding is None and one.subject in waiting for one in now.containers):
+            return now
+        containers = [
+            replace(one, holding=waiting[one.subject])
+            if one.holding is None and one.subject in waiting
+            else one
+            for one in now.containers
+        ]
+        return replace(now, containers=tuple(containers))
+
+    def _tell(self, subject: PartialRef, pod: PodInfo | None) -> None:
+        if pod is not None and self._pods.get(subject) != pod:
+            self._pods[subject] = self._batch.pods[subject] = pod
+
+    def _find_orphans(self, running: set[HoldingKey], now_ns: int) -> None:
+        """Note which holdings of the file go on, and close those of which nobody tells."""
+        for key in running:
+            self._open[key] = None
+        for key in [key for key in self._open if key not in running]:
+            since = self._open[key]
+            if since is None:
+                self._open[key] = now_ns
+            elif now_ns - since > _ORPHANED_NS:
+                del self._open[key]
+                self._last.pop(key, None)
+                self._batch.closed.add(key)
+
+
+def _key(holding: Holding) -> HoldingKey:
+    return holding.device, holding.subject, holding.start.wall_ns

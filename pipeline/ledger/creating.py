@@ -1,0 +1,157 @@
+"""Opens the ledger's file for the one who writes it, and makes it where it is missing. Blocks."""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote
+
+from pipeline.ledger.errors import CorruptError, LedgerError
+from pipeline.ledger.opening import fault, identify
+from pipeline.ledger.rows import HoldingKey
+from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, columns_of
+from pipeline.ledger.state import load
+from pipeline.model import DeviceUsage, PartialRef
+
+Synchronous = Literal["normal", "full"]
+
+MODE: Final = 0o640
+_WAIT: Final = 1.0
+"""Seconds that a commit waits for another program that has the file."""
+
+_SMALL: Final = 32 << 20
+"""Bytes up to which a file is looked through page by page when it is opened."""
+
+_LOG_BYTES: Final = 8 << 20
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a podgpu before has left in the file.
+
+    Attributes:
+        states: the accounts, by device.
+        unsound: how many accounts make no sense; they are not among `states`.
+        going_on: the holdings without an end.
+    """
+
+    states: Mapping[str, DeviceUsage]
+    unsound: int
+    going_on: tuple[HoldingKey, ...]
+
+
+def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open a ledger to write it; an empty or missing file becomes one.
+
+    Args:
+        path: the file, in a folder that is there.
+        synchronous: `normal`: a power cut may cost the last commits, and harms nothing else;
+            `full`: each commit is on the disk when it is done.
+
+    Returns:
+        A connection for the thread that calls, in autocommit.
+
+    Raises:
+        CorruptError: it is no ledger, or damaged.
+        ForeignError: it is a newer one, or another program's database: it wasn't touched.
+        LedgerError: it can't be had now.
+    """
+    place = str(path)
+    _make(path)
+    try:
+        uri = f"file:{quote(place, errors='surrogateescape')}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
+    except sqlite3.Error as error:
+        raise fault(place, error) from error
+    try:
+        _prepare(connection, path, synchronous)
+    except sqlite3.Error as error:
+        connection.close()
+        raise fault(place, error) from error
+    except OSError as error:
+        connection.close()
+        raise _refused(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make(path: Path) -> None:
+    """Make an empty file where there is none; SQLite gives what lies beside it the same mode."""
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        try:
+            mode = each.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _refused(path, error) from error
+        if not stat.S_ISREG(mode):
+            saw = "is a link" if stat.S_ISLNK(mode) else "is no ordinary file"
+            raise LedgerError(str(each), saw, "remove it, or give another path", reason="link")
+    try:
+        descriptor = os.open(path, _NEW, MODE)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise _refused(path, error) from error
+    try:
+        os.fchmod(descriptor, MODE)
+    except OSError as error:
+        raise _refused(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _refused(path: Path, error: OSError) -> LedgerError:
+    mend = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or give another path"
+    return LedgerError(str(path), (error.strerror or str(error)).lower(), mend)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronous) -> None:
+    run = connection.execute
+    (application,) = run("PRAGMA application_id").fetchone()
+    if not application and not columns_of(connection):
+        # New, or its maker was killed before it had tables.
+        run("PRAGMA auto_vacuum = INCREMENTAL")
+        run("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; "
+            f"PRAGMA user_version = {VERSION}; COMMIT;"
+        )
+    identify(connection, str(path))
+    if path.stat().st_size <= _SMALL:
+        (told,) = run("PRAGMA quick_check(1)").fetchone()
+        if told != "ok":
+            raise CorruptError(str(path), str(told), "take a copy of it that is whole")
+    run("PRAGMA journal_mode = WAL")
+    run(f"PRAGMA synchronous = {synchronous.upper()}")
+    run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+
+def read_left(connection: sqlite3.Connection, place: str) -> Left:
+    """Return what a podgpu before has left in the file.
+
+    Raises:
+        LedgerError: it can't be read.
+    """
+    states, unsound = {}, 0
+    try:
+        for device, text in connection.execute("SELECT device, usage FROM state").fetchall():
+            try:
+                states[device] = load(device, text)
+            except (ValueError, TypeError):
+                unsound += 1
+        rows = connection.execute(
+            "SELECT d.uuid, c.namespace, c.pod, c.container, c.uid, h.start_ns FROM holdings AS h "
+            "JOIN devices AS d ON d.id = h.device JOIN containers AS c ON c.id = h.container "
+            "WHERE h.end_ns IS NULL"
+        ).fetchall()
+    except sqlite3.Error as error:
+        raise fault(place, error) from error
+    keys = tuple([(device, PartialRef(*names), start) for device, *names, start in rows])
+    return Left(states, unsound, keys)

@@ -1,0 +1,94 @@
+"""What a device's account has gained between two moments. Pure, and exact.
+
+For held time, busy time and energy: what the device gained is what its containers gained, and the
+rest, which is nobody's. The rest is never negative, since no total ever falls: of a container that
+is kept no more, what it had is among the forgotten ones' total, which has risen by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipeline.model import ContainerUsage, DeviceUsage, Instant, PartialRef
+
+Amounts: TypeAlias = tuple[int, int | None, int | None]
+"""Held time, busy time and energy; None where it was never known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What was gained between two moments.
+
+    Attributes:
+        parts: by container, those that gained nothing left out; None is nobody, always there.
+        time_ns: how long that was: the end of the span between the two.
+        gap_ns: what lies before it, of which there is no account.
+    """
+
+    parts: Mapping[PartialRef | None, Amounts]
+    time_ns: int
+    gap_ns: int
+
+
+def same_account(before: DeviceUsage, now: DeviceUsage) -> bool:
+    """Whether the one goes on from the other; the monotonic clock may have begun anew."""
+    return before.start.wall_ns == now.start.wall_ns
+
+
+def gain(
+    before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, carrier: bool
+) -> Gain | None:
+    """Return what an account has gained.
+
+    Args:
+        before: the account as it was; None where all that there is now counts.
+        now: the account as it is.
+        since: the moment up to which all is told already.
+        carrier: a GPU that carries MIG instances: it has no time of its own, and so no gaps.
+
+    Returns:
+        None if a total has fallen: then nothing can be said.
+    """
+    passed_ns = max(now.at.mono_ns - since.mono_ns, 0)
+    time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)
+    known = {} if before is None else {one.subject: one for one in before.containers}
+    parts: dict[PartialRef | None, Amounts] = {}
+    held, busy, energy = time_ns, _more(before, now, "busy_ns"), _more(before, now, "energy_mj")
+    for one in now.containers:
+        amounts = _gained(known.get(one.subject), one)
+        amounts = (
+            amounts[0],
+            None if busy is None else amounts[1],
+            None if energy is None else amounts[2],
+        )
+        if any(amount is not None and amount < 0 for amount in amounts):
+            return None
+        held -= amounts[0]
+        busy = None if busy is None else busy - (amounts[1] or 0)
+        energy = None if energy is None else energy - (amounts[2] or 0)
+        if any(amounts):
+            parts[one.subject] = amounts
+    if min(time_ns, held, busy or 0, energy or 0) < 0:
+        return None
+    parts[None] = held, busy, energy
+    if carrier:
+        return Gain(parts, time_ns or passed_ns, 0)
+    return Gain(parts, time_ns, max(passed_ns - time_ns, 0))
+
+
+def _more(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None:
+    value, known = getattr(now, name), None if before is None else getattr(before, name)
+    if value is None:
+        return None if known is None else -1
+    return int(value - (known or 0))
+
+
+def _gained(before: ContainerUsage | None, now: ContainerUsage) -> Amounts:
+    """Return what a container has gained; one that was forgotten meanwhile begins from 0 again."""
+    if before is None or before.start.wall_ns != now.start.wall_ns:
+        return now.held_ns, now.busy_ns, now.energy_mj
+    return (
+        now.held_ns - before.held_ns,
+        None if now.busy_ns is None else now.busy_ns - (before.busy_ns or 0),
+        None if now.energy_mj is None else now.energy_mj - (before.energy_mj or 0),
+    )

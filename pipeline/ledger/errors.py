@@ -1,0 +1,27 @@
+"""What is wrong with a ledger's file."""
+
+
+class LedgerError(Exception):
+    """The ledger can't be had; the text names the place, what is wrong and the mend.
+
+    Attributes:
+        place: the file.
+        saw: what is wrong.
+        mend: what to do about it.
+        reason: a word for it, for a label.
+    """
+
+    def __init__(self, place: str, saw: str, mend: str, *, reason: str = "other") -> None:
+        super().__init__(f"{place}: {saw}; {mend}")
+        self.place = place
+        self.saw = saw
+        self.mend = mend
+        self.reason = reason
+
+
+class CorruptError(LedgerError):
+    """It is no ledger any more: damaged, or something else altogether."""
+
+
+class ForeignError(LedgerError):
+    """It is a sound file of somebody else's, or of a newer podgpu: it is left as it is."""

@@ -1,0 +1,151 @@
+"""Opens the ledger's file for those who read it. Blocks."""
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote
+
+from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
+from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of
+
+_WAIT: Final = 5.0
+"""Seconds that a reader waits for a writer that has the file to itself for a moment."""
+
+_CACHE_KIB: Final = 64 << 10
+
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_READABLE: Final = (
+    "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
+)
+_FAULTS: Final = MappingProxyType(
+    {
+        sqlite3.SQLITE_BUSY: ("locked", "let go of it: another program has it to itself"),
+        sqlite3.SQLITE_LOCKED: ("locked", "let go of it: another program has it to itself"),
+        sqlite3.SQLITE_FULL: ("no_space", "make room on its disk, or lower max_size"),
+        sqlite3.SQLITE_IOERR: ("io_error", "see the kernel's log for its disk, and its quota"),
+        sqlite3.SQLITE_READONLY: ("read_only", "let podgpu write to it and to its folder"),
+        sqlite3.SQLITE_PERM: ("permission", _READABLE),
+        sqlite3.SQLITE_CANTOPEN: ("permission", _READABLE),
+    }
+)
+"""By the number of SQLite's error: a word for it, and what to do."""
+
+
+def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a ledger to read it. Nothing is ever written, no file beside it either.
+
+    The sink may write meanwhile, may have ended, or may have been killed. A copy of the file alone
+    is a ledger too, as it was when its log was last brought into it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A connection for the thread that calls; the caller closes it.
+
+    Raises:
+        LedgerError: it isn't there, may not be read, or is no ledger of this version.
+    """
+    place = Path(path)
+    name = str(place)
+    _look(place)
+    address = _uri(place)
+    try:
+        connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
+    except sqlite3.Error as error:
+        raise fault(name, error) from error
+    try:
+        identify(connection, name)
+        connection.execute("PRAGMA query_only = 1")
+        # A year is added up in memory, and not in files beside.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _look(path: Path) -> None:
+    """See that the file is there and may be read, without opening it.
+
+    Where its writer is in this very process, closing it again would drop all locks that SQLite has
+    on it there (fcntl(2)): another program would take the file for its own, and remove its log.
+
+    Raises:
+        LedgerError: it isn't.
+    """
+    name, let = str(path), f"let uid {os.geteuid()} read the file and its folder"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mend = "give the path of the sink ledger, and see that it has run"
+        raise LedgerError(name, "isn't there", mend) from None
+    except (OSError, ValueError) as error:
+        saw = getattr(error, "strerror", None) or str(error)
+        raise LedgerError(name, saw.lower(), let) from error
+    if not stat.S_ISREG(mode):
+        saw = "is a directory" if stat.S_ISDIR(mode) else "is no ordinary file"
+        raise LedgerError(name, saw, "give the path of the sink ledger")
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise LedgerError(name, "permission denied", let)
+
+
+def _uri(path: Path) -> str:
+    """Return the file's address for SQLite.
+
+    Where there is no log, nobody writes: SQLite has to be told so, since it would make one to read
+    a file that was written with one. Where there is, the memory that readers and writer share is
+    opened to be read alone; without a writer SQLite makes its own of the log.
+
+    Raises:
+        LedgerError: SQLite could not read its log.
+    """
+    log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    logged = shared.exists()
+    if not logged and log.exists() and log.stat().st_size:
+        mend = f"give it one, which may be empty: touch {shared}"
+        raise LedgerError(str(path), f"was copied with its log, and without {shared.name}", mend)
+    how = "mode=ro&readonly_shm=1" if logged else "mode=ro&immutable=1"
+    return f"file:{quote(str(path.absolute()), errors='surrogateescape')}?{how}"
+
+
+def identify(connection: sqlite3.Connection, place: str) -> None:
+    """See that it is a ledger of this version.
+
+    Raises:
+        CorruptError: it is none, or damaged.
+        ForeignError: it is a newer one, or another program's database.
+        LedgerError: it can't be read now.
+    """
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        found = columns_of(connection)
+    except sqlite3.Error as error:
+        raise fault(place, error) from error
+    if application != APPLICATION_ID:
+        if found:
+            mend = "give another path"
+            raise ForeignError(place, "is another program's database", mend)
+        raise CorruptError(place, "is empty", "give the path of the sink ledger")
+    if version > VERSION:
+        saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
+        raise ForeignError(place, saw, "use a newer podgpu, or give another path")
+    if missing := columns() - found:
+        table, column = min(missing)
+        saw = f"lacks the column {column} of the table {table}"
+        raise CorruptError(place, saw, "give the path of a ledger that is whole")
+
+
+def fault(place: str, error: sqlite3.Error) -> LedgerError:
+    """Return what SQLite says, with what to do about it."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    saw = str(error)
+    if code in _CORRUPT:
+        return CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
+    reason, mend = _FAULTS.get(code, ("other", _READABLE))
+    return LedgerError(place, saw, mend, reason=reason)

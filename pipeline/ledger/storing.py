@@ -1,0 +1,191 @@
+"""Writes what waits into the ledger's file. Blocks."""
+
+import json
+import sqlite3
+from typing import Final
+
+from pipeline.ledger.rows import Batch, HoldingKey, HoldingRow
+from pipeline.ledger.schema import NOBODY
+from pipeline.ledger.state import dump
+from pipeline.model import PartialRef, PodInfo
+
+LABELS_BYTES: Final = 4096
+"""How long the labels of a container may be, as JSON; those beyond are left out, and counted."""
+
+_IDS: Final = 8192
+"""How many numbers of containers are kept in mind."""
+
+_ADD_HOUR: Final = """
+INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    held_ns = held_ns + excluded.held_ns,
+    busy_ns = ifnull(busy_ns + excluded.busy_ns, ifnull(busy_ns, excluded.busy_ns)),
+    energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
+"""
+_ADD_DEVICE_HOUR: Final = """
+INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    accounted_ns = accounted_ns + excluded.accounted_ns,
+    gap_ns = gap_ns + excluded.gap_ns,
+    busy_ns = ifnull(busy_ns + excluded.busy_ns, ifnull(busy_ns, excluded.busy_ns)),
+    energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
+"""
+_PUT_HOLDING: Final = (
+    "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_NEW_DEVICE: Final = (
+    "INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, '', '', '') ON CONFLICT DO NOTHING"
+)
+_NEW_CONTAINER: Final = (
+    "INSERT INTO containers (uid, namespace, pod, container) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
+)
+_FIND_CONTAINER: Final = (
+    "SELECT id FROM containers WHERE uid = ? AND namespace = ? AND pod = ? AND container = ?"
+)
+_CLOSE_HOLDING: Final = """
+UPDATE holdings SET end_ns = until_ns
+WHERE device = ? AND container = ? AND start_ns = ? AND end_ns IS NULL
+"""
+_PUT_DEVICE: Final = """
+INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    model = excluded.model, profile = excluded.profile, gpu = excluded.gpu
+"""
+_PUT_POD: Final = """
+UPDATE containers SET owner_kind = ?, owner_name = ?, labels = ?, labels_cut = ? WHERE id = ?
+"""
+
+
+class Store:
+    """Writes batches, each in one transaction.
+
+    Args:
+        connection: to a file that has the tables; in no transaction.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._devices: dict[str, int] = {}
+        self._containers: dict[PartialRef, int] = {}
+
+    def put(self, batch: Batch) -> None:
+        """Write a batch, unless the file has it already: a commit may succeed and say otherwise.
+
+        Raises:
+            sqlite3.Error: nothing of it was written, or all of it.
+        """
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (last,) = connection.execute(
+                "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
+            ).fetchone()
+            if last != batch.token:
+                self._put(batch)
+            connection.execute("COMMIT")
+        except BaseException:
+            self.forget()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def forget(self) -> None:
+        """Look numbers up anew: what stands in the file has changed."""
+        self._devices.clear()
+        self._containers.clear()
+
+    def _put(self, batch: Batch) -> None:
+        run, many = self._connection.execute, self._connection.executemany
+        for device in batch.devices.values():
+            profile = device.mig.profile if device.mig is not None else ""
+            names = device.uuid, device.model, profile, device.gpu_uuid
+            run(_PUT_DEVICE, [_text(name) for name in names])
+        for subject, pod in batch.pods.items():
+            run(_PUT_POD, (*_of_pod(pod), self._container(subject)))
+        many(
+            _ADD_HOUR,
+            [
+                (hour, self._device(device), self._container(whose), *amounts)
+                for (hour, device, whose), amounts in batch.hours.items()
+            ],
+        )
+        many(
+            _ADD_DEVICE_HOUR,
+            [(hour, self._device(uuid), *rest) for hour, uuid, *rest in batch.device_hours()],
+        )
+        many(
+            "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)",
+            [(self._device(uuid), start, *rest) for (uuid, start), rest in batch.gaps.items()],
+        )
+        many(_PUT_HOLDING, [self._holding(key, row) for key, row in batch.holdings.items()])
+        many(
+            _CLOSE_HOLDING,
+            [
+                (self._device(device), self._container(subject), start)
+                for device, subject, start in sorted(batch.closed)
+            ],
+        )
+        many(
+            "INSERT OR REPLACE INTO state VALUES (?, ?, ?)",
+            [(_text(uuid), usage.at.wall_ns, dump(usage)) for uuid, usage in batch.states.items()],
+        )
+        run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
+        if len(self._containers) > _IDS:
+            self._containers.clear()
+
+    def _holding(self, key: HoldingKey, row: HoldingRow) -> tuple[int | str | None, ...]:
+        device, subject, start = key
+        one = row.holding
+        return (
+            self._device(device),
+            self._container(subject),
+            start,
+            one.end.wall_ns if one.end is not None else None,
+            row.until_ns,
+            _text(one.source),
+            one.evidence.name.lower() if one.evidence is not None else "",
+            one.counted_ns,
+            one.gap_ns,
+            one.held_ns,
+            one.busy_ns,
+            one.energy_mj,
+            one.memory_peak_bytes,
+            one.memory_mean_bytes,
+            one.busy_mean_ppm,
+            one.busy_peak_ppm,
+            json.dumps(dict(one.xids)),
+        )
+
+    def _device(self, uuid: str) -> int:
+        known = self._devices.get(uuid)
+        if known is None:
+            run, text = self._connection.execute, _text(uuid)
+            run(_NEW_DEVICE, (text,))
+            (known,) = run("SELECT id FROM devices WHERE uuid = ?", (text,)).fetchone()
+            self._devices[uuid] = known
+        return known
+
+    def _container(self, subject: PartialRef | None) -> int:
+        if subject is None:
+            return NOBODY
+        known = self._containers.get(subject)
+        if known is None:
+            run = self._connection.execute
+            names = subject.uid, subject.namespace, subject.pod, subject.container
+            texts = [_text(name) for name in names]
+            run(_NEW_CONTAINER, texts)
+            (known,) = run(_FIND_CONTAINER, texts).fetchone()
+            self._containers[subject] = known
+        return known
+
+
+def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:
+    labels = list(pod.labels)
+    text = json.dumps(dict(labels), separators=(",", ":"))
+    while len(text) > LABELS_BYTES:
+        labels.pop()
+        text = json.dumps(dict(labels), separators=(",", ":"))
+    return _text(pod.owner_kind), _text(pod.owner_name), text, len(pod.labels) - len(labels)
+
+
+def _text(text: str) -> str:
+    """Return a name as UTF-8 can hold it: a file may name what was none."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

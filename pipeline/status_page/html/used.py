@@ -1,0 +1,102 @@
+"""What was used over the last 24 hours: a table of pods."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.status_page.document import AmountsStatus, DayStatus, PodAmountsStatus, UsageStatus
+from pipeline.status_page.html.parts import cell, known, table, text
+from pipeline.status_page.words import UNKNOWN, amount, hours, kilowatt_hours, span
+
+_COLUMNS: Final = (
+    ("Pod", "dev"),
+    ("Held", ""),
+    ("Busy", ""),
+    ("Idle", ""),
+    ("Energy", ""),
+)
+
+
+def used(status: UsageStatus | None) -> str:
+    """Return the section; nothing where no ledger runs."""
+    if status is None:
+        return ""
+    error = ""
+    if status.error is not None:
+        error = (
+            f'<p class="warn">The ledger {text(status.sink)} cannot be read now: '
+            f"{text(status.error)}</p>\n"
+        )
+    day = "" if status.day is None else _day(status.day, status.age_seconds)
+    if not day and not error:
+        told = (
+            "is being read"
+            if status.age_seconds is None
+            else "has nothing of that time: see that nvml looks at who uses the devices (its "
+            "options usage and processes)"
+        )
+        day = f"<p>The ledger {text(status.sink)} {told}.</p>\n"
+    return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
+
+
+def _day(day: DayStatus, age: float | None) -> str:
+    ago = "" if age is None else f", as of {span(age)} ago"
+    names = Counter(_name(each) for each in day.pods)
+    rows = [_row(f"<b>{text(_own(each, names))}</b>", each) for each in day.pods]
+    if day.others is not None:
+        more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
+        rows.append(_row(more, day.others))
+    rows.append(_row("unattributed", day.unattributed))
+    rows.append(_row("<b>total</b>", day.total))
+    return (
+        f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
+        f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
+        f"</time>{ago}. {_accounted(day)}</p>\n"
+        + table("day", "day", _COLUMNS, f'<tbody role="rowgroup">{"".join(rows)}</tbody>')
+        + _notes(day)
+    )
+
+
+def _accounted(day: DayStatus) -> str:
+    whole = hours(day.accounted_seconds + day.gap_seconds)
+    if not day.gap_seconds:
+        return f"All of {whole} of all devices are accounted for."
+    return f"Of {whole} of all devices, {hours(day.gap_seconds)} are not accounted for."
+
+
+def _notes(day: DayStatus) -> str:
+    every = (*day.pods, day.unattributed, day.total, *((day.others,) if day.others else ()))
+    if not any(each.incomplete for each in every):
+        return ""
+    return '<p class="soft">* a figure lacks what is not known.</p>\n'
+
+
+def _name(pod: PodAmountsStatus) -> str:
+    if pod.pod is None:
+        return f"uid {pod.uid or UNKNOWN}"
+    return f"{pod.namespace}/{pod.pod}" if pod.namespace else pod.pod
+
+
+def _own(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
+    """Return a pod's name, with its uid where another pod had that name."""
+    name = _name(pod)
+    return name if names[name] < 2 else f"{name} (uid {pod.uid or UNKNOWN})"
+
+
+def _row(name: str, had: AmountsStatus) -> str:
+    mark = " *" if had.incomplete else ""
+    return (
+        f'<tr role="row"><th scope="row" role="rowheader">{name}{mark}</th>'
+        f"{cell(_hours(had.held_seconds), 'num', 'Held')}"
+        f"{cell(_hours(had.busy_seconds), 'num', 'Busy')}"
+        f"{cell(_hours(had.idle_seconds), 'num', 'Idle')}"
+        f"{cell(_energy(had.energy_joules), 'num', 'Energy')}</tr>\n"
+    )
+
+
+def _hours(seconds: float | None) -> str:
+    return known(UNKNOWN if seconds is None else hours(seconds))
+
+
+def _energy(joules: float | None) -> str:
+    return known(UNKNOWN if joules is None else kilowatt_hours(joules))

@@ -1,0 +1,94 @@
+"""What was used over the last 24 hours, of a document."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+from pipeline.ledger.reporting import Report, Row, Sum
+from pipeline.status_page.document import (
+    LARGEST,
+    AmountsStatus,
+    DayStatus,
+    PodAmountsStatus,
+    UsageStatus,
+)
+from pipeline.status_page.known import Known, date
+from pipeline.texts import line
+
+MOST: Final = 10
+"""Pods that a document has, those that held the most; the others are added up."""
+
+
+def used(known: Known) -> UsageStatus | None:
+    """Return what a ledger tells; None where none runs."""
+    day = known.last_day
+    if day is None:
+        return None
+    return UsageStatus(
+        sink=line(day.sink),
+        age_seconds=known.age(day.asked),
+        error=line(day.error) or None,
+        # Of nothing at all no sum is known: it isn't 0.
+        day=None if day.report is None or not day.report.window.totals else _day(day.report),
+    )
+
+
+def _day(report: Report) -> DayStatus:
+    window = report.window
+    others = report.rows[MOST:]
+    return DayStatus(
+        since=date(window.start_ns),
+        until=date(window.end_ns),
+        accounted_seconds=_seconds(sum(total.accounted_ns for total in window.totals)),
+        gap_seconds=_seconds(sum(total.gap_ns for total in window.totals)),
+        pods=tuple(_pod(row) for row in report.rows[:MOST]),
+        others=_together(others) if others else None,
+        pods_left_out=len(others),
+        unattributed=_amounts(report.unattributed),
+        total=_amounts(report.total),
+    )
+
+
+def _pod(row: Row) -> PodAmountsStatus:
+    namespace, pod, uid = (None,) * 3 if row.key is None else map(_text, row.key.parts)
+    return PodAmountsStatus(namespace=namespace, pod=pod, uid=uid, **_figures([row]))
+
+
+def _amounts(row: Row) -> AmountsStatus:
+    return AmountsStatus(**_figures([row]))
+
+
+def _together(rows: Sequence[Row]) -> AmountsStatus:
+    return AmountsStatus(**_figures(rows))
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+    sums = [[getattr(row, name) for row in rows] for name in ("busy_ns", "idle_ns", "energy_mj")]
+    busy, idle, energy = map(_known, sums)
+    several = len(rows) > 1
+    unknown = any(each.known is None for each in chain(*sums))
+    return {
+        "held_seconds": _seconds(sum(row.held_ns for row in rows)),
+        "busy_seconds": None if busy is None else _seconds(busy),
+        "idle_seconds": None if idle is None else _seconds(idle),
+        "energy_joules": None if energy is None else _bounded(energy / 1e3),
+        "holdings": min(sum(row.holdings for row in rows), LARGEST),
+        "incomplete": any(row.partial for row in rows) or (several and unknown),
+    }
+
+
+def _known(sums: Sequence[Sum]) -> int | None:
+    known = [each.known for each in sums if each.known is not None]
+    return sum(known) if known else None
+
+
+def _seconds(ns: int) -> float:
+    return _bounded(ns / 1e9)
+
+
+def _bounded(figure: float) -> float:
+    return min(max(round(figure, 3), -LARGEST), LARGEST)
+
+
+def _text(text: str | None) -> str | None:
+    return line(text) if text else None

@@ -1,0 +1,102 @@
+"""What a look brings, once it is known whose the processes are."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from pipeline.model import PodInfo
+from pipeline.usage.holding import HoldingAccount
+
+K = TypeVar("K")
+
+Name: TypeAlias = tuple[str, str, str, str]
+"""Namespace, pod, container and uid: a container, whatever its id. Hashes many times as fast as a
+`PartialRef`, and sorts as one."""
+
+
+class Process(NamedTuple):
+    """What one process had of a device since the look before.
+
+    Attributes:
+        container: whose it is; None if it is no container's, or nobody
+            could say whose.
+        known: whether it is known whose it is, be it nobody's.
+        pod: what is known of the container's pod.
+        there: it is there now.
+        memory_bytes: device memory that it has now; None where the driver doesn't say.
+        busy_ns: how long it kept the device busy; None where the driver doesn't say.
+    """
+
+    container: Name | None
+    known: bool
+    pod: PodInfo | None
+    there: bool
+    memory_bytes: int | None
+    busy_ns: int | None
+
+    def whose(self, alone: Name | None) -> Name | None:
+        """Return whose it is, by claims where nobody could look.
+
+        Args:
+            alone: the one container that held the device; None if none did, or several.
+        """
+        return self.container if self.known else alone
+
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """What tells which of several processes says best that their container is there."""
+        return self.there, self.busy_ns or 0
+
+    def within(self, time_ns: int, whole_ns: int) -> "Process":
+        """Return it with its busy time in a part of the interval."""
+        if self.busy_ns is None:
+            return self
+        return self._replace(busy_ns=self.busy_ns * time_ns // whole_ns)
+
+
+@dataclass(slots=True)
+class Interval:
+    """What an interval brought: the whole of it, in parts.
+
+    Attributes:
+        time_ns: how long it was.
+        held: held time by container.
+        unheld_ns: the rest of the time.
+        busy: busy time by container; None where it isn't known how long the device was busy.
+        busy_other_ns: busy time that no container is known to have had.
+        times: how much of the time each holding had.
+    """
+
+    time_ns: int = 0
+    held: dict[Name, int] = field(default_factory=dict)
+    unheld_ns: int = 0
+    busy: dict[Name, int] | None = field(default_factory=dict)
+    busy_other_ns: int = 0
+    times: dict[HoldingAccount, int] = field(default_factory=dict)
+
+    @property
+    def busy_ns(self) -> int | None:
+        """How long the device was busy."""
+        return None if self.busy is None else sum(self.busy.values()) + self.busy_other_ns
+
+    def add(self, later: "Interval") -> None:
+        """Let a later interval follow; what is unknown in a part of it is unknown of it all."""
+        self.time_ns += later.time_ns
+        self.unheld_ns += later.unheld_ns
+        _add(self.held, later.held)
+        _add(self.times, later.times)
+        if self.busy is None or later.busy is None:
+            self.busy, self.busy_other_ns = None, 0
+        else:
+            _add(self.busy, later.busy)
+            self.busy_other_ns += later.busy_other_ns
+
+    def forget(self, container: Name) -> None:
+        """Let what a container had be nobody's."""
+        self.unheld_ns += self.held.pop(container, 0)
+        if self.busy is not None:
+            self.busy_other_ns += self.busy.pop(container, 0)
+
+
+def _add(parts: dict[K, int], more: dict[K, int]) -> None:
+    for key, part in more.items():
+        parts[key] = parts.get(key, 0) + part

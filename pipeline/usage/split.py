@@ -1,0 +1,209 @@
+"""How what an interval brought is split among containers. Each function keeps the whole."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from pipeline.usage.apportion import apportion
+from pipeline.usage.looks import Interval, Name, Process
+from pipeline.usage.timeline import Piece
+
+Parts: TypeAlias = dict[Name, int]
+
+
+class Memory(NamedTuple):
+    """Memory of a device: `used` is `reserved`, `unattributed` and all that is known of containers.
+
+    Attributes:
+        used: in bytes; None where it isn't known, then the other two are as well.
+        reserved: what the driver keeps for itself.
+        unattributed: what no container is known to have.
+        containers: by container with processes, in bytes; None where the driver doesn't say.
+        whole: whether no other container has any.
+    """
+
+    used: int | None
+    reserved: int | None
+    unattributed: int | None
+    containers: dict[Name, int | None]
+    whole: bool
+
+    def without(self, gone: Collection[Name]) -> "Memory":
+        """Return it with what some containers had as nobody's."""
+        if not gone:
+            return self
+        freed = sum(self.containers[one] or 0 for one in gone)
+        left = {name: has for name, has in self.containers.items() if name not in gone}
+        unattributed = None if self.unattributed is None else self.unattributed + freed
+        return self._replace(unattributed=unattributed, containers=left)
+
+
+class Busy(NamedTuple):
+    """Busy time of a device.
+
+    Attributes:
+        containers: by container, in nanoseconds.
+        unattributed: what no container is known to have done.
+        whole: whether no container has done any of that.
+    """
+
+    containers: Parts
+    unattributed: int
+    whole: bool
+
+
+def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int]:
+    """Split an interval among those who held the device.
+
+    Returns:
+        Nanoseconds by container, and what nobody held.
+    """
+    parts: Parts = {}
+    unheld = 0
+    for piece in pieces:
+        cut = piece.cut
+        if cut is None:
+            unheld += piece.time_ns
+            continue
+        *of_holders, of_nobody = apportion(piece.time_ns, cut.weights)
+        for held, part in zip(cut.held, of_holders, strict=True):
+            parts[held.container] = parts.get(held.container, 0) + part
+        unheld += of_nobody
+    return parts, unheld
+
+
+def sole(pieces: Iterable[Piece]) -> Name | None:
+    """Return the one container that held the device in whatever part of an interval."""
+    holders = {one.container for piece in pieces if piece.cut for one in piece.cut.held}
+    return next(iter(holders)) if len(holders) == 1 else None
+
+
+def memory(
+    used: int | None,
+    reserved: int | None,
+    processes: Sequence[Process],
+    alone: Name | None,
+    *,
+    listed: bool = True,
+) -> Memory:
+    """Split the memory that is used now.
+
+    Args:
+        used: all that is not free, in bytes; None where nobody says.
+        reserved: of it, what the driver keeps for itself; None where it doesn't tell that apart.
+        processes: those of the device.
+        alone: the one container that holds the device now, if there is exactly one.
+        listed: whether those are all. Where none can be listed, all that isn't the driver's is that
+            of the one container that holds the device.
+    """
+    if not listed and alone is not None and not any(one.there for one in processes):
+        if used is None:
+            return Memory(None, None, None, {alone: None}, whole=False)
+        used = max(used, 0)
+        reserved = min(max(reserved or 0, 0), used)
+        return Memory(used, reserved, 0, {alone: used - reserved}, whole=False)
+    known: Parts = {}
+    hidden: set[Name] = set()
+    others, whole = 0, listed
+    for process in processes:
+        if not process.there:
+            continue
+        container, has = process.whose(alone), process.memory_bytes
+        if container is None:
+            whole = whole and process.known
+            others += max(has or 0, 0)
+        elif has is None:
+            hidden.add(container)
+        else:
+            known[container] = known.get(container, 0) + max(has, 0)
+    for container in hidden:
+        others += known.pop(container, 0)
+    unknown: dict[Name, int | None] = dict.fromkeys(hidden)
+    if used is None:
+        return Memory(None, None, None, {**known, **unknown}, whole)
+    used = max(used, 0)
+    reserved = min(max(reserved or 0, 0), used)
+    left = used - reserved
+    of_containers = sum(known.values())
+    if of_containers + others > left:
+        # Read a moment apart: what has been given back since stands in one of the two.
+        order = sorted(known)
+        fitted = apportion(left, [*(known[one] for one in order), others])
+        known = dict(zip(order, fitted[:-1], strict=True))
+        of_containers = left - fitted[-1]
+    return Memory(used, reserved, left - of_containers, {**known, **unknown}, whole)
+
+
+def busy(
+    total: int,
+    processes: Sequence[Process],
+    alone: Name | None,
+    before: Collection[Name | None] = (),
+    *,
+    listed: bool = True,
+) -> Busy:
+    """Split busy time.
+
+    Args:
+        total: how long the device was busy, in nanoseconds.
+        processes: those of the interval. Where the driver tells busy time of none of them, it is a
+            container's if all of them are, else nobody's.
+        alone: the one container that held the device in the interval, if there is exactly one.
+        before: whose the processes were that were there when the interval began; they may have
+            ended since, and what they did is not for those who came after them.
+        listed: whether the processes could be listed: else nobody is said to have done nothing.
+    """
+    total = max(total, 0)
+    parts: Parts = {}
+    told, whole = False, True
+    for process in processes:
+        if process.busy_ns is None:
+            continue
+        told = True
+        container = process.whose(alone)
+        if container is not None:
+            parts[container] = parts.get(container, 0) + max(process.busy_ns, 0)
+        elif process.busy_ns > 0 and not process.known:
+            whole = False
+    if not told:
+        whose = {process.whose(alone) for process in processes} | set(before)
+        if not whose:
+            whose = {alone}
+        if len(whose) == 1 and (only := next(iter(whose))) is not None:
+            return Busy({only: total}, 0, whole=True)
+        return Busy({}, total, whole=listed and not total)
+    if sum(parts.values()) > total:
+        order = sorted(parts)
+        fitted = apportion(total, [parts[one] for one in order])
+        parts = dict(zip(order, fitted, strict=True))
+    return Busy(parts, total - sum(parts.values()), whole)
+
+
+def energy(total: int, idle: int, interval: Interval) -> tuple[Parts, int]:
+    """Split energy, by a model: what is drawn when idle by held time, the rest by busy time.
+
+    Where nothing was busy, or that isn't known, all of it is split by held time.
+
+    Args:
+        total: in millijoules.
+        idle: of it, what the device would have drawn anyway.
+        interval: what the time brought in which it was used.
+
+    Returns:
+        Millijoules by container, and what falls to none.
+    """
+    idle = total if not interval.busy_ns else idle
+    parts: Parts = {}
+    nobody = 0
+    for amount, by, by_nobody in (
+        (idle, interval.held, interval.unheld_ns),
+        (total - idle, interval.busy or {}, interval.busy_other_ns),
+    ):
+        if not amount:
+            continue
+        order = sorted(by) if len(by) > 1 else list(by)
+        weights = [*(by[one] for one in order), by_nobody]
+        *of_containers, rest = apportion(amount, weights)
+        for container, part in zip(order, of_containers, strict=True):
+            parts[container] = parts.get(container, 0) + part
+        nobody += rest
+    return parts, nobody

@@ -1,0 +1,93 @@
+"""Lines of what has happened: a holding that ended, an XID error."""
+
+from typing import Any
+
+from pipeline.model import Holding, Snapshot, XidVictim
+from pipeline.news.following import Error
+from pipeline.news.wording import figures, holding_id, meaning
+from sinks.jsonl import parts
+from sinks.jsonl.text import dump, rfc3339
+
+
+class EventLines:
+    """Makes a line of each.
+
+    Args:
+        node: the node's name.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+
+    def holding(self, holding: Holding, snapshot: Snapshot) -> bytes:
+        """Return the line of a holding that ended.
+
+        Args:
+            holding: it.
+            snapshot: knows the device, if it is still there.
+        """
+        end = holding.end or holding.start
+        told: dict[str, Any] = {
+            "record": "holding",
+            "time": rfc3339(end.wall_ns),
+            "node": self._node,
+            "id": holding_id(holding),
+            "device": _device(holding.device, snapshot),
+            **parts.container(holding.subject, holding.pod),
+        }
+        if holding.source:
+            told["source"] = holding.source
+        if holding.evidence is not None:
+            told["evidence"] = holding.evidence.name.lower()
+        told["start"] = rfc3339(holding.start.wall_ns)
+        told["end"] = rfc3339(end.wall_ns)
+        told |= figures(holding)
+        if holding.xids:
+            told["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
+        return _end(told)
+
+    def error(self, one: Error, snapshot: Snapshot) -> bytes:
+        """Return the line of an XID error.
+
+        Args:
+            one: it, and whether it has had a line before, which lacks something.
+            snapshot: knows the device, if it is still there.
+        """
+        error = one.error
+        told: dict[str, Any] = {
+            "record": "xid_error",
+            "time": rfc3339(error.at.wall_ns),
+            "node": self._node,
+            "id": one.id,
+            "device": _device(error.device, snapshot),
+            "xid": error.code,
+        }
+        if one.again:
+            told["update"] = True
+        if about := meaning(error.code):
+            told["meaning"] = about
+        if error.pid is not None:
+            told["pid"] = error.pid
+        if error.process:
+            told["process"] = error.process
+        told["victims"] = [_victim(one) for one in error.victims]
+        return _end(told)
+
+
+def _device(uuid: str, snapshot: Snapshot) -> dict[str, Any]:
+    attribution = snapshot.layout.attributions.get(uuid)
+    return {"uuid": uuid} if attribution is None else parts.device(attribution.device)
+
+
+def _victim(victim: XidVictim) -> dict[str, Any]:
+    return {
+        **parts.container(victim.subject, victim.pod),
+        "device": victim.device,
+        "holds": victim.holds,
+        "uses": victim.uses,
+        "caused": victim.caused,
+    }
+
+
+def _end(line: dict[str, Any]) -> bytes:
+    return dump(line) + b"\n"

@@ -1,0 +1,92 @@
+"""What `podgpu doctor` looks at for the ledger: its folder, its file, and who has it."""
+
+import os
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from config.types import ByteSize
+from pipeline.doctor.checks import CHECKS
+from pipeline.doctor.context import DoctorContext, in_thread
+from pipeline.doctor.findings import Finding, Verdict
+from pipeline.doctor.mounts import file_system
+from pipeline.doctor.owning import unusable
+from pipeline.doctor.processes import Holder, who_has
+from pipeline.doctor.writing import look
+from pipeline.ledger.errors import ForeignError, LedgerError
+from pipeline.ledger.opening import fault, open_readonly
+from sinks.ledger.locking import lock_of, locked_by
+from sinks.ledger.options import Options
+
+_SMALL: Final = 32 << 20
+"""Bytes up to which a file is looked through page by page."""
+
+_VOLATILE: Final = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "fuse.fuse-overlayfs"})
+_DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may write to"
+
+
+async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+    """Check `ledger.file`."""
+    return [await in_thread(partial(_look, options.path, options.max_size, ctx.roots.proc))]
+
+
+def _look(path: Path, max_size: ByteSize, proc: Path) -> Finding:
+    check, place, folder = CHECKS["ledger.file"], str(path), path.parent
+    found = look(check, path, replaces=True)
+    if found.verdict is not Verdict.OK:
+        return found
+    beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")]
+    if closed := unusable(beside):
+        saw = f"{closed[0].name} may not be read and written by uid {os.geteuid()}"
+        mend = f"chown {os.geteuid()} {place}*: podgpu ran as somebody else before"
+        return check.failure(place, saw, mend)
+    if owner := _owner(path, proc):
+        mend = "end that one, or give another path: each podgpu needs a ledger of its own"
+        return check.failure(place, f"is in use by {owner}", mend)
+    if path.exists() and path.stat().st_size:
+        try:
+            _read(path)
+        except ForeignError as error:
+            return check.failure(place, error.saw, error.mend)
+        except LedgerError as error:
+            mend = "nothing, or save it: podgpu sets a spoilt file aside and begins a new one"
+            return check.warning(place, error.saw, mend)
+    kind = file_system(folder, proc)
+    if kind in _VOLATILE:
+        return check.warning(place, f"is on {kind}: what stands there is gone with it", _DISK)
+    space = os.statvfs(folder)
+    free, used = space.f_bavail * space.f_frsize, path.stat().st_size if path.exists() else 0
+    if space.f_blocks and free + used < max_size:
+        saw = f"{free >> 20} MiB are free, fewer than max_size ({max_size})"
+        return check.warning(place, saw, "make room on that disk, or lower max_size")
+    return found
+
+
+def _read(path: Path) -> None:
+    """See that it is a ledger, and if it is small that it is whole.
+
+    Raises:
+        LedgerError: it isn't.
+    """
+    with closing(open_readonly(path)) as connection:
+        if path.stat().st_size > _SMALL:
+            return
+        try:
+            (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            raise fault(str(path), error) from error
+        if told != "ok":
+            raise LedgerError(str(path), str(told), "save it")
+
+
+def _owner(path: Path, proc: Path) -> str:
+    """Return who has it if it is no podgpu of this container; empty if nobody else has."""
+    try:
+        owner = locked_by(path)
+        if owner is None or who_has(lock_of(path), proc) is not Holder.OTHER:
+            return ""
+    except OSError:
+        return ""
+    return f"another podgpu, {owner}" if owner else "another process"

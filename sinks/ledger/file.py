@@ -1,0 +1,234 @@
+"""The ledger's file in the hands of its writer. Everything here blocks, in one thread."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pipeline.ledger.creating import Left, open_readwrite, read_left
+from pipeline.ledger.errors import CorruptError, LedgerError
+from pipeline.ledger.opening import fault
+from pipeline.ledger.retaining import Removed, retain, sweep
+from pipeline.ledger.rows import Batch
+from pipeline.ledger.storing import Store
+from pipeline.model import NS, Instant
+from pipeline.version import VERSION
+from sinks.ledger.aside import set_aside
+from sinks.ledger.locking import Lock
+from sinks.ledger.options import Options
+
+_LOG_BYTES: Final = 64 << 20
+"""How large SQLite's log may grow while a reader keeps it from being brought into the file."""
+
+_PASSING: Final = frozenset({"locked", "no_space"})
+"""What passes by itself, with the file as it is."""
+
+_TEND_NS: Final = 60 * NS
+_SWEEP_NS: Final = 24 * 3600 * NS
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened to the file.
+
+    Attributes:
+        renewed: it is another one than before: all that is known has to be written again.
+        moved: somebody has taken the one before away, or its log.
+        aside: names of files that were set aside, with what is wrong with each.
+        removed: what was let go of.
+        untended: why nothing could be let go of; None where that is well.
+    """
+
+    renewed: bool = False
+    moved: bool = False
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    removed: Removed = field(default_factory=Removed)
+    untended: LedgerError | None = None
+
+
+class LedgerFile:
+    """Opens, writes, tends and closes a ledger.
+
+    Args:
+        options: see `docs/sinks/ledger.md`.
+        node: the node's name.
+        now: the clocks.
+    """
+
+    def __init__(self, options: Options, node: str, now: Callable[[], Instant]) -> None:
+        self.path = options.path
+        self._options = options
+        self._node = node
+        self._now = now
+        self._lock = Lock(options.path)
+        self._connection: sqlite3.Connection | None = None
+        self._store: Store | None = None
+        self._mine: tuple[os.stat_result, ...] = ()
+        self._tend_ns = self._sweep_ns = 0
+        self._unswept = False
+
+    def open(self) -> tuple[Left, Report]:
+        """Open the file, a new one where it can't be used, and return what is in it.
+
+        Raises:
+            ForeignError: it is another program's, or a newer podgpu's.
+            LedgerError: it can't be had now.
+        """
+        report = Report()
+        try:
+            self._open(report)
+            return self._read_left(report), report
+        except BaseException:
+            self.close()
+            raise
+
+    def put(self, batch: Batch) -> Report:
+        """Write a batch in one transaction; a second time it changes nothing.
+
+        Raises:
+            LedgerError: it can't be written now: nothing of it is.
+        """
+        report = Report()
+        if self._connection is not None and not self._there():
+            with contextlib.suppress(sqlite3.Error):  # its log goes into it, wherever it is now
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._shut()
+            report.moved = True
+        if self._connection is None:
+            self._open(report)
+            report.renewed = True
+        try:
+            self._put(batch)
+        except CorruptError as error:
+            self._replace(error, report)
+            report.renewed = True
+            self._put(batch)
+        try:
+            self._tend(report)
+        except sqlite3.Error as cause:
+            report.renewed = True  # a part of it may have been done
+            found = fault(str(self.path), cause)
+            if isinstance(found, CorruptError):
+                self._replace(found, report)
+                report.renewed = True
+            else:
+                report.untended = found
+        return report
+
+    def close(self) -> None:
+        """Close the file, its log brought into it, and let others have it."""
+        self._shut()
+        self._lock.release()
+
+    def _open(self, report: Report) -> None:
+        try:
+            self._lock.take()
+        except OSError as error:
+            folder = self.path.parent
+            saw = (
+                "there is no such folder" if not folder.is_dir() else (error.strerror or "").lower()
+            )
+            mend = f"make it, or mount it writable for uid {os.geteuid()}; or give another path"
+            raise LedgerError(str(folder), saw, mend, reason="permission") from error
+        try:
+            self._connect()
+        except CorruptError as error:
+            self._replace(error, report)
+
+    def _connect(self) -> None:
+        connection = open_readwrite(self.path, self._options.synchronous)
+        try:
+            for each in (("node", self._node), ("podgpu", VERSION)):
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
+            self._mine = tuple([each.lstat() for each in self._both()])
+        except sqlite3.Error as error:
+            connection.close()
+            raise fault(str(self.path), error) from error
+        except OSError as error:
+            connection.close()
+            raise LedgerError(str(self.path), str(error), "see to its disk") from error
+        self._connection, self._store = connection, Store(connection)
+
+    def _read_left(self, report: Report) -> Left:
+        connection = self._connection
+        if connection is None:
+            raise RuntimeError("the file isn't open")
+        try:
+            return read_left(connection, str(self.path))
+        except CorruptError as error:
+            self._replace(error, report)
+            return Left({}, 0, ())
+
+    def _replace(self, error: CorruptError, report: Report) -> None:
+        """Begin a new file in the place of one that is spoilt."""
+        self._shut()
+        aside = set_aside(self.path, self._now().wall_ns, error)
+        report.aside.append((str(aside), error.saw))
+        self._connect()
+
+    def _shut(self) -> None:
+        connection, self._connection, self._store = self._connection, None, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _there(self) -> bool:
+        """Whether what stands at the path is still the file that is open, and its log too.
+
+        What goes into a log that nobody finds any more is gone when podgpu is killed.
+        """
+        try:
+            both = [each.lstat() for each in self._both()]
+        except OSError:
+            return False
+        return all(map(os.path.samestat, self._mine, both))
+
+    def _both(self) -> tuple[Path, Path]:
+        return self.path, self.path.with_name(f"{self.path.name}-wal")
+
+    def _put(self, batch: Batch) -> None:
+        if self._store is None or self._connection is None:
+            raise RuntimeError("the file isn't open")
+        try:
+            self._bound_log(self._connection)
+            self._store.put(batch)
+        except sqlite3.Error as error:
+            told = fault(str(self.path), error)
+            if told.reason not in _PASSING:
+                self._shut()  # what it is can have changed: it is opened anew
+            raise told from error
+
+    def _bound_log(self, connection: sqlite3.Connection) -> None:
+        if self._log_bytes() <= _LOG_BYTES:
+            return
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if self._log_bytes() > _LOG_BYTES:
+            saw = "its log can't be brought into it: somebody reads without an end"
+            mend = "end the program that keeps a transaction open (fuser shows which has it)"
+            raise LedgerError(str(self.path), saw, mend, reason="locked")
+
+    def _log_bytes(self) -> int:
+        try:
+            return self._both()[1].stat().st_size
+        except OSError:
+            return 0
+
+    def _tend(self, report: Report) -> None:
+        """Let go of what is old or too much, now and then."""
+        now, connection = self._now(), self._connection
+        if connection is None or now.mono_ns < self._tend_ns:
+            return
+        self._tend_ns = now.mono_ns + _TEND_NS
+        if self._store is not None:
+            self._store.forget()
+        size = int(self._options.max_size)
+        report.removed = retain(connection, now.wall_ns, self._options.keep.ns, size)
+        self._unswept = self._unswept or bool(report.removed.before_ns)
+        if self._unswept and now.mono_ns >= self._sweep_ns:
+            report.removed.swept += sweep(connection)
+            self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
+        # What is known of a container that is there still goes in again.
+        report.renewed = report.renewed or bool(report.removed.swept)

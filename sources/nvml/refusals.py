@@ -1,0 +1,25 @@
+"""Why NVML can't be opened, and what mends it."""
+
+from typing import Final
+
+from sources.nvml import codes
+
+OPENING: Final = {
+    codes.LIBRARY_NOT_FOUND: (
+        "libnvidia-ml.so.1 is not there: in Kubernetes run podgpu with the runtime class of "
+        "NVIDIA's container toolkit (runtimeClassName: nvidia), or make that the default runtime, "
+        "and see that NVIDIA_DRIVER_CAPABILITIES includes utility; else install the NVIDIA driver"
+    ),
+    codes.DRIVER_NOT_LOADED: (
+        "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia) and see "
+        "that /dev/nvidiactl exists in the container"
+    ),
+    codes.LIB_RM_VERSION_MISMATCH: (
+        "the NVML library and the loaded kernel driver are of different versions, as after an "
+        "upgrade: reload the driver or reboot, then restart the container"
+    ),
+    codes.NO_PERMISSION: (
+        "no permission to open the NVIDIA devices: the process needs read and write access to "
+        "/dev/nvidiactl and /dev/nvidia0, 1, ..."
+    ),
+}

@@ -1,0 +1,132 @@
+"""How long each process kept a GPU busy: NVML's process utilisation, weighed and added up.
+
+The driver looks every so often which processes run (five times a second on Hopper, at least once a
+second by nvml.h) and keeps what it found for some seconds. Asked for what came after a moment, it
+answers with one entry for each process that it found: its mean since then, and when it was found
+last. So an entry counts for the time from that moment to its own stamp, not from call to call.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.model import NS, Instant
+from sources.nvml import codes, library
+from sources.nvml.library import Handle, Library
+from sources.nvml.readers import Sheet
+
+LATEST_US: Final = 1_000_000
+"""The driver's samples of more than a second ago have all been seen. Else a process that begins
+after a time without any would be credited with that time too."""
+
+HELD_NS: Final = 13 * NS
+"""For how long the driver surely keeps its samples: some 70, at five a second."""
+
+STEP_NS: Final = NS // 5
+"""A clock that went so far astray between two looks was set: stamps before and after it are not to
+be compared."""
+
+_ROOM: Final = 128
+_ROOM_MOST: Final = 1 << 14
+_PERCENT_US: Final = 10
+"""Nanoseconds in a hundredth of a microsecond: percent times microseconds is nanoseconds / 10."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a process did since the look before.
+
+    Attributes:
+        busy_ns: how long it kept the GPU busy.
+        stamp_us: when it was last found to, by the wall clock, in microseconds.
+    """
+
+    busy_ns: int
+    stamp_us: int
+
+
+class Utilization:
+    """Asks one GPU again and again.
+
+    Args:
+        nvml: the library.
+        handle: of the GPU.
+
+    Attributes:
+        found: what the last look brought, by pid; a process that isn't there did nothing. None
+            where that can't be told of all the time since the look before.
+    """
+
+    def __init__(self, nvml: Library, handle: Handle) -> None:
+        self._function = nvml.function("nvmlDeviceGetProcessUtilization")
+        self._handle = handle
+        self._count = ctypes.c_uint()
+        self._since = ctypes.c_ulonglong()
+        self._last: Instant | None = None
+        self.found: Mapping[int, Entry] | None = None
+        self._make_room(_ROOM)
+
+    def _make_room(self, size: int) -> None:
+        self._size = size
+        self._array = library.utilization_array(size)
+
+    def read(self, sheet: Sheet, at: Instant) -> int:
+        """Ask what happened since this was last called. A `Reader`."""
+        self.found = None
+        last, self._last = self._last, at
+        if last is None or not _steady(last, at):
+            # From now on: what the driver still holds is of nobody who is watched.
+            self._since.value = at.wall_ns // 1000
+            last = None
+        code = self._call()
+        if code not in (codes.OK, codes.NOT_FOUND):
+            self._last = None
+            return code
+        most_us = at.wall_ns // 1000 + LATEST_US
+        found, newest, wrong = self._weighed(self._count.value if code == codes.OK else 0, most_us)
+        self._since.value = max(newest, at.wall_ns // 1000 - LATEST_US)
+        if wrong:
+            sheet.errors.append(codes.OUT_OF_RANGE)
+        if last is not None:
+            self.found = found
+        return codes.OK
+
+    def forget(self) -> None:
+        """Start anew: the GPU was away, or is not what it was."""
+        self._last = self.found = None
+
+    def _call(self) -> int:
+        if self._function is None:
+            return codes.FUNCTION_NOT_FOUND
+        while True:
+            self._count.value = self._size
+            code = self._function(self._handle, self._array, ctypes.byref(self._count), self._since)
+            if code != codes.INSUFFICIENT_SIZE or self._size >= _ROOM_MOST:
+                return code
+            self._make_room(min(_ROOM_MOST, max(self._count.value, self._size * 2)))
+
+    def _weighed(self, count: int, most_us: int) -> tuple[dict[int, Entry], int, bool]:
+        """Return what each process did, the newest stamp, and whether some can't be true."""
+        since = newest = int(self._since.value)
+        wrong = False
+        found: dict[int, Entry] = {}
+        entries = self._array[: min(count, self._size)]
+        for entry in sorted(entries, key=lambda one: int(one.timeStamp)):
+            stamp, percent, pid = int(entry.timeStamp), int(entry.smUtil), int(entry.pid)
+            if stamp <= since:
+                continue  # an old one, which the driver hands out again
+            if percent > 100 or stamp > most_us:
+                wrong = True
+                continue
+            before = found.get(pid, Entry(0, since))
+            busy = percent * (stamp - before.stamp_us) * _PERCENT_US
+            found[pid] = Entry(before.busy_ns + busy, stamp)
+            newest = max(newest, stamp)
+        return found, newest, wrong
+
+
+def _steady(last: Instant, at: Instant) -> bool:
+    """Whether the time between two looks is one that the driver can tell of."""
+    passed = at.mono_ns - last.mono_ns
+    return passed <= HELD_NS and abs(at.wall_ns - last.wall_ns - passed) < STEP_NS

@@ -1,0 +1,141 @@
+"""A year of who used how much: asked of the ledger, and of the same as JSON lines that are scanned.
+
+Eight GPUs, 100,000 holdings of five hours in the mean, and their hours; commits of 56 MIG instances
+with 200 containers.
+"""
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pipeline.ledger.opening import open_readonly
+from pipeline.ledger.reading import read_window
+from pipeline.ledger.schema import HOUR_NS
+from pipeline.model import NS
+from tests.pipeline.ledger.keeping import Kept, Shown, assert_adds_up
+from tests.support.nodes import START, at, gpu, mig
+from tests.support.usage import account, holding, used
+
+GPUS = 8
+HOLDINGS = 100_000
+YEAR = 8760
+END = START.wall_ns // HOUR_NS + YEAR
+
+
+def year(path: Path, lines: Path) -> None:
+    """Make a ledger of a year, and a file of JSON lines that tells the same hours."""
+    Kept(path).close()
+    chance, first = random.Random(7), START.wall_ns // HOUR_NS
+    hours: dict[tuple[int, int, int], int] = {}
+    holdings = []
+    for number in range(1, HOLDINGS + 1):
+        device, begin = number % GPUS + 1, first + chance.randrange(YEAR - 12)
+        length = chance.randrange(1, 10)
+        start = begin * HOUR_NS + chance.randrange(HOUR_NS)
+        row = (device, number, start, start + length * HOUR_NS, start + length * HOUR_NS)
+        holdings.append((*row, "runtime", "runtime_cdi", length * HOUR_NS, 0, HOUR_NS, 7, 9))
+        for hour in range(begin, begin + length + 1):
+            hours[hour, device, number] = chance.randrange(HOUR_NS // 100)
+    for hour in range(first, END):
+        for device in range(1, GPUS + 1):
+            hours[hour, device, 0] = HOUR_NS // 10
+    with closing(sqlite3.connect(path)) as connection, connection:
+        run = connection.executemany
+        run("INSERT INTO devices VALUES (?, ?, 'H100', '', '')",
+            [(one, f"GPU-{one}") for one in range(1, GPUS + 1)])  # fmt: skip
+        run("INSERT INTO containers VALUES (?, ?, ?, 'main', ?, 'Job', 'train', ?, 0)",
+            [(n, f"team-{n % 20}", f"pod-{n}", f"u-{n}", json.dumps({"team": str(n % 50)}))
+             for n in range(1, HOLDINGS + 1)])  # fmt: skip
+        run("INSERT INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, 1, '{}')",
+            holdings)  # fmt: skip
+        run("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?)",
+            sorted((*key, had, had // 2, had // 10**7) for key, had in hours.items()))  # fmt: skip
+        connection.execute(
+            "INSERT INTO device_hours SELECT hour, device, sum(held_ns), 0, sum(busy_ns), "
+            "sum(energy_mj) FROM hours GROUP BY hour, device"
+        )
+    with lines.open("w", encoding="utf-8") as file:
+        for (hour, device, number), held in hours.items():
+            told = {"hour": hour, "device": f"GPU-{device}", "pod": f"pod-{number}", "held": held}
+            file.write(json.dumps(told) + "\n")
+
+
+def scan(lines: Path, first: int) -> int:
+    """Add up a window from JSON lines; return how many sums it has."""
+    sums: dict[tuple[str, str], int] = {}
+    with lines.open(encoding="utf-8") as file:
+        for line in file:
+            told = json.loads(line)
+            if told["hour"] >= first:
+                key = told["device"], told["pod"]
+                sums[key] = sums.get(key, 0) + told["held"]
+    return len(sums)
+
+
+def best(of: Callable[[], object], times: int = 3) -> float:
+    """Return the milliseconds of the quickest of some calls."""
+    found = []
+    for _ in range(times):
+        started = time.perf_counter()
+        of()
+        found.append(time.perf_counter() - started)
+    return min(found) * 1000
+
+
+@pytest.mark.timeout(300)
+def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
+    path, lines = tmp_path / "usage.db", tmp_path / "hours.jsonl"
+    year(path, lines)
+    print(
+        f"\na year: ledger {path.stat().st_size >> 20} MiB, lines {lines.stat().st_size >> 20} MiB"
+    )
+    with closing(open_readonly(path)) as connection:
+        # A year has as many sums as holdings: a scan of the same lines is no slower.
+        for days, times in ((7, 15.0), (30, 4.0), (365, 0.33)):
+            start = (END - days * 24) * HOUR_NS
+            window = read_window(connection, start, END * HOUR_NS)
+            assert_adds_up(window) if days == 7 else None
+            asked = best(lambda start=start: read_window(connection, start, END * HOUR_NS))  # type: ignore[misc]
+            scanned = best(lambda first=END - days * 24: scan(lines, first), 1)  # type: ignore[misc]
+            told = f"{days} days, {len(window.spent)} sums: asked {asked:.0f} ms, "
+            print(f"{told}scanned {scanned:.0f} ms, {scanned / asked:.1f} times as long")
+            assert scanned > times * asked
+
+
+def test_a_commit_of_a_node_with_instances(tmp_path: Path) -> None:
+    """Against one that says nothing but that it was made."""
+    instances = [mig(gpu(index), gi) for index in range(8) for gi in range(1, 8)]
+    kept, shown = Kept(tmp_path / "usage.db"), Shown.of(*instances)
+    taking, writing, empty = [], [], []
+    for turn in range(1, 31):
+        until = at(5 * turn)
+        devices = []
+        for place, device in enumerate(instances):
+            had = [
+                used(
+                    f"p{number}",
+                    held=turn * NS,
+                    busy=turn,
+                    energy=turn,
+                    holding=holding(f"p{number}", device, until=until, held=turn * NS),
+                )
+                for number in range(place, 200, len(instances))
+            ]
+            rest = (5 * turn - len(had) * turn) * NS
+            devices.append(account(device, *had, until=until, unheld=rest))
+        snapshot = shown(*devices)
+        taking.append(best(lambda snapshot=snapshot: kept.book.take(snapshot), 1))  # type: ignore[misc]
+        writing.append(best(kept.commit, 1))
+        empty.append(best(kept.commit, 1))
+    took, wrote, nothing = (sorted(each)[15] for each in (taking, writing, empty))
+    print(f"\n56 devices, 200 containers: taken in in {took:.1f} ms, written in {wrote:.1f} ms, ")
+    print(f"an empty commit {nothing:.2f} ms: {wrote / nothing:.0f} times as long")
+    assert_adds_up(kept.window())
+    assert took < wrote, "the event loop has the smaller part"
+    kept.close()

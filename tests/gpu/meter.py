@@ -1,0 +1,84 @@
+"""What NVML says of one GPU, read beside podgpu by pynvml alone, in a process of its own.
+
+    python3 -m tests.gpu.meter GPU
+
+Prints lines of JSON until it is ended: `[moment, millijoules]` twenty times a second, and
+`[moment, {pid: busy seconds since it began}]` each five seconds, moments by the monotonic clock.
+"""
+
+import json
+import sys
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pynvml
+
+EVERY = 0.05
+UTILISATION_EVERY = 5.0
+"""Of polls that are closer some find nothing new, and what they miss is lost."""
+
+
+def main() -> None:
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(int(sys.argv[1]))
+    busy: dict[int, float] = defaultdict(float)
+    since = int(time.time() * 1e6)
+    due = time.monotonic() + UTILISATION_EVERY
+    while True:
+        energy = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        print(json.dumps([time.monotonic(), energy]), flush=True)
+        if time.monotonic() >= due:
+            due += UTILISATION_EVERY
+            since = poll(handle, since, busy)
+            print(json.dumps([time.monotonic(), busy]), flush=True)
+        time.sleep(EVERY)
+
+
+def poll(handle: object, since: int, busy: dict[int, float]) -> int:
+    """Add up what processes did since a time stamp; return the newest one."""
+    try:
+        entries = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
+    except pynvml.NVMLError_NotFound:
+        return since
+    fresh = [entry for entry in entries if entry.timeStamp > since]
+    for entry in fresh:
+        busy[entry.pid] += entry.smUtil / 100 * (entry.timeStamp - since) / 1e6
+    return max([since, *(int(entry.timeStamp) for entry in fresh)])
+
+
+class Meter:
+    """What it printed.
+
+    Args:
+        file: where that stands.
+    """
+
+    def __init__(self, file: Path) -> None:
+        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("]")]
+        self._energy = [(at, told) for at, told in lines if not isinstance(told, dict)]
+        self._busy = [(at, told) for at, told in lines if isinstance(told, dict)]
+
+    def joules(self, begin: float, end: float) -> float:
+        """Return how much the counter grew between two moments."""
+        return (self._at(end) - self._at(begin)) / 1000
+
+    def _at(self, moment: float) -> float:
+        for (start, before), (after, then) in pairwise(self._energy):
+            if start <= moment <= after:
+                return float(before + (then - before) * (moment - start) / (after - start))
+        raise ValueError(f"nothing was read at {moment}")
+
+    def busy(self, begin: float, end: float) -> dict[int, float]:
+        """Return the busy seconds of each process, between the polls nearest to two moments."""
+        first, last = (
+            min(self._busy, key=lambda one: abs(one[0] - moment)) for moment in (begin, end)
+        )
+        passed = last[0] - first[0] or 1.0
+        part = (end - begin) / passed
+        return {int(pid): (total - first[1].get(pid, 0.0)) * part for pid, total in last[1].items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Pods of known work on one GPU: real ones, and ones that a scenario plays."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.pods import GPU, container, pod
+from tests.e2e.processes import wait_until
+from tests.fakes.nvml import FakeNvml, Gpm, Load, Proc, Ramp, Scenario, h100s
+from tests.gpu import kernels, truth
+from tests.gpu.programs import python
+from tests.gpu.usage import finished
+
+MIB = 1 << 20
+_THERE = "/podgpu/kernels.py"
+_CUBIN = "/podgpu/kernels.cubin"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a pod is to do.
+
+    Attributes:
+        name: of the pod.
+        duty: the part of the time for which it works; 0 is one that has memory and idles.
+        claims: whether it asks the kubelet for the GPU.
+        faults: it writes to where no memory is, once, and ends.
+    """
+
+    name: str
+    duty: float = 0.0
+    claims: bool = True
+    faults: bool = False
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        """Its resources."""
+        return {GPU: 1} if self.claims else {}
+
+
+class Works(Protocol):
+    """Where pods work.
+
+    Attributes:
+        scenario: whose GPUs podgpu sees; None for the machine's own.
+        env: variables of those that read NVML.
+        gpu: uuid of the GPU.
+        alone: seconds that one pass takes alone.
+    """
+
+    scenario: Scenario | None
+    env: Mapping[str, str]
+    gpu: str
+    alone: float
+
+    def start(self, kube: Cluster, tasks: Sequence[Task]) -> dict[str, str]:
+        """Start pods and wait until each has begun; return their uids by name."""
+
+    def share(self, kube: Cluster, task: Task, begin: float, end: float) -> float:
+        """Return for which part of the time between two moments a pod kept the GPU at work."""
+
+    def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
+        """Remove pods."""
+
+
+class RealWorks:
+    """Work on the machine's own GPU.
+
+    Args:
+        folder: for a file that pods get to see.
+    """
+
+    scenario: Scenario | None = None
+    env: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, folder: Path) -> None:
+        self.gpu = next(iter(truth.gpus()))
+        self._files = {_THERE: Path(kernels.__file__)}
+        self._env: dict[str, str] = {}
+        if cubin := compiled(folder):
+            self._files[_CUBIN] = cubin
+            self._env["CUBIN"] = _CUBIN
+        said = subprocess.run(
+            [sys.executable, kernels.__file__, "solo", "3"],
+            env={**os.environ, **({"CUBIN": str(cubin)} if cubin else {})},
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=60,
+        )
+        self.alone = float(said.stdout)
+
+    def start(self, kube: Cluster, tasks: Sequence[Task]) -> dict[str, str]:
+        uids = {
+            task.name: kube.create(self._manifest(task, seed))["metadata"]["uid"]
+            for seed, task in enumerate(tasks, 1)
+        }
+        for task in tasks:
+
+            def begun(task: Task = task) -> bool:
+                said = kube.pod_log(task.name)
+                phase = kube.api.pod(task.name)["status"].get("phase")
+                assert phase != "Failed" or task.faults, said[-2000:]
+                return bool(_told(said))
+
+            wait_until(begun, f"{task.name} has begun", 60)
+        return uids
+
+    def _manifest(self, task: Task, seed: int) -> Object:
+        words = f"work {task.duty:g} {seed}" if task.duty else "hold 1024"
+        words = "fault" if task.faults else words
+        # Not by the variable that stands for a claim: one pod has none.
+        script = (
+            f"export CUDA_VISIBLE_DEVICES={self.gpu}; trap 'exit 0' TERM; "
+            f"{sys.executable} {_THERE} {words} & wait $!"
+        )
+        return python(task.name, script, self._files, task.wanted, self._env)
+
+    def share(self, kube: Cluster, task: Task, begin: float, end: float) -> float:
+        if not task.duty:
+            return 0.0
+        return finished(_told(kube.pod_log(task.name)), begin, end) * self.alone / (end - begin)
+
+    def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
+        remove(kube, tasks)
+
+
+def remove(kube: Cluster, tasks: Sequence[Task]) -> None:
+    """Remove pods, all at once, and wait until they are gone."""
+    for task in tasks:
+        kube.api.delete("Pod", task.name, "default")
+    for task in tasks:
+        kube.api.wait_gone("Pod", task.name, "default")
+
+
+def _told(said: str) -> list[tuple[float, int]]:
+    """Return moments, and how many passes were done by then."""
+    pairs = [line.split() for line in said.splitlines()]
+    return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and _number(pair[0])]
+
+
+def _number(word: str) -> bool:
+    return word.replace(".", "", 1).isdecimal()
+
+
+def compiled(folder: Path) -> Path | None:
+    """Compile the kernels, if there is what compiles them."""
+    program = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+    if program is None:
+        return None
+    source, made = folder / "kernels.ptx", folder / "kernels.cubin"
+    source.write_text(kernels.PTX)
+    done = subprocess.run([program, "-arch=sm_90", "-o", made, source], check=False, timeout=60)
+    return made if done.returncode == 0 else None
+
+
+class PlayedWorks:
+    """Work that a scenario plays: the pods sleep, and their processes stand in it.
+
+    Args:
+        folder: where the scenario's file lies.
+    """
+
+    alone = 0.0
+
+    @staticmethod
+    def node() -> Scenario:
+        """Return a node with one GPU that somebody uses."""
+        values = {"energy": Ramp(5_000_000, 300_000), "memory_used": 2048 * MIB}
+        return h100s(1, values=values, gpm={1: Gpm(55.0)})
+
+    def __init__(self, folder: Path) -> None:
+        self._began = time.monotonic()
+        self._node = replace(self.node(), t0=self._began)
+        self.scenario: Scenario | None = self._node
+        self.gpu = self._node.gpus[0].uuid
+        self.fake = FakeNvml(self._node, folder)
+        self.env: Mapping[str, str] = self.fake.env()
+        self._there: dict[str, tuple[Proc, Load]] = {}
+
+    def _play(self) -> None:
+        procs = [proc for proc, _ in self._there.values()]
+        loads = [load for _, load in self._there.values() if load.percent]
+        self.fake.set(self._node.with_gpu(0, processes=procs, loads=loads))
+
+    def start(self, kube: Cluster, tasks: Sequence[Task]) -> dict[str, str]:
+        uids = {}
+        for task in tasks:
+            made = kube.run(pod(task.name, container(resources=task.wanted)))
+            uid = uids[task.name] = made["metadata"]["uid"]
+            pid = wait_until(partial(_shell, uid), f"{task.name} has a process")
+            load = Load(pid, 100 * task.duty, start=time.monotonic() - self._began)
+            self._there[task.name] = Proc(pid, 512 * MIB), load
+        self._play()
+        for _ in filter(lambda task: task.faults, tasks):
+            self.fake.push_xid(0, 31)
+        return uids
+
+    def share(self, _kube: Cluster, task: Task, _begin: float, _end: float) -> float:
+        return task.duty
+
+    def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
+        remove(kube, tasks)
+        for task in tasks:
+            self._there.pop(task.name, None)
+        self._play()
+
+
+def _shell(uid: str) -> int | None:
+    """Return the first process of a pod's container; its sandbox' is no shell."""
+    for folder in Path("/proc").iterdir():
+        try:
+            mine = folder.name.isdecimal() and truth.pod_of(int(folder.name)) == uid
+            if mine and (folder / "cmdline").read_bytes().startswith(b"/bin/sh"):
+                return int(folder.name)
+        except OSError:
+            continue
+    return None

@@ -1,0 +1,101 @@
+"""Records of several signals in one queue: one order, and never two of them in one message."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.delivery.contract import SIGNALS, Queue, Record
+from pipeline.delivery.queue.disk.layout import (
+    LONGEST,
+    RECORD_SIZE,
+    pack_record_head,
+    read_record_head,
+)
+from pipeline.delivery.queue.memory import MemoryQueue
+from tests.pipeline.delivery.queue.support import KINDS, Bench, checked, points, record
+
+WRITTEN_BEFORE = bytes.fromhex(
+    "f5726563 28000000 0300000000000000 0700000000000000 1500000000000000 00ca9a3b00000000"
+    "0e699eeb 69a4d842"
+)
+"""The header of a record as it was written when there were no signals."""
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return Bench(request.param, tmp_path / "queue")
+
+
+def of(*signals: int) -> list[Record]:
+    return [replace(record(number), signal=signal) for number, signal in enumerate(signals)]
+
+
+def taken(queue: Queue, most: int = 1 << 20) -> Iterator[tuple[Record, ...]]:
+    while found := queue.take(most):
+        yield found
+        queue.settle(len(found), acked=points(found))
+
+
+def test_a_message_ends_where_another_signal_begins(bench: Bench) -> None:
+    queue, put = bench.open(), of(0, 0, 1, 0, 1, 1)
+    queue.append(put)
+    assert list(taken(queue)) == [tuple(put[:2]), (put[2],), (put[3],), tuple(put[4:])]
+    assert checked(queue).totals.queued == 0
+
+
+def test_what_is_put_back_is_taken_again(bench: Bench) -> None:
+    queue, put = bench.open(), of(1, 1, 0)
+    queue.append(put)
+    for _ in range(2):
+        assert queue.take(1 << 20) == tuple(put[:2])
+        queue.release()
+    assert list(taken(queue)) == [tuple(put[:2]), (put[2],)]
+
+
+@pytest.mark.parametrize("kind", ["disk", "safe"])
+def test_a_record_on_the_disk_knows_its_signal_after_a_restart(kind: str, tmp_path: Path) -> None:
+    put = of(0, 1, 1, 0)
+    first = Bench(kind, tmp_path / "queue").open()
+    first.append(put)
+    first.close()
+    again = Bench(kind, tmp_path / "queue").open()
+    assert [found for message in taken(again) for found in message] == put
+
+
+@given(st.lists(st.integers(0, SIGNALS - 1), max_size=30), st.integers(0, 500))
+def test_the_order_stays_whatever_the_signals(signals: list[int], most: int) -> None:
+    queue, put = MemoryQueue(1 << 20), of(*signals)
+    queue.append(put)
+    messages = list(taken(queue, most))
+    assert [found for message in messages for found in message] == put
+    assert all(len({found.signal for found in message}) == 1 for message in messages)
+    if most == 500:
+        assert len(messages) >= len(list(groupby(signals)))
+
+
+@given(st.integers(0, SIGNALS - 1), st.integers(1, 300))
+def test_a_header_comes_back_as_it_was(signal: int, size: int) -> None:
+    packed = pack_record_head(Record(b"." * size, 3, 10**9, signal), 7, 21, 5)
+    head = read_record_head(packed, 5)
+    assert head is not None
+    assert (head.length, head.signal, head.points) == (size, signal, 3)
+    assert head.length <= LONGEST
+    assert len(packed) == RECORD_SIZE
+
+
+def test_the_first_signal_is_stored_as_records_were_before_there_were_any() -> None:
+    packed = pack_record_head(Record(b"." * 40, 3, 10**9), 7, 21, 5)
+    assert packed == WRITTEN_BEFORE
+    head = read_record_head(WRITTEN_BEFORE, 5)
+    assert head is not None
+    assert (head.length, head.signal) == (40, 0)
+
+
+def test_there_are_no_more_signals_than_have_room() -> None:
+    with pytest.raises(ValueError, match="no signal 4"):
+        pack_record_head(Record(b".", 1, 0, SIGNALS), 1, 1, 1)

@@ -1,0 +1,267 @@
+"""What holds of holdings whatever is told, and over restarts of podgpu."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeAlias
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.join import Join
+from pipeline.model import (
+    ClockTicked,
+    ContainerUsage,
+    DeviceUsage,
+    Envelope,
+    Holding,
+    Instant,
+    PartialRef,
+    TotalsRestored,
+    Usage,
+    XidError,
+)
+from pipeline.recording import shifted
+from pipeline.usage.roster import MOST_CONTAINERS
+from tests.pipeline.join.test_usage_properties import (
+    EXAMPLES,
+    STORIES,
+    Author,
+    assert_grown,
+    of_container,
+    of_device,
+)
+from tests.pipeline.usage.looking import S, adds_up
+
+Whose: TypeAlias = tuple[str, PartialRef]
+Key: TypeAlias = tuple[str, PartialRef, Instant]
+Had: TypeAlias = tuple[int, int, int]
+
+
+def had(one: Holding | ContainerUsage | None) -> Had:
+    if one is None:
+        return (0, 0, 0)
+    return (one.held_ns, one.busy_ns or 0, one.energy_mj or 0)
+
+
+def plus(*parts: Had) -> Had:
+    held, busy, energy = zip(*parts, strict=True)
+    return sum(held), sum(busy), sum(energy)
+
+
+def key_of(one: Holding) -> Key:
+    return one.device, one.subject, one.start
+
+
+class Run:
+    """A run of podgpu, and all that must hold of what it shows."""
+
+    def __init__(self) -> None:
+        self.join = Join()
+        self.shown: Usage | None = None
+        self.ended: list[Holding] = []
+        self.begun: set[Key] = set()
+        self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
+        # What a container had of which no holding will tell any more.
+        self.base: dict[tuple[str, PartialRef, Instant], Had] = {}
+        self.went_on: dict[str, Instant] = {}
+        self.errors: dict[int, XidError] = {}
+        self.counts: dict[tuple[str, PartialRef, Instant], tuple[tuple[int, int], ...]] = {}
+
+    def apply(self, envelope: Envelope) -> None:
+        self.join.apply(envelope)
+        snapshot = self.join.snapshot(envelope.at)
+        self.take_errors(snapshot.xids)
+        usage = snapshot.usage
+        if usage is None or usage is self.shown:
+            return
+        self.shown = usage
+        assert not usage.ended_lost
+        self.take_ended(usage)
+        for device, account in usage.devices.items():
+            adds_up(account)
+            self.count_errors(account)
+            before = self.devices.get((device, account.start))
+            assert_grown(of_device(before) if before else [], of_device(account))
+            self.devices[device, account.start] = account
+            there = {(device, one.subject, one.start) for one in account.containers}
+            for forgotten in [key for key in self.base if key[0] == device and key not in there]:
+                del self.base[forgotten]
+            for one in account.containers:
+                self.check(account, one, envelope.at)
+
+    def take_errors(self, errors: tuple[XidError, ...]) -> None:
+        new = [one for one in errors if one.serial not in self.errors]
+        last = max(self.errors, default=0)
+        assert [one.serial for one in new] == list(range(last + 1, last + 1 + len(new)))
+        for one in errors:
+            struck = [(victim.subject, victim.device) for victim in one.victims]
+            assert struck == sorted(set(struck))
+            before = self.errors.get(one.serial, one)
+            assert one == before or one.revision > before.revision
+            self.errors[one.serial] = one
+
+    def count_errors(self, account: DeviceUsage) -> None:
+        """No count falls, and a holding has no more of them than its container."""
+        device = account.device
+        had_before = {key: counts for key, counts in self.counts.items() if key[0] == device}
+        for key in had_before:
+            del self.counts[key]
+        for one in account.containers:
+            key, counts = (device, one.subject, one.start), dict(one.xids)
+            holding = one.holding.xids if one.holding and key not in self.base else ()
+            for code, count in (*had_before.get(key, ()), *holding):
+                assert counts.get(code, 0) >= count
+            # One that has ended may make room, and come back within the same look.
+            self.counts[key] = one.xids if one.ended is None else ()
+
+    def take_ended(self, usage: Usage) -> None:
+        last = self.ended[-1].serial if self.ended else 0
+        new = usage.ended_after(last)
+        assert [one.serial for one in new] == list(range(last + 1, last + 1 + len(new)))
+        for one in new:
+            assert one.end is not None
+            spans(one, one.end)
+        self.ended += new
+
+    def check(self, account: DeviceUsage, one: ContainerUsage, now: Instant) -> None:
+        holding, whose = one.holding, (account.device, one.subject, one.start)
+        assert (holding is None) == (one.ended is not None)
+        if holding is not None:
+            spans(holding, account.at)
+            if holding.counted_ns:
+                # Of one that ended when it began there is nothing to be told.
+                self.begun.add(key_of(holding))
+        waiting = self.waiting(account.device, one.subject)
+        told = [
+            had(each)
+            for each in self.ended
+            if (each.device, each.subject) == whose[:2]
+            # One that goes on from before may have begun earlier: the wall clock was set back.
+            and (each.start.mono_ns >= one.start.mono_ns or whose in self.base)
+        ]
+        everything = plus(*told, *waiting, self.base.get(whose, (0, 0, 0)), (0, 0, 0))
+        assert everything == had(one)
+
+    def waiting(self, device: str, subject: PartialRef) -> list[Had]:
+        """What those holdings have that are not told of yet."""
+        account = self.join._usage.accounts._accounts[device]
+        name = (subject.namespace, subject.pod, subject.container, subject.uid)
+        entry = account.roster.get(name)
+        assert entry is not None
+        return [(h.held_ns, h.busy_ns or 0, h.energy_mj or 0) for h in entry.open()]
+
+    def finish(self, author: Author) -> None:
+        """Each holding that was seen to go on, and doesn't, has been told of once."""
+        for _ in range(2):
+            # What was claimed is no longer good, and then it has waited for too long.
+            author.now = round(author.now + 1001)
+            self.apply(author.told("", ClockTicked()))
+        times = Counter(key_of(one) for one in self.ended)
+        assert set(times.values()) <= {1}
+        devices = self.shown.devices.values() if self.shown is not None else ()
+        going_on = {key_of(c.holding) for a in devices for c in a.containers if c.holding}
+        hidden = {key for key in self.begun if key[0] not in {a.device for a in devices}}
+        assert self.begun - going_on - hidden <= times.keys()
+        assert not times.keys() & going_on
+
+
+def spans(one: Holding, until: Instant) -> None:
+    """Its time is what was counted and what was a gap, to the last digit."""
+    whole_ns = max(until.mono_ns - one.start.mono_ns, 0)
+    assert one.counted_ns + one.gap_ns == whole_ns, one
+    parts = (one.counted_ns, one.gap_ns, one.memory_ns, one.busy_time_ns, one.held_ns)
+    assert min(parts) >= 0
+    assert max(one.memory_ns, one.busy_time_ns, one.held_ns) <= one.counted_ns, one
+    mean, peak = one.memory_mean_bytes, one.memory_peak_bytes
+    assert mean is None or (peak is not None and mean <= peak)
+    assert one.busy_peak_ppm is None or 0 <= one.busy_peak_ppm <= 1_000_000
+
+
+ROOM = st.sampled_from([2, 3, MOST_CONTAINERS, MOST_CONTAINERS])
+"""How many containers of a device are kept account of."""
+
+
+@given(STORIES, ROOM)
+@EXAMPLES
+def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int], room: int) -> None:
+    author, run = Author(story[0]), Run()
+    with patch("pipeline.usage.roster.MOST_CONTAINERS", room):
+        for envelope in author.story(story[1]):
+            run.apply(envelope)
+        run.finish(author)
+
+
+PARTS = st.lists(
+    st.tuples(st.integers(0, 25), st.integers(0, 5), st.sampled_from([0, 0, 1, 60, 500])),
+    min_size=1,
+    max_size=4,
+)
+"""Of each run: events, how many of the last are lost, and how long podgpu is down."""
+
+
+@given(st.integers(0, 1 << 40), PARTS, st.sampled_from([0, 0, 0, 3, -20, -4000]))
+@EXAMPLES
+def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: int) -> None:
+    author, state = Author(seed), Usage({})
+    for events, lost, down in parts:
+        run = Run()
+        begin(run, author, state, back)
+        written = run.shown
+        told = [*author.beginning(), *author.goes_on(events)]
+        for number, envelope in enumerate(told):
+            run.apply(envelope)
+            if number < len(told) - lost:
+                written = run.shown
+        run.finish(author)
+        check_restart(state, run)
+        state = written or state
+        author.now = round(author.now + down, 2)
+
+
+def begin(run: Run, author: Author, state: Usage, back: int) -> None:
+    """Let a run go on from what the one before had written down.
+
+    Args:
+        run: the run.
+        author: tells of it.
+        state: what was written.
+        back: by how many seconds the wall clock was set forward meanwhile.
+    """
+    told = shifted(
+        TotalsRestored(tuple(state.devices.values())),
+        lambda i: Instant(i.mono_ns - back * S, i.wall_ns),
+        lambda good: good,
+    )
+    envelope = author.told("ledger", told)
+    for account in told.devices:
+        run.went_on[account.device] = min(account.start, envelope.at)
+        for one in account.containers:
+            start = min(one.start, envelope.at)
+            going_on = had(one.holding)
+            rest = tuple(a - b for a, b in zip(had(one), going_on, strict=True))
+            run.base[account.device, one.subject, start] = rest  # type: ignore[assignment]
+    run.apply(envelope)
+
+
+def check_restart(state: Usage, run: Run) -> None:
+    """No total has fallen, and nobody has what another had."""
+    for device, before in state.devices.items():
+        # One that is gone for minutes before anybody looked at it is forgotten.
+        first = run.devices.get((device, run.went_on[device]))
+        if first is None:
+            continue
+        assert_grown(of_device(before)[:-1], of_device(first)[:-1])
+        old = {one.subject: one for one in before.containers}
+        for one in first.containers:
+            known = old.get(one.subject)
+            if known is not None and one.subject.uid and one.start == known.start:
+                assert_grown(of_container(known), of_container(one))
+        assert_not_anothers(before.containers, first)
+
+
+def assert_not_anothers(old: Iterable[ContainerUsage], account: DeviceUsage) -> None:
+    had_before = {one.subject for one in old if one.subject.uid}
+    for one in account.containers:
+        if one.subject not in had_before:
+            assert one.held_ns <= max(account.at.mono_ns - one.start.mono_ns, 0)

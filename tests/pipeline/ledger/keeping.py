@@ -1,0 +1,109 @@
+"""A ledger to test with: accounts that live, a book, and a real file."""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pipeline.ledger.book import Book
+from pipeline.ledger.creating import Left, open_readwrite, read_left
+from pipeline.ledger.opening import open_readonly
+from pipeline.ledger.reading import read_window
+from pipeline.ledger.state import rebased
+from pipeline.ledger.storing import Store
+from pipeline.ledger.window import Window
+from pipeline.model import NS, Device, DeviceUsage, Holding, Instant, Snapshot, Usage
+from tests.support.nodes import START, Node, gpu
+from tests.support.usage import account
+
+FOREVER = 1 << 62
+
+
+class Kept:
+    """A book and its file.
+
+    Args:
+        path: the file.
+        born: when the book begins.
+        now: when the file is opened; then, if none is given.
+    """
+
+    def __init__(self, path: Path, born: Instant = START, now: Instant | None = None) -> None:
+        self.path = path
+        self._connection = open_readwrite(path, "normal")
+        self.store = Store(self._connection)
+        self.left: Left = read_left(self._connection, str(path))
+        states = {
+            one.device: one for one in rebased(self.left.states.values(), now or born).devices
+        }
+        self.book = Book(born, states, self.left.going_on)
+
+    def commit(self) -> None:
+        """Write what the book has."""
+        self.store.put(self.book.cut())
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def rows(self, query: str, *given: object) -> list[tuple[object, ...]]:
+        return self._connection.execute(query, given).fetchall()
+
+    def window(self, start_ns: int = 0, end_ns: int = FOREVER) -> Window:
+        return window_of(self.path, start_ns, end_ns)
+
+
+def window_of(path: Path, start_ns: int = 0, end_ns: int = FOREVER) -> Window:
+    with closing(open_readonly(path)) as connection:
+        return read_window(connection, start_ns, end_ns)
+
+
+def query(path: Path, text: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(text).fetchall()
+
+
+def _layout(*devices: Device) -> Snapshot:
+    node = Node()
+    node.has(*devices)
+    return node.snapshot()
+
+
+@dataclass
+class Shown:
+    """Makes snapshots of accounts, all with the same layout."""
+
+    base: Snapshot = field(default_factory=lambda: _layout(gpu(0), gpu(1)))
+
+    @classmethod
+    def of(cls, *devices: Device) -> "Shown":
+        """The same for other devices."""
+        return cls(_layout(*devices))
+
+    def __call__(
+        self, *devices: DeviceUsage, ended: Iterable[Holding] = (), lost: int = 0
+    ) -> Snapshot:
+        told = Usage({one.device: one for one in devices}, 0, tuple(ended), lost)
+        at = max((one.at for one in devices), default=self.base.at)
+        return replace(self.base, usage=told, at=at)
+
+
+def moved(moment: Instant, seconds: float, *, wall: float = 0) -> Instant:
+    """A moment later; the wall clock may have been set meanwhile."""
+    ns = round(seconds * NS)
+    return Instant(moment.mono_ns + ns, moment.wall_ns + ns + round(wall * NS))
+
+
+def assert_adds_up(window: Window) -> None:
+    """All that stands in a window comes to its devices' totals, to the last digit."""
+    for total in window.totals:
+        parts = [one for one in window.spent if one.device == total.device]
+        assert sum(one.held_ns for one in parts) == total.accounted_ns
+        assert sum(one.busy_ns or 0 for one in parts) == (total.busy_ns or 0)
+        assert sum(one.energy_mj or 0 for one in parts) == (total.energy_mj or 0)
+        amounts = [(one.held_ns, one.busy_ns or 0, one.energy_mj or 0) for one in parts]
+        assert min(map(min, amounts), default=0) >= 0
+        assert total.gap_ns >= 0
+
+
+__all__ = ["FOREVER", "Kept", "Shown", "account", "assert_adds_up", "moved", "query", "window_of"]

@@ -1,0 +1,46 @@
+"""What a ledger may have told of the last 24 hours."""
+
+from dataclasses import replace
+
+from pipeline.ledger.reporting import By, Prices, report
+from pipeline.ledger.window import Window
+from pipeline.model import Instant
+from pipeline.status_page.document import StatusDocument
+from pipeline.status_page.known import Known
+from pipeline.status_page.lastday import LastDayKnown
+from pipeline.status_page.making import status_of
+from tests.pipeline.ledger.reporting.windows import CARDS, day, spent, whose, window
+from tests.pipeline.status_page.scenes import two_gpus
+
+
+def told(seen: Window, error: str = "", sink: str = "books") -> LastDayKnown:
+    """What is known once a ledger has told this, 20 s ago."""
+    now = two_gpus().now
+    asked = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
+    return LastDayKnown(sink, report(seen, By("pod"), Prices()), asked, error)
+
+
+def known_with(day: LastDayKnown | None) -> Known:
+    return replace(two_gpus(), last_day=day)
+
+
+def status_with(day: LastDayKnown | None) -> StatusDocument:
+    return status_of(known_with(day))
+
+
+def many(count: int = 12) -> Window:
+    """More pods than are shown; each held less than the one before, the last of them nothing."""
+    pods = [
+        spent(CARDS[0], whose(f"serve-{n:02}-5d8c7b9f64-abcde"), count - n - 1, 0.5, 1)
+        for n in range(count)
+    ]
+    return window([*pods, spent(CARDS[0], None, 3, 0, 1)])
+
+
+DAYS = {
+    "a-day": told(day()),
+    "many": told(many()),
+    "stale": told(day(), "/var/lib/podgpu/ledger.db: the disk answers no more; see it"),
+    "unreadable": LastDayKnown("books", error="/var/lib/podgpu/ledger.db: is not there"),
+    "first-look": LastDayKnown("books"),
+}

@@ -1,0 +1,84 @@
+"""A whole podgpu with the real ledger: what its page shows, `podgpu usage` prints."""
+
+import asyncio
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from config.schema import Component
+from pipeline import sourceset
+from pipeline.cli.commands import run_command
+from pipeline.contracts import Source, SourceContext
+from pipeline.model import NS, DevicesDiscovered, DeviceUse, Instant, ProcessesSampled
+from pipeline.runtime import Runtime
+from sinks.ledger.options import Options
+from tests.pipeline.status_page.test_running import told
+from tests.support.components import ScriptedSource, configured
+from tests.support.http import LOCAL, Clients
+from tests.support.nodes import claim, claims, gpu, uuid_of
+
+
+def look(at: Instant, since: Instant | None, seconds: int) -> ProcessesSampled:
+    """A card that has been busy for so long, and has used 100 W."""
+    busy = None if since is None else round(since.seconds_until(at) * NS)
+    use = DeviceUse(uuid_of(0), at, since, (), 0, 0, busy, seconds * 100_000, 60 * NS)
+    return ProcessesSampled((use,))
+
+
+async def using(ctx: SourceContext) -> None:
+    await ctx.emit(DevicesDiscovered((gpu(0),)))
+    await ctx.emit(claims(claim("train-0", uuid_of(0)), good_for=600))
+    # The looks of the last minute, all at once.
+    now = ctx.clock.now()
+    before = None
+    for seconds in range(0, 61, 5):
+        ns = (seconds - 60) * NS
+        at = Instant(now.mono_ns + ns, now.wall_ns + ns)
+        await ctx.emit(look(at, before, seconds))
+        before = at
+    await asyncio.Event().wait()
+
+
+async def test_page_and_command_tell_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(kind: str, options: msgspec.Struct) -> Source:
+        return ScriptedSource(using)
+
+    monkeypatch.setattr(sourceset, "build_source", build)
+    path = tmp_path / "ledger.db"
+    books = Component(role="sink", name="books", kind="ledger", options=Options(path=path))
+    config = msgspec.structs.replace(configured({"gpus": ("gpus", 0)}, {}), sinks={"books": books})
+    runtime, stop = Runtime(config), asyncio.Event()
+    task = asyncio.create_task(runtime.run(stop))
+    try:
+        async with runtime._serving.listen(LOCAL) as mounts, Clients() as clients:
+            client = await clients.connect(mounts.port)
+            # Not before it is written: what is told once stands for a minute.
+            async with asyncio.timeout(20):
+                while not await asyncio.to_thread(_accounted, path, capsys):
+                    await asyncio.sleep(0.1)
+            found = await told(client, lambda d: d["usage"] and d["usage"]["day"])
+    finally:
+        stop.set()
+        await task
+    day = found["usage"]["day"]
+    text = await asyncio.to_thread(_printed, path, capsys)
+    printed = json.loads(text, parse_float=Decimal)
+    assert day["accounted_seconds"] == 60
+    assert Decimal(str(day["accounted_seconds"])) == printed["total"]["held_seconds"]
+    assert day["total"]["energy_joules"] == printed["total"]["energy_joules"] == 6000
+    assert printed["node"] == "node-1"
+
+
+def _printed(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    run_command(["usage", "--ledger", str(path), "--since", "1d", "--format", "json"])
+    return capsys.readouterr().out
+
+
+def _accounted(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    text = _printed(path, capsys)
+    return bool(text) and json.loads(text)["total"]["held_seconds"] == 60

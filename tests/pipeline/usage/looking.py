@@ -1,0 +1,168 @@
+"""Looks to test with, and what must hold of every account."""
+
+from collections.abc import Iterable
+
+from pipeline.model import (
+    NS,
+    Attribution,
+    ContainerUsage,
+    Device,
+    DeviceUsage,
+    DeviceUse,
+    Evidence,
+    Holder,
+    PartialRef,
+    ProcessUse,
+    Usage,
+)
+from pipeline.usage import Accounts, Name, Process
+from tests.support.nodes import START, at, gpu
+
+S = NS
+MS = NS // 1000
+GPU = gpu(0)
+
+
+def name(pod: str, container: str = "main", uid: str = "") -> Name:
+    return ("ml", pod, container, uid or f"uid-{pod}")
+
+
+def process(
+    whose: Name | str | None = None,
+    *,
+    memory: int | None = 0,
+    busy: int | None = None,
+    known: bool = True,
+    there: bool = True,
+) -> Process:
+    """A process of a container; of none, or (not `known`) of one that nobody can tell."""
+    container = name(whose) if isinstance(whose, str) else whose
+    return Process(container, known, None, there, memory, busy)
+
+
+def holder(pod: str, share: float | None = None, *, container_id: str = "") -> Holder:
+    ref = PartialRef("ml", pod, "main", f"uid-{pod}", container_id)
+    return Holder(ref, share, START, "runtime", Evidence.RUNTIME_CDI)
+
+
+def use(
+    device: Device | str,
+    when: float,
+    since: float | None,
+    *processes: ProcessUse,
+    used: int | None = 0,
+    reserved: int | None = 0,
+    busy: int | None = None,
+    energy: int | None = None,
+    good_for: float = 15,
+    listed: bool = True,
+) -> DeviceUse:
+    uuid = device if isinstance(device, str) else device.uuid
+    start = None if since is None else at(since)
+    good_for_ns = round(good_for * NS)
+    return DeviceUse(
+        uuid, at(when), start, processes, used, reserved, busy, energy, good_for_ns, listed
+    )
+
+
+class Book:
+    """The accounts of a few devices, with holders and processes as they come out of the join."""
+
+    def __init__(self, *devices: Device) -> None:
+        self.accounts = Accounts()
+        self.attributions = {d.uuid: Attribution(d, True, ()) for d in devices or (GPU,)}
+        self.accounts.hold(self.attributions, at(0))
+
+    def hold(self, when: float, *holders: Holder, device: Device = GPU) -> None:
+        self.attributions[device.uuid] = Attribution(device, True, holders)
+        self.accounts.hold(self.attributions, at(when))
+
+    def have(self, when: float, *devices: Device) -> None:
+        """These devices there are from now on."""
+        known = self.attributions
+        self.attributions = {d.uuid: known.get(d.uuid, Attribution(d, True, ())) for d in devices}
+        self.accounts.hold(self.attributions, at(when))
+
+    def take(
+        self,
+        when: float,
+        since: float | None,
+        *processes: Process,
+        device: Device = GPU,
+        source: str = "gpus",
+        used: int | None = 0,
+        reserved: int | None = 0,
+        busy: int | None = None,
+        energy: int | None = None,
+        listed: bool = True,
+    ) -> bool:
+        told = use(
+            device,
+            when,
+            since,
+            used=used,
+            reserved=reserved,
+            busy=busy,
+            energy=energy,
+            listed=listed,
+        )
+        return self.accounts.take(source, device.uuid, told, processes)
+
+    def look(  # type: ignore[no-untyped-def]
+        self, when: float, since: float | None, *processes: Process, device: Device = GPU, **told
+    ) -> DeviceUsage:
+        self.take(when, since, *processes, device=device, **told)
+        return self.of(device)
+
+    def usage(self) -> Usage:
+        usage = self.accounts.usage()
+        for account in usage.devices.values():
+            adds_up(account)
+        return usage
+
+    def of(self, device: Device = GPU) -> DeviceUsage:
+        return self.usage().devices[device.uuid]
+
+    def held(self, device: Device = GPU) -> dict[str, int]:
+        """Held time by pod, in nanoseconds."""
+        return {one.subject.pod: one.held_ns for one in self.of(device).containers}
+
+
+def container(account: DeviceUsage, pod: str) -> ContainerUsage:
+    [found] = [one for one in account.containers if one.subject.pod == pod]
+    return found
+
+
+def by_pod(containers: Iterable[ContainerUsage], what: str) -> dict[str, int | None]:
+    return {one.subject.pod: getattr(one, what) for one in containers}
+
+
+def adds_up(account: DeviceUsage) -> None:
+    """Each quantity is the sum of its parts, to the last digit."""
+    containers = account.containers
+    assert [one.subject for one in containers] == sorted(one.subject for one in containers)
+    assert not any(one.subject.container_id for one in containers)
+    told = (account.memory_used_bytes, account.memory_reserved_bytes)
+    if account.memory_unattributed_bytes is None:
+        assert told == (None, None)
+    else:
+        memory = sum(one.memory_bytes or 0 for one in containers)
+        reserved = account.memory_reserved_bytes
+        assert reserved is not None
+        assert account.memory_used_bytes == memory + reserved + account.memory_unattributed_bytes
+    over = [one for one in containers if one.ended is not None]
+    assert all(one.memory_bytes is None for one in over)
+    assert all((one.holding is None) == (one.ended is not None) for one in containers)
+    assert all(one.ended.mono_ns >= one.start.mono_ns for one in over if one.ended)
+    busy = sum(one.busy_ns or 0 for one in containers) + account.forgotten_busy_ns
+    assert (account.busy_ns or 0) == busy + (account.busy_unattributed_ns or 0)
+    assert (account.busy_ns is None) == (account.busy_unattributed_ns is None)
+    held = sum(one.held_ns for one in containers) + account.forgotten_held_ns
+    assert account.elapsed_ns == held + account.unheld_ns
+    energy = sum(one.energy_mj or 0 for one in containers) + account.forgotten_energy_mj
+    assert (account.energy_mj or 0) == energy + (account.energy_unattributed_mj or 0)
+    assert (account.energy_mj is None) == (account.energy_unattributed_mj is None)
+    parts = [account.unheld_ns, account.busy_unattributed_ns, account.energy_unattributed_mj]
+    parts += [account.memory_unattributed_bytes, account.memory_reserved_bytes]
+    parts += [n for c in containers for n in (c.memory_bytes, c.busy_ns, c.held_ns, c.energy_mj)]
+    assert all(part is None or part >= 0 for part in parts)

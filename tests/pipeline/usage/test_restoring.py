@@ -1,0 +1,199 @@
+"""Accounts and holdings go on where podgpu left them, and the time between is a gap."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.model import DeviceUsage, Holding, Instant
+from pipeline.usage.restoring import MOST_WAITING
+from tests.pipeline.usage.looking import GPU, Book, S, adds_up, container, holder, process
+from tests.support.nodes import at, gpu
+from tests.support.usage import account, holding, used
+
+
+def before(*, uid: str | None = "uid-a") -> DeviceUsage:
+    """An account of ten seconds: `a` holds half of the device, `b` has ended."""
+    return account(
+        GPU,
+        used(
+            "a",
+            uid=uid,
+            busy=3 * S,
+            held=5 * S,
+            energy=400,
+            xids=((79, 1),),
+            holding=holding(
+                "a", GPU, uid=uid, start=at(4), until=at(10), held=2 * S, busy=S, busy_peak=500_000
+            ),
+        ),
+        used("b", uid="uid-b", ended=at(8), busy=1, held=S, energy=5),
+        until=at(10),
+        memory=None,
+        busy=7,
+        unheld=4 * S,
+        energy=100,
+        forgotten=(10, 20, 30),
+    )
+
+
+def again(*accounts: DeviceUsage, when: float = 40, book: Book | None = None) -> Book:
+    book = book or Book()
+    book.accounts.restore(accounts or (before(),), at(when))
+    return book
+
+
+def going_on(book: Book, pod: str = "a") -> Holding:
+    found = container(book.of(), pod).holding
+    assert found is not None
+    return found
+
+
+def length(one: Holding, until: Instant | None = None) -> int:
+    end = one.end or until
+    assert end is not None
+    return end.mono_ns - one.start.mono_ns
+
+
+def test_totals_go_on_and_add_up_at_once() -> None:
+    told, book = before(), again()
+    found = book.of()
+    assert replace(found, containers=()) == replace(told, containers=())
+    assert found.containers == told.containers
+
+
+def test_whose_holder_is_seen_again_goes_on_with_a_gap() -> None:
+    book = again()
+    book.hold(41, holder("a", 0.5))
+    book.look(42, None, energy=1000)
+    book.look(47, 42, process("a", busy=S), busy=S, energy=1300)
+    one, whole = going_on(book), container(book.of(), "a")
+    assert (one.start, one.counted_ns, one.gap_ns) == (at(4), 11 * S, 32 * S)
+    assert (one.held_ns, one.busy_ns) == (2 * S + 5 * S // 2, 2 * S)
+    assert (whole.start, whole.held_ns, whole.busy_ns) == (at(0), 5 * S + 5 * S // 2, 4 * S)
+    assert whole.energy_mj == 400 + 300
+    assert book.of().elapsed_ns == before().elapsed_ns + 5 * S
+    assert book.usage().ended == ()
+
+
+def test_one_that_uses_it_goes_on_too() -> None:
+    book = again()
+    book.look(42, None, process("a"))
+    book.look(47, 42, process("a"))
+    assert (going_on(book).counted_ns, going_on(book).gap_ns) == (11 * S, 32 * S)
+
+
+def test_one_that_is_not_seen_within_a_minute_ended_when_podgpu_did() -> None:
+    book = again()
+    for when in (42, 47, 102):
+        book.look(when, None)
+    assert container(book.of(), "a").ended is None
+    assert length(going_on(book), at(102)) == going_on(book).counted_ns + going_on(book).gap_ns
+    book.accounts.expire(at(102.1))
+    [one] = book.usage().ended
+    assert (one.start, one.end, one.counted_ns, one.gap_ns) == (at(4), at(10), 6 * S, 0)
+    assert container(book.of(), "a").ended == at(10)
+    book.hold(110, holder("a"))
+    assert going_on(book).start == at(110)
+    assert container(book.of(), "a").start == at(0)
+
+
+def test_what_had_ended_stays_so_for_its_time() -> None:
+    book = again()
+    book.look(42, None)
+    assert container(book.of(), "b").ended == at(8)
+    book.accounts.expire(at(308.1))
+    found = book.of()
+    assert "b" not in {one.subject.pod for one in found.containers}
+    assert found.forgotten_held_ns == before().forgotten_held_ns + S
+
+
+def test_who_has_no_uid_is_not_continued() -> None:
+    book = again(before(uid=""))
+    [one] = book.usage().ended
+    assert (one.subject.uid, one.end) == ("", at(10))
+    found = book.of()
+    assert [each.subject.pod for each in found.containers] == ["b"]
+    assert (found.forgotten_busy_ns, found.forgotten_held_ns) == (10 + 3 * S, 20 + 5 * S)
+    assert found.elapsed_ns == before().elapsed_ns
+
+
+def test_another_uid_is_another_container() -> None:
+    book = again()
+    other = holder("a")
+    other = replace(other, subject=replace(other.subject, uid="another"))
+    book.hold(41, other)
+    book.look(42, None)
+    book.look(47, 42)
+    [new] = [one for one in book.of().containers if one.subject.uid == "another"]
+    assert (new.held_ns, new.start) == (5 * S, at(41))
+
+
+def test_a_device_waits_to_be_known_and_not_for_ever() -> None:
+    late, never = gpu(5), gpu(6)
+    book = Book()
+    told = [
+        account(d, used("a", holding=holding("a", d, until=at(10))), until=at(10), memory=None)
+        for d in (late, never)
+    ]
+    again(*told, book=book)
+    assert book.usage().devices == {}
+    book.have(300, GPU, late)
+    assert container(book.of(late), "a").holding is not None
+    book.accounts.expire(at(340.1))
+    [one] = book.usage().ended
+    assert (one.device, one.end, one.counted_ns) == (never.uuid, at(10), 10 * S)
+    book.have(350, GPU, late, never)
+    assert never.uuid not in book.usage().devices
+
+
+def test_one_of_a_device_with_an_account_goes_on_nowhere() -> None:
+    book = Book()
+    book.look(1, None)
+    again(book=book)
+    [one] = book.usage().ended
+    assert (one.subject.pod, one.end) == ("a", at(10))
+    assert book.of().elapsed_ns == 0
+
+
+def test_no_more_than_some_devices_wait() -> None:
+    many = [
+        account(f"GPU-{n}", used("a", holding=holding("a", f"GPU-{n}")), memory=None)
+        for n in range(MOST_WAITING + 2)
+    ]
+    book = again(*many)
+    assert len(book.usage().ended) == 2
+
+
+def test_what_lies_in_the_future_is_moved_to_now() -> None:
+    # The wall clock was set back by eight seconds or more.
+    book = again(when=2)
+    found = book.of()
+    one = going_on(book)
+    assert (found.at, one.start.wall_ns) == (at(2), at(2).wall_ns)
+    assert length(one, found.at) == one.counted_ns + one.gap_ns == 6 * S
+    book.hold(2, holder("a"))
+    book.look(5, None)
+    assert (going_on(book).counted_ns, going_on(book).gap_ns) == (6 * S, 3 * S)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        replace(before(), elapsed_ns=1),
+        replace(before(), busy_ns=None),
+        replace(before(), energy_mj=1 << 60),
+    ],
+)
+def test_totals_are_the_sum_of_what_was_told_of_their_parts(told: DeviceUsage) -> None:
+    book = again(told)
+    adds_up(book.of())
+    assert book.of().elapsed_ns == before().elapsed_ns
+
+
+def test_a_holding_that_had_ended_and_was_not_told_of_is_told_of() -> None:
+    late = holding("b", GPU, uid="uid-b", start=at(3), until=at(5))
+    told = before()
+    ended = replace(told.containers[1], holding=late)
+    book = again(replace(told, containers=(told.containers[0], ended)))
+    [one] = book.usage().ended
+    assert (one.start, one.end, one.counted_ns, one.gap_ns) == (at(3), at(8), 2 * S, 3 * S)

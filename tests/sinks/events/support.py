@@ -1,0 +1,136 @@
+"""A sink under test, XID errors for it, and an API server that takes Events; on virtual time."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from config.types import Duration
+from pipeline.channels import Channel
+from pipeline.errors import ApiError
+from pipeline.kube.answers import refusal
+from pipeline.kube.request import Request
+from pipeline.model import Instant, Layout, Snapshot, XidError, XidVictim
+from sinks.events.options import Options
+from sinks.events.sink import EventsSink
+from tests.support.contexts import LoopClock
+from tests.support.kube import Raw
+from tests.support.nodes import START, uuid_of
+from tests.support.objects import FakeObjects
+from tests.support.sinks import FakeSinkContext, supervised
+from tests.support.usage import victim, xid_error
+
+GPU = uuid_of(0)
+ERRORS, REQUESTS = "podgpu_sink_errors_total", "podgpu_sink_requests_total"
+
+
+class FakeEvents(FakeObjects):
+    """Takes Events too, by their names.
+
+    Attributes:
+        losing: so many of the next Events are made, and their answers lost.
+        faults: how Events on pods are answered, by name of the pod.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losing = 0
+        self.faults: dict[str, ApiError] = {}
+
+    async def create(self, path: str, body: Mapping[str, object]) -> bytes:
+        made: Raw = json.loads(json.dumps(body))
+        await self._asked("POST", path, made)
+        place = f"{path}/{made['metadata']['name']}"
+        if fault := self.faults.get(made["involvedObject"]["name"]):
+            raise fault
+        if place in self.objects:
+            raise ApiError(f"{place}: 409 AlreadyExists", status=409, reason="AlreadyExists")
+        self.put(place, made)
+        if self.losing:
+            self.losing -= 1
+            raise ApiError("connection lost")
+        return json.dumps(made).encode()
+
+
+def refused(status: int, message: str = "no", reason: str = "Refused") -> ApiError:
+    """What a server answers when it refuses an Event."""
+    body = json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()
+    request = Request("POST", "/api/v1/namespaces/ml/events", changes={})
+    return refusal("api", request, status=status, headers={}, body=body, credentials="")
+
+
+class Bench:
+    """A node on which XID errors happen."""
+
+    def __init__(self, **options: Any) -> None:
+        self.api = FakeEvents()
+        self.ctx = FakeSinkContext("events", clock=LoopClock(START.wall_ns))
+        self.ctx.api = self.api
+        self.inbox: Channel[Snapshot] = Channel(1)
+        self.errors: list[XidError] = []
+        self.sink = self.made(**options)
+
+    def made(self, **options: Any) -> EventsSink:
+        """Make a sink of these options, as a reload does."""
+        for name in ("repeat", "wait"):
+            if name in options:
+                options[name] = Duration.parse(options[name])
+        return EventsSink(Options(**options), self.ctx)
+
+    @asynccontextmanager
+    async def running(self, sink: EventsSink | None = None) -> AsyncIterator["Bench"]:
+        """Run the sink under the daemon's own supervision, from now until it has stopped."""
+        self.inbox = Channel(1)
+        async with supervised(sink or self.sink, self.ctx, self.inbox):
+            yield self
+
+    # -- what happens
+
+    def strikes(self, *victims: XidVictim, code: int = 31, **more: Any) -> XidError:
+        """Let an error happen now; without victims it strikes the pod `a`."""
+        error = xid_error(
+            GPU,
+            code,
+            *(victims or (victim("a", GPU, uid="uid-a"),)),
+            serial=self.errors[-1].serial + 1 if self.errors else 1,
+            when=self.ctx.clock.now(),
+            **more,
+        )
+        self.errors.append(error)
+        self.show()
+        return error
+
+    def learns(self, error: XidError, **more: Any) -> None:
+        """Let more become known of an error."""
+        place = self.errors.index(error)
+        self.errors[place] = replace(error, revision=error.revision + 1, **more)
+        self.show()
+
+    def show(self) -> None:
+        at: Instant = self.ctx.clock.now()
+        self.ctx.snapshot = Snapshot(at, Layout((), {}), (), (), xids=tuple(self.errors))
+        self.inbox.offer(self.ctx.snapshot)
+
+    # -- what came of it
+
+    def events(self) -> list[Raw]:
+        return list(self.api.objects.values())
+
+    def event(self) -> Raw:
+        [found] = self.events()
+        return found
+
+    def asked(self) -> list[tuple[float, str]]:
+        return [(round(at, 3), method) for at, method, _, _ in self.api.requests]
+
+    def lost(self, reason: str) -> float:
+        return self.ctx.counted(ERRORS)[f"event {reason}"]
+
+
+async def passes(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+__all__ = ["GPU", "Bench", "passes", "refused", "victim", "xid_error"]

@@ -1,0 +1,69 @@
+"""What may be configured."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.loader import parse
+from config.types import Duration
+from pipeline.registry import RegisteredKinds
+from sinks.events.options import Options
+
+TEXT = "sources: {{gpus: {{kind: nvml}}}}\nsinks: {{told: {{kind: events{more}}}{other}}}\n"
+
+
+def options(more: str = "", other: str = "") -> object:
+    text = TEXT.format(more=more, other=other)
+    config = parse(text, RegisteredKinds(), env={}, origin="test")
+    return config.sinks["told"].options
+
+
+def test_defaults() -> None:
+    made = options()
+    assert made == Options()
+    assert isinstance(made, Options)
+    assert (made.codes, made.namespaces, made.per_minute) == ((), ("*",), 30)
+    assert (made.repeat, made.wait) == (Duration.parse("10m"), Duration.parse("6s"))
+
+
+def test_what_is_given() -> None:
+    given = options(
+        ", kubeconfig: /etc/k, codes: [48, 79], namespaces: [ml], repeat: 1m, wait: 0s, "
+        "per_minute: 5"
+    )
+    assert given == Options(
+        kubeconfig=Path("/etc/k"),
+        codes=(48, 79),
+        namespaces=("ml",),
+        repeat=Duration.parse("1m"),
+        wait=Duration.parse("0s"),
+        per_minute=5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (", codes: [0]", ""),
+        (", codes: [70000]", ""),
+        (", codes: 79", ""),
+        (", namespaces: []", ""),
+        (', namespaces: ["ml", " "]', "an empty pattern fits no namespace"),
+        (", repeat: 1s", "10s"),
+        (", repeat: 2h", "1h"),
+        (", wait: 2m", "1m"),
+        (", per_minute: 0", ""),
+        (", per_minute: 1000", ""),
+        (", pods: x", ""),
+    ],
+)
+def test_what_may_not_be(more: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        options(more)
+    assert told in str(raised.value)
+
+
+def test_there_is_one_of_them() -> None:
+    with pytest.raises(ConfigError, match="has Events on this node's pods already"):
+        options(other=", again: {kind: events}")

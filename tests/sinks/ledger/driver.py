@@ -1,0 +1,128 @@
+"""A podgpu that accounts and keeps, and nothing else: run by itself, to be killed.
+
+The real join and the real sink, on real time; of the device each look tells what follows from the
+moment alone, so that two of these are told the same.
+
+    python -m tests.sinks.ledger.driver FILE UNTIL_NS
+
+It says `looked` when it has counted something, and ends at that moment of Unix time.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from config.types import Duration
+from pipeline.channels import Channel
+from pipeline.clock import SystemClock
+from pipeline.join import Join
+from pipeline.model import (
+    NS,
+    Claim,
+    ClaimsReplaced,
+    DevicesDiscovered,
+    DeviceUse,
+    Envelope,
+    Event,
+    Evidence,
+    Instant,
+    Origin,
+    PartialRef,
+    ProcessesSampled,
+    ProcessUse,
+    RawDeviceId,
+    Snapshot,
+    SourceAdded,
+)
+from sinks.ledger.options import Options
+from sinks.ledger.sink import LedgerSink
+from tests.support.nodes import gpu
+from tests.support.sinks import FakeSinkContext
+
+DEVICE = gpu(0)
+LOOK = 0.02
+COMMIT = 0.1
+SLOT_NS = 2 * NS
+"""For how long each pod holds the device."""
+WATTS = 300
+BUSY = 40
+"""Per cent of the time for which the device is busy."""
+
+
+def busy_ns(wall_ns: int) -> int:
+    return wall_ns * BUSY // 100
+
+
+def pod_at(wall_ns: int) -> PartialRef:
+    number = wall_ns // SLOT_NS
+    return PartialRef("ml", f"pod-{number}", "main", f"u-{number}")
+
+
+class Node:
+    """Feeds the join."""
+
+    def __init__(self) -> None:
+        self.join = Join()
+        self._clock = SystemClock()
+        self._seq = 0
+        self._before: Instant | None = None
+        self._pod = PartialRef()
+
+    def put(self, source: str, kind: str, event: Event) -> None:
+        self._seq += 1
+        self.join.apply(Envelope(source, kind, self._seq, self._clock.now(), event))
+
+    def begin(self) -> None:
+        for order, source in enumerate(("nvml", "runtime")):
+            self.put(source, source, SourceAdded(order))
+        self.put("nvml", "nvml", DevicesDiscovered((DEVICE,)))
+
+    def look(self) -> Snapshot:
+        now, since = self._clock.now(), self._before
+        pod = pod_at(now.wall_ns)
+        if pod != self._pod:
+            self._pod = pod
+            ids = (RawDeviceId("uuid", DEVICE.uuid),)
+            claim = Claim(pod, ids, None, None, Origin(Evidence.RUNTIME_CDI))
+            self.put("runtime", "runtime", ClaimsReplaced((claim,), 3600 * NS))
+        busy = None if since is None else busy_ns(now.wall_ns) - busy_ns(since.wall_ns)
+        process = ProcessUse(7, 7, pod, "compute", 1 << 30, busy)
+        use = DeviceUse(
+            device=DEVICE.uuid,
+            at=now,
+            since=since,
+            processes=(process,),
+            memory_used_bytes=2 << 30,
+            memory_reserved_bytes=1 << 20,
+            busy_ns=busy,
+            energy_mj=now.wall_ns // 1000 * WATTS // 1000,
+            good_for_ns=60 * NS,
+        )
+        self._before = now
+        self.put("nvml", "nvml", ProcessesSampled((use,)))
+        return self.join.snapshot(now)
+
+
+async def main(path: Path, until_ns: int) -> None:
+    node, inbox = Node(), Channel[Snapshot](1)
+    options = Options(path=path, commit_interval=Duration(COMMIT))
+    sink = LedgerSink(options, FakeSinkContext("usage"))
+    async with sink:
+        told = await sink.recall()
+        if told is not None:
+            node.put("usage", "ledger", told)
+        node.begin()
+        running = asyncio.create_task(sink.run(inbox))
+        looks = 0
+        while (snapshot := node.look()).at.wall_ns < until_ns:
+            inbox.offer(snapshot)
+            looks += 1
+            if looks == 2:
+                print("looked", flush=True)
+            await asyncio.sleep(LOOK)
+        inbox.close()
+        await running
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,110 @@
+"""What the doctor says of the ledger's folder and file, each fault provoked."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.types import ByteSize
+from pipeline.doctor.findings import Finding, Verdict
+from sinks.ledger import doctor
+from sinks.ledger.doctor import examine
+from sinks.ledger.locking import Lock, lock_of
+from sinks.ledger.options import Options
+from tests.pipeline.doctor.support import context, is_bad, of
+from tests.pipeline.ledger.test_opening import filled, spoilt
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from sinks.ledger.locking import Lock
+Lock(Path(sys.argv[1])).take()
+print("held", flush=True)
+time.sleep(60)
+"""
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "file_system", lambda *_: "ext4")
+
+
+async def looked(folder: Path, path: Path, size: str = "1MiB") -> Finding:
+    options = Options(path=path, max_size=ByteSize.parse(size))
+    return of(await examine(options, context(folder / "ctx")), "ledger.file")
+
+
+def closed(path: Path) -> None:
+    filled(path, 30).close()
+
+
+async def test_a_ledger_is_well_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    assert (await looked(tmp_path / "a", path)).verdict is Verdict.OK
+    assert not path.exists()
+    await asyncio.to_thread(closed, path)
+    before = sorted((each.name, each.stat().st_mtime_ns) for each in tmp_path.glob("usage.db*"))
+    assert (await looked(tmp_path / "b", path)).verdict is Verdict.OK
+    after = sorted((each.name, each.stat().st_mtime_ns) for each in tmp_path.glob("usage.db*"))
+    assert after == before
+
+
+async def test_no_folder(tmp_path: Path) -> None:
+    told = await looked(tmp_path, tmp_path / "none/usage.db")
+    is_bad(told, "failure", f"no folder {tmp_path}/none", "mkdir -p")
+
+
+@pytest.mark.parametrize(
+    ("how", "verdict", "saw", "mend"),
+    [
+        ("text", "warning", "not a database", "sets a spoilt file aside"),
+        ("page", "warning", "", "sets a spoilt file aside"),
+        ("column", "warning", "lacks the column", "sets a spoilt file aside"),
+        ("version", "failure", "versions up to", "use a newer podgpu"),
+        ("application", "failure", "another program's database", "give another path"),
+    ],
+)
+async def test_what_is_no_ledger(
+    tmp_path: Path, how: str, verdict: str, saw: str, mend: str
+) -> None:
+    path = await asyncio.to_thread(spoilt, tmp_path, how)
+    is_bad(await looked(tmp_path / "ctx", path), verdict, saw, mend)
+
+
+async def test_a_ledger_that_another_podgpu_has(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    await asyncio.to_thread(closed, path)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, str(path), cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"held\n"
+        told = await looked(tmp_path / "ctx", path)
+    finally:
+        process.kill()
+        await process.wait()
+    is_bad(told, "failure", f"process {process.pid}", "a ledger of its own")
+
+
+async def test_looking_keeps_nobody_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    lock = Lock(path)
+    await asyncio.to_thread(lock.take)
+    lock.release()
+    assert lock_of(path).exists()
+    assert (await looked(tmp_path / "ctx", path)).verdict is Verdict.OK
+    await asyncio.to_thread(lock.take)
+    lock.release()
+
+
+async def test_a_disk_that_is_none_or_too_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "usage.db"
+    is_bad(await looked(tmp_path / "a", path, "900TiB"), "warning", "MiB are free", "make room")
+    monkeypatch.setattr(doctor, "file_system", lambda *_: "tmpfs")
+    is_bad(await looked(tmp_path / "b", path), "warning", "is on tmpfs", "the node's disk")

@@ -1,0 +1,245 @@
+"""What is read of the log, from where on, and how much of it at once."""
+
+import asyncio
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import TransientError
+from pipeline.model import Event, XidsReported
+from sources.kernel.device import Log
+from sources.kernel.following import Following, Progress
+from sources.kernel.moments import Moments
+from sources.kernel.options import Options
+from sources.kernel.source import KernelSource
+from tests.sources.kernel.logs import USER, Kmsg, xid
+from tests.sources.kernel.running import codes, dropped, reports, running, until
+from tests.support.contexts import FakeSourceContext
+
+
+async def test_an_error_is_reported_as_it_is_logged(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        began = ctx.clock.now()
+        kmsg.says("usb 1-1: new device")
+        kmsg.says(xid(31, rest=", pid=1234, name=python, Ch 00000010"))
+        await until(lambda: codes(ctx) == [31])
+    (report,) = reports(ctx)
+    assert (report.device, report.pci_bus_id) == ("", "0000:3b:00.0")
+    assert (report.pid, report.process, report.owner) == (1234, "python", None)
+    assert began.mono_ns <= report.at.mono_ns <= ctx.clock.now().mono_ns
+
+
+async def test_it_says_that_it_is_there_before_anything_has_happened(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        assert ctx.events == [XidsReported(())]
+
+
+async def test_and_again_now_and_then(kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sources.kernel.source.LIFE_SIGN", 0.01)
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        await until(lambda: len(ctx.events) > 3)
+    assert set(ctx.events) == {XidsReported(())}
+
+
+async def test_what_a_process_writes_there_is_no_error(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        kmsg.says(xid(79), facility=USER)
+        kmsg.says(xid(31))
+        await until(lambda: bool(codes(ctx)))
+    assert codes(ctx) == [31]
+
+
+async def test_records_that_were_overwritten_are_counted(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        kmsg.says("first")
+        kmsg.says(xid(31), skip=41)
+        await until(lambda: codes(ctx) == [31])
+        assert dropped(ctx, "overwritten") == 41
+
+
+async def test_what_is_no_record_is_counted(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        kmsg.raw(b"hello\n")
+        kmsg.says("NVRM: Xid (of another form)")
+        kmsg.says(xid(31))
+        await until(lambda: codes(ctx) == [31])
+        assert dropped(ctx, "malformed") == 2
+
+
+async def test_what_processes_write_ends_nothing_whatever_facility_they_give_it(
+    kmsg: Kmsg,
+) -> None:
+    """It is a number of eight bits; with the level it has up to four digits."""
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        for number in range(150):
+            kmsg.says(xid(79), facility=255 - number % 155)
+        kmsg.says(xid(31))
+        await until(lambda: bool(codes(ctx)))
+    assert codes(ctx) == [31]
+    assert dropped(ctx, "malformed") == dropped(ctx, "overwritten") == 0
+
+
+async def test_a_log_that_is_overwritten_all_the_time_holds_up_nothing(
+    kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overwritten(fd: int, _: int) -> bytes:
+        raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    with Log(kmsg.path) as log:
+        monkeypatch.setattr("sources.kernel.device.os.read", overwritten)
+        with pytest.raises(TransientError, match="overwritten faster"):
+            log.read()
+        monkeypatch.undo()
+
+
+async def test_of_a_storm_some_are_reported_and_the_rest_counted(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path):
+        for _ in range(50):
+            kmsg.says(xid(31))
+            kmsg.says(xid(31, bus="PCI:0000:af:00"))
+        kmsg.says(xid(79))
+        await until(lambda: 79 in codes(ctx))
+        told = len([report for report in reports(ctx) if report.pci_bus_id == "0000:3b:00.0"]) - 1
+        assert 10 <= told < 50
+        assert len(codes(ctx)) + dropped(ctx, "xids") == 101
+
+
+class SlowContext(FakeSourceContext):
+    """Its inbox is full until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+
+    async def emit(self, event: Event) -> None:
+        await super().emit(event)
+        if len(self.events) > 1:
+            await self.open.wait()
+
+
+async def test_while_the_inbox_is_full_what_waits_is_bounded(
+    kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.kernel.following._WAITING", 20)
+    ctx = SlowContext()
+    async with running(ctx, kmsg.path):
+        kmsg.says(xid(1))
+        await until(lambda: len(ctx.events) == 2)
+        for code in range(2, 102):
+            kmsg.says(xid(code))
+        await until(lambda: dropped(ctx, "xids") == 81)
+        ctx.open.set()
+        await until(lambda: len(codes(ctx)) == 20)
+    assert codes(ctx) == list(range(1, 21)), "that one included which is being told"
+
+
+async def test_a_flood_doesn_t_hold_up_the_event_loop(
+    kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many turns of the loop as there are pieces: each is short, whatever the log does."""
+    monkeypatch.setattr("sources.kernel.following._AT_ONCE", 5)
+    ctx = FakeSourceContext()
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with running(ctx, kmsg.path):
+        for _ in range(200):
+            kmsg.says("hello " + "x" * 500)
+        kmsg.says(xid(79))
+        task = asyncio.create_task(turn())
+        await until(lambda: codes(ctx) == [79])
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert turns >= 200 / 5
+
+
+async def failure(path: Path) -> TransientError:
+    with pytest.raises(TransientError) as raised:
+        async with asyncio.timeout(10):
+            await KernelSource(Options(path=path)).run(FakeSourceContext())
+    return raised.value
+
+
+async def test_no_such_device(tmp_path: Path) -> None:
+    error = await failure(tmp_path / "kmsg")
+    assert f"{tmp_path}/kmsg: No such file" in str(error)
+    assert "CharDevice" in str(error)
+    assert error.retry_after == 60
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
+async def test_a_device_that_may_not_be_opened(
+    kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """EPERM is the answer of a container's device cgroup, and where dmesg_restrict is 1."""
+
+    def refuse(path: Path, flags: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("sources.kernel.device.os.open", refuse)
+    error = await failure(kmsg.path)
+    monkeypatch.undo()
+    assert "kernel.dmesg_restrict" in str(error)
+    assert "privileged: true" in str(error)
+    assert error.retry_after == 60
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "null", "zero"])
+async def test_what_is_no_log(tmp_path: Path, kind: str) -> None:
+    place = Path("/dev", kind) if kind in {"null", "zero"} else tmp_path / "kmsg"
+    if kind == "file":
+        place.write_text(f"3,1,1,-;{xid()}\n")
+    elif kind == "folder":
+        place.mkdir()
+    assert "/dev/kmsg of the host" in str(await failure(place))
+
+
+async def test_a_log_that_ends_is_said_to_after_what_it_gave_last(kmsg: Kmsg) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, kmsg.path) as task:
+        kmsg.says(xid(31))
+        kmsg.close()
+        with pytest.raises(TransientError, match="come to its end"):
+            await task
+    assert codes(ctx) == [31]
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
+async def test_all_that_the_real_device_has_is_understood() -> None:
+    ctx = FakeSourceContext()
+    lost: dict[str, int] = {}
+    with Log(Path("/dev/kmsg")) as log:
+        progress = Progress(number=-1, moments=Moments(ctx.clock.now()))
+        with Following(log, progress, ctx.clock, lost.__setitem__):
+            before: int | None = -2
+            while progress.number != before:
+                before = progress.number
+                await asyncio.sleep(0.02)
+    assert before is not None
+    assert before > 0
+    assert "malformed" not in lost
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
+async def test_of_the_real_device_nothing_is_read_that_was_there_before() -> None:
+    ctx = FakeSourceContext()
+    with Log(Path("/dev/kmsg")) as log:
+        Following(log, Progress(), ctx.clock, lambda *_: None)
+        assert log.read() is None

@@ -1,0 +1,55 @@
+"""What the doctor says of the processes that podgpu can see, and of whose they are."""
+
+import shutil
+from pathlib import Path
+
+from pipeline.doctor.context import DoctorContext
+from pipeline.doctor.findings import Verdict
+from sources.nvml.options import Options
+from tests.fakes.nvml import FakeNvml
+from tests.pipeline.doctor.support import context, of
+from tests.sources.nvml.doctoring import looked
+from tests.sources.nvml.procs import Proc
+
+
+def in_a_pod(ctx: DoctorContext) -> None:
+    """Give the machine a pid namespace whose first process is this one's neighbour."""
+    proc = ctx.roots.proc
+    link = proc / "self/ns/pid"
+    link.unlink()
+    link.symlink_to("pid:[4026532201]")
+    for name in ("self", "1"):
+        (proc / name).mkdir(exist_ok=True)
+        (proc / name / "cgroup").write_text("0::/\n")
+
+
+async def test_a_pid_namespace_of_its_own_hides_processes(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    ctx = context(tmp_path)
+    in_a_pod(ctx)
+    told = of(await looked(ctx), "nvml.processes")
+    assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
+    assert "a namespace of its own" in told.saw
+    assert "hostPID: true" in told.saw
+    assert "who used how much is told by who holds it" in told.saw
+    unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
+    assert unasked.verdict is Verdict.SKIPPED
+    assert unasked.saw == "processes: false"
+
+
+async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    ctx = context(tmp_path)
+    in_a_pod(ctx)
+    asked = Options(proc=tmp_path / "host")
+    told = of(await looked(ctx, asked), "nvml.processes")
+    assert told.verdict is Verdict.SKIPPED
+    assert f"{asked.proc}/1/stat can't be read" in told.saw
+    for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
+        shutil.rmtree(asked.proc, ignore_errors=True)
+        Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
+        told = of(await looked(ctx, asked), "nvml.processes")
+        assert (told.verdict, told.looked_at) == (verdict, str(asked.proc))
+        assert ("another pid namespace" in told.saw) is (verdict is Verdict.SKIPPED)
