@@ -316,6 +316,9 @@ class Keeping(Protocol):
         """Return the accounts as they stood when podgpu last ran; None if there are none.
 
         Asked once after each start, before the first source begins. Bounded in time.
+
+        Raises:
+            TransientError: it can't be told now; the accounts begin anew.
         """
         ...
 

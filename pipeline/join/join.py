@@ -54,7 +54,7 @@ class Join:
         self._owners = Owners(self._attributor.pods, self._attributor.containers)
         self._usage = UsageTable(self._sources, self._owners)
         self._xids = XidTable(self._usage.accounts, self._owners)
-        self._moment: Instant | None = None
+        self._noted_at: Instant | None = None
         self._keys: list[Key] = []
         self._renamed: list[tuple[int, str]] = []
         self._series: dict[Key, Series] = {}
@@ -71,9 +71,10 @@ class Join:
         """
         now = envelope.at
         outcome = Outcome(changed=False)
-        if isinstance(envelope.event, ProcessesSampled | XidsReported):
-            # Whose a device was is told by the changes that are known, not by those worked out.
+        if self._attributor.due and self._comes_after(envelope):
             outcome |= self.settle(now)
+        if not self._attributor.due:
+            self._noted_at = now
         expired = self._readings.expire(now.mono_ns)
         outcome |= self._attributor.expire(now)
         of_errors = self._xids.expire(now.mono_ns)
@@ -88,7 +89,6 @@ class Join:
             # What a source doesn't name counts for something only while it does its work, and of
             # a device it is believed before one that is down.
             self._attributor.enumerate(envelope.source)
-        self._moment = now
         return outcome if more else outcome | self.settle(now)
 
     @property
@@ -100,9 +100,26 @@ class Join:
         """Work out who holds what, if that may have changed; has to come before `snapshot`."""
         if not self._attributor.due:
             return Outcome(changed=False)
+        at = self._noted_at or at
         outcome = self._attributor.settle(at)
-        self._usage.hold(self._attributor.attributions, self._moment or at)
+        self._usage.hold(self._attributor.attributions, at)
         return outcome
+
+    def _comes_after(self, envelope: Envelope) -> bool:
+        """Whether what has changed so far has to be worked out before an event.
+
+        Whose a device was is told by the changes that are known, not by those worked out. And a
+        container that comes and goes while both events wait has held its device for that time. Pods
+        come in bursts, and most of what is told of them changes no holder: they wait together.
+        """
+        match envelope.event:
+            case ProcessesSampled() | XidsReported():
+                return True
+            case PodUpserted(pod) if not pod.ended:
+                return False
+            case _:
+                before = self._noted_at
+                return before is None or before.mono_ns < envelope.at.mono_ns
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
         source, who = envelope.source, self._attributor
@@ -139,6 +156,10 @@ class Join:
         """Take in what podgpu says itself: no source is heard by that, and nothing shown."""
         match envelope.event:
             case TotalsRestored(accounts):
+                if envelope.via:
+                    # A recording that is played once more: what it told of goes on, or is over.
+                    begun = self._usage.accounts.goes_on
+                    accounts = tuple([one for one in accounts if not begun(one.device)])
                 self._usage.accounts.restore(accounts, envelope.at)
             case _:
                 pass

@@ -6,11 +6,14 @@ from typing import Final
 
 from pipeline.join.words import RawIds
 from pipeline.model import (
+    DeviceAliasesReplaced,
     Envelope,
     Instant,
+    ResourcesAdvertised,
     SourceAdded,
     SourceLost,
     SourceState,
+    TopologyRead,
 )
 
 MOST_UNRESOLVED: Final = 1000
@@ -24,6 +27,7 @@ class SourceTable:
         self._states: dict[str, SourceState] = {}
         self._ranking: list[str] = []
         self._via: dict[str, str] = {}
+        self._told: set[str] = set()
         # No more than the claims that name them, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
@@ -43,6 +47,7 @@ class SourceTable:
         if known is None or known.kind != envelope.kind:
             known = SourceState(envelope.kind, order)
             self._unresolved.pop(envelope.source, None)
+            self._told.discard(envelope.source)
         self._put(envelope.source, replace(known, order=order))
 
     def heard(self, envelope: Envelope) -> bool:
@@ -53,6 +58,11 @@ class SourceTable:
         if via and via in self._states:
             self._via[name] = via
             self._spoke(via, envelope.at)
+            self._told.add(via)
+        if not isinstance(
+            envelope.event, DeviceAliasesReplaced | ResourcesAdvertised | TopologyRead
+        ):
+            self._told.add(name)
         return self._spoke(name, envelope.at)
 
     def _spoke(self, name: str, at: Instant) -> bool:
@@ -78,6 +88,7 @@ class SourceTable:
             self._states[name] = replace(
                 state, up=False, spoken=True, reason=reason, lost=envelope.at
             )
+            self._told.add(name)
             news = news or state.up or not state.spoken or state.reason != reason
         return news
 
@@ -85,13 +96,18 @@ class SourceTable:
         """Forget a source."""
         self._via.pop(name, None)
         self._unresolved.pop(name, None)
+        self._told.discard(name)
         if self._states.pop(name, None) is not None:
             self._rank()
 
     @property
-    def all_spoken(self) -> bool:
-        """Whether each source has said something, or that it can't."""
-        return all(state.spoken for state in self._states.values())
+    def all_told(self) -> bool:
+        """Whether each source has told what it is there for, or that it can't.
+
+        What devices are called besides, what the kubelet offers and how GPUs are joined comes of
+        lists of their own, which may be there before that of pods or claims.
+        """
+        return self._told.issuperset(self._states)
 
     def is_up(self, name: str) -> bool:
         """Whether the last thing heard of a source was not a loss."""

@@ -99,7 +99,7 @@ class UsageTable:
     def _begins(self, now: Instant) -> bool:
         first = self._first or now
         late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
-        self._begun = self._begun or late or self._sources.all_spoken
+        self._begun = self._begun or late or self._sources.all_told
         return self._begun
 
     def remove(self, source: str, at: Instant) -> None:

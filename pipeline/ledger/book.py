@@ -39,6 +39,7 @@ class Book:
     - one that began before what the file has ended, as that of a second podgpu that waited for the
       file: what it gains from now on, since the other has told of that time already;
     - one of a device that the file doesn't know, and older than this book: likewise from now on.
+      Nor does it get the holdings that ended before this book.
 
     Args:
         born: when this began: before any account of this process.
@@ -60,9 +61,10 @@ class Book:
         self.lost = 0
         self._born = born
         self._seen = dict(states)
+        self._told = frozenset(states)
         self._restored = set(states)
         self._open: dict[HoldingKey, int | None] = dict.fromkeys(going_on)
-        self._last: dict[HoldingKey, Holding] = {}
+        self._last: dict[str, dict[HoldingKey, Holding]] = {}
         self._pods: dict[PartialRef, PodInfo] = {}
         self._gaps: dict[str, tuple[int, int, str]] = {}
         self._layout: Layout | None = None
@@ -108,7 +110,7 @@ class Book:
         if ended and self._serial:
             self.lost += ended[0].serial - self._serial - 1
         for holding in ended:
-            self._ended(holding)
+            self._ended(holding, usage.devices)
         for uuid, now in usage.devices.items():
             subjects.update([one.subject for one in now.containers])
             running.update([_key(one.holding) for one in now.containers if one.holding is not None])
@@ -143,7 +145,7 @@ class Book:
             self._tell(one.subject, one.pod)
             if one.holding is not None:
                 self._put(one.holding, now.at.wall_ns)
-                self._last[_key(one.holding)] = one.holding
+                self._last.setdefault(uuid, {})[_key(one.holding)] = one.holding
         self._seen[uuid] = now
         batch.states[uuid] = self._with_ends(now)
         batch.at_ns = max(batch.at_ns, now.at.wall_ns)
@@ -190,12 +192,37 @@ class Book:
         self._gaps[uuid] = start_ns, end_ns, reason
         self._batch.gaps[uuid, start_ns] = end_ns, reason
 
-    def _ended(self, holding: Holding) -> None:
+    def _ended(self, holding: Holding, devices: Mapping[str, DeviceUsage]) -> None:
+        key, end, uuid = _key(holding), holding.end, holding.device
+        if end is None or (
+            uuid not in self._told and key not in self._open and end.mono_ns < self._born.mono_ns
+        ):
+            return
         self._tell(holding.subject, holding.pod)
-        if holding.end is not None:
-            self._put(holding, holding.end.wall_ns)
-            self._open.pop(_key(holding), None)
-            self._last.pop(_key(holding), None)
+        self._put(holding, end.wall_ns)
+        self._open.pop(key, None)
+        self._let_go(key)
+        seen = self._seen.get(uuid)
+        if seen is not None and devices.get(uuid, seen) is seen:
+            self._settle(seen, key, end)
+
+    def _settle(self, seen: DeviceUsage, key: HoldingKey, end: Instant) -> None:
+        """Take a holding that was told out of an account that nobody else is going to write again.
+
+        As that of a device which has left the layout: whoever goes on from it after a restart would
+        end that holding once more.
+        """
+        containers = [
+            replace(one, holding=None, ended=end)
+            if one.holding is not None and _key(one.holding) == key
+            else one
+            for one in seen.containers
+        ]
+        self._seen[seen.device] = settled = replace(seen, containers=tuple(containers))
+        self._batch.states[seen.device] = self._with_ends(settled)
+
+    def _let_go(self, key: HoldingKey) -> None:
+        self._last.get(key[0], {}).pop(key, None)
 
     def _put(self, holding: Holding, until_ns: int) -> None:
         key = _key(holding)
@@ -210,8 +237,8 @@ class Book:
         """
         waiting = {
             one.subject: one
-            for one in self._last.values()
-            if one.device == now.device and _key(one) in self._open
+            for key, one in self._last.get(now.device, {}).items()
+            if key in self._open
         }
         if not any(one.holding is None and one.subject in waiting for one in now.containers):
             return now
@@ -237,7 +264,7 @@ class Book:
                 self._open[key] = now_ns
             elif now_ns - since > _ORPHANED_NS:
                 del self._open[key]
-                self._last.pop(key, None)
+                self._let_go(key)
                 self._batch.closed.add(key)
 
 

@@ -114,6 +114,8 @@ def _refused(path: Path, error: OSError) -> LedgerError:
 
 def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronous) -> None:
     run = connection.execute
+    # Not in files beside: with a root file system that is read-only there is no place for them.
+    run("PRAGMA temp_store = MEMORY")
     (application,) = run("PRAGMA application_id").fetchone()
     if not application and not columns_of(connection):
         # New, or its maker was killed before it had tables.

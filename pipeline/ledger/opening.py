@@ -52,17 +52,22 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     place = Path(path)
     name = str(place)
     _look(place)
-    address = _uri(place)
     try:
+        address = _uri(place)
         connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
     except sqlite3.Error as error:
         raise fault(name, error) from error
+    except OSError as error:
+        raise LedgerError(name, (error.strerror or str(error)).lower(), _READABLE) from error
     try:
         identify(connection, name)
         connection.execute("PRAGMA query_only = 1")
         # A year is added up in memory, and not in files beside.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    except sqlite3.Error as error:
+        connection.close()
+        raise fault(name, error) from error
     except BaseException:
         connection.close()
         raise

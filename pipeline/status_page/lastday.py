@@ -19,7 +19,7 @@ GOOD_FOR_NS: Final = 60 * NS
 """How long an answer stands before the ledger is asked again."""
 
 PATIENCE: Final = 30.0
-"""Seconds for which an answer is waited for: a file system may not answer."""
+"""Seconds for an answer and for grouping it. A ledger whose file doesn't answer says so sooner."""
 
 _BY: Final = By("pod")
 
@@ -60,6 +60,7 @@ class LastDay:
         self._clock = clock
         self._keepers = keepers
         self._spawn = spawn
+        self._keeper: Keeping | None = None
         self._known: LastDayKnown | None = None
         self._tried: Instant | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -68,14 +69,15 @@ class LastDay:
         """Return what is known by now, and see that it doesn't get old; None without a ledger."""
         found = next(iter(self._keepers().items()), None)
         if found is None:
-            self._known = self._tried = None
+            self._keeper = self._known = self._tried = None
             return None
         name, keeper = found
-        if self._known is None or self._known.sink != name:
-            self._known, self._tried = LastDayKnown(name), None
+        # Not by its name: after a reload another one may have that.
+        if self._known is None or self._keeper is not keeper:
+            self._keeper, self._known, self._tried = keeper, LastDayKnown(name), None
         if (self._asking is None or self._asking.done()) and self._is_old():
             self._tried = self._clock.now()
-            self._asking = self._spawn(self._ask(name, keeper), "the last 24 hours")
+            self._asking = self._spawn(self._ask(keeper), "the last 24 hours")
         return self._known
 
     def close(self) -> None:
@@ -87,7 +89,7 @@ class LastDay:
         tried = self._tried
         return tried is None or self._clock.now().mono_ns - tried.mono_ns >= GOOD_FOR_NS
 
-    async def _ask(self, name: str, keeper: Keeping) -> None:
+    async def _ask(self, keeper: Keeping) -> None:
         now = self._clock.now()
         told: Report | str
         try:
@@ -96,17 +98,20 @@ class LastDay:
                     await keeper.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
                 )
         except TimeoutError:
-            told = f"no answer for {PATIENCE:g} s: see the file system of its path"
+            told = (
+                f"no answer for {PATIENCE:g} s: grouping it takes long, see what keeps the node's "
+                "processors busy"
+            )
         except ComponentError as error:
             told = str(error)
         known = self._known
-        if known is None or known.sink != name:
+        if known is None or self._keeper is not keeper:
             # Another ledger has taken its place meanwhile.
             return
         if isinstance(told, str):
             self._known = replace(known, error=told)
         else:
-            self._known = LastDayKnown(name, told, now)
+            self._known = LastDayKnown(known.sink, told, now)
 
 
 async def _reported(window: Window) -> Report:

@@ -91,6 +91,11 @@ class Accounts:
         self._due_ns = min(self._due_ns, self._waiting.due_ns or NEVER, self._ended.due_ns or NEVER)
         self._dirty = True
 
+    def goes_on(self, device: str) -> bool:
+        """Whether a device has an account already, or one that waits for it."""
+        account = self._accounts.get(device)
+        return (account is not None and account.at is not None) or device in self._waiting
+
     def _go_on(self, account: DeviceAccount, told: DeviceUsage, at: Instant) -> None:
         if account.at is None:
             account.restore(told, at)

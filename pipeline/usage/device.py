@@ -70,8 +70,10 @@ class DeviceAccount:
         """Note who holds the device from a moment on."""
         self.timeline.put(held, at)
         last = self.timeline.last
-        if self.at is None or last is None:
+        if self.at is None or self._unseen or last is None:
+            # Until somebody looks, one source may tell half of a container's name.
             self.timeline.forget(at.mono_ns - _BEFORE_NS)
+            self._usage = None
             return
         moment = max(at, last.at, self.at)
         for one in held:
@@ -94,7 +96,9 @@ class DeviceAccount:
 
     def since(self, use: DeviceUse) -> Instant | None:
         """Return from when on a look counts; None where it tells of no time that can be counted."""
-        if self.at is None or use.since is None or use.since.mono_ns >= use.at.mono_ns:
+        if self.at is None or self._unseen:
+            return None
+        if use.since is None or use.since.mono_ns >= use.at.mono_ns:
             return None
         return max(use.since, self.at)
 
@@ -339,13 +343,18 @@ class DeviceAccount:
         self._usage = None
 
     def _looked(self, at: Instant) -> None:
-        if self._restored_at is not None and self._restored_at is self.at:
+        if self._unseen:
             self._await_ns = at.mono_ns + AWAITED_NS
         self._start = self._start or at
         self.at = at
         self.timeline.forget(at.mono_ns - _BEFORE_NS)
         self.roster.pass_look(at.mono_ns)
         self._usage = None
+
+    @property
+    def _unseen(self) -> bool:
+        """Whether it was restored, and nobody has looked since."""
+        return self._restored_at is not None and self._restored_at is self.at
 
     def _kept(self, container: Name | None) -> Name | None:
         """Return a container if it is in the account."""

@@ -153,6 +153,10 @@ class Waiting:
         self._told: dict[str, DeviceUsage] = {}
         self._until_ns = 0
 
+    def __contains__(self, device: str) -> bool:
+        """Whether an account waits for a device."""
+        return device in self._told
+
     def put(self, told: Iterable[DeviceUsage], now: Instant) -> None:
         """Take in accounts, each in place of what waits for its device."""
         for one in told:

@@ -1,6 +1,7 @@
 """What is to be written on which pod, and when."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,8 @@ MOST: Final = 1024
 """Pods, devices and codes of which it is remembered what was written."""
 
 REMEMBERED: Final = 3600.0
-"""Seconds for which that is so after the last error; API servers keep Events for about as long."""
+"""Seconds for which that is so after the last error, or after it may be told, if that is later; API
+servers keep Events for about as long. What isn't told until then is told no more."""
 
 _MINUTE_NS: Final = 60 * NS
 
@@ -95,7 +97,6 @@ class Agenda:
             repeat: seconds in which one Event is written once.
             per_minute: how many are written in a minute.
         """
-        self._forget(now)
         if self._full(now, per_minute):
             return None
         found = min(
@@ -118,6 +119,41 @@ class Agenda:
         if self._full(now, per_minute):
             due_ns = max(due_ns, self._written_ns[-per_minute] + _MINUTE_NS)
         return max(due_ns - now.mono_ns, 0) / NS
+
+    def forget(self, now: Instant, repeat: float) -> int:
+        """Let go of what is too old, told or not; return how many errors aren't told by that.
+
+        Else what can never be written would be tried for ever.
+
+        Args:
+            now: the present moment.
+            repeat: seconds in which one Event is written once.
+        """
+        before_ns = now.mono_ns - round(REMEMBERED * NS)
+        old = {
+            struck: entry
+            for struck, entry in self._entries.items()
+            if max(entry.last.at.mono_ns, self._free_ns(entry, repeat)) < before_ns
+        }
+        for struck in old:
+            del self._entries[struck]
+        return sum(entry.count for entry in old.values())
+
+    def retain(self, wanted: Callable[[Struck], bool]) -> None:
+        """Let go of errors that wait and that nobody wants to have told any more.
+
+        What was written, and when, stays known: they may be wanted again.
+
+        Args:
+            wanted: whether errors of a pod, a device and a code are told.
+        """
+        for struck, entry in list(self._entries.items()):
+            if wanted(struck):
+                continue
+            if entry.done_ns is None:
+                del self._entries[struck]
+            else:
+                entry.name, entry.count = "", 0
 
     @property
     def waiting(self) -> int:
@@ -157,21 +193,13 @@ class Agenda:
         entry.first = entry.last.at
 
     @staticmethod
-    def _due_ns(entry: Entry, repeat: float) -> int:
-        if not entry.count:
-            return 1 << 63
-        due_ns = 0 if entry.done_ns is None else entry.done_ns + round(repeat * NS)
-        return max(due_ns, entry.failed_ns)
+    def _free_ns(entry: Entry, repeat: float) -> int:
+        return 0 if entry.done_ns is None else entry.done_ns + round(repeat * NS)
+
+    def _due_ns(self, entry: Entry, repeat: float) -> int:
+        return max(self._free_ns(entry, repeat), entry.failed_ns) if entry.count else 1 << 63
 
     def _full(self, now: Instant, per_minute: int) -> bool:
         while self._written_ns and self._written_ns[0] <= now.mono_ns - _MINUTE_NS:
             self._written_ns.popleft()
         return len(self._written_ns) >= per_minute
-
-    def _forget(self, now: Instant) -> None:
-        before_ns = now.mono_ns - round(REMEMBERED * NS)
-        for struck, entry in list(self._entries.items()):
-            if entry.last.at.mono_ns >= before_ns:
-                return
-            if not entry.count:
-                del self._entries[struck]

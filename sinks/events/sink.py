@@ -80,6 +80,9 @@ class EventsSink:
         Raises:
             TransientError: the API server refused, or couldn't be reached.
         """
+        # Those before may have taken in what these options leave out. Such errors are counted as
+        # little as those that come now; and not before it runs: a reload may yet be refused.
+        self._agenda.retain(self._wanted)
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             closing = arrivals.closing
             while not arrivals.ended:
@@ -91,7 +94,9 @@ class EventsSink:
             self._ctx.log.info("%d XID errors are not told on pods: the sink stops", waiting)
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Take in errors about which nothing more is waited for."""
+        """Take in errors about which nothing more is waited for; let go of what is too old."""
+        late = self._agenda.forget(self._ctx.clock.now(), self._repeat)
+        self._writer.count("late", late)
         if snapshot is None or not snapshot.xids:
             self._coming = None
             return
@@ -102,13 +107,19 @@ class EventsSink:
         found, self._coming = due(errors, agenda.done or 0, self._ctx.clock.now(), self._wait)
         for error in found:
             agenda.done = error.serial
-            if self._codes and error.code not in self._codes:
+            if not self._wanted_code(error.code):
                 continue
             struck, nameless = strokes(error, self._wants)
             self._writer.count("nameless", nameless)
             for whom, stroke in struck:
                 if not agenda.add(whom, stroke):
                     self._writer.count("crowded", 1)
+
+    def _wanted(self, struck: Struck) -> bool:
+        return self._wanted_code(struck.code) and self._wants(struck.namespace)
+
+    def _wanted_code(self, code: int) -> bool:
+        return not self._codes or code in self._codes
 
     def _next(self) -> tuple[Struck, Entry] | None:
         now = self._ctx.clock.now()
@@ -151,6 +162,8 @@ class EventsSink:
             async with asyncio.timeout(_AGAIN):
                 await self._see_to(*work)
         except TimeoutError:
+            # It may be slow for this one pod alone.
+            self._agenda.failed(work[1], self._ctx.clock.now())
             raise TransientError(str(failed)) from None
         except TransientError as error:
             if _kind(error) != _kind(failed):

@@ -4,8 +4,8 @@ import datetime
 import hashlib
 from typing import Final
 
-from pipeline.exposition.xids import XIDS
 from pipeline.model import NS, Instant
+from pipeline.news.wording import meaning
 from pipeline.texts import line
 from sinks.events.agenda import Entry
 from sinks.events.errors import Stroke, Struck
@@ -87,7 +87,7 @@ def message(struck: Struck, stroke: Stroke) -> str:
     Of another pod's process nothing is told but that there is one: who may read a pod's Events need
     not know of its neighbours.
     """
-    known = XIDS.get(struck.code)
+    known = meaning(struck.code)
     what = f"XID {struck.code} ({known})" if known else f"XID {struck.code}"
     how = {
         (True, True): ", which this pod held and used",

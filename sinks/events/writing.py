@@ -13,12 +13,13 @@ from sinks.events import wording
 from sinks.events.agenda import Entry, Told
 from sinks.events.errors import Struck
 
-Reason = Literal["denied", "invalid", "namespace", "nameless", "missed", "crowded"]
+Reason = Literal["denied", "invalid", "namespace", "nameless", "missed", "crowded", "late"]
 
 REASONS: Final[tuple[Reason, ...]] = (
     "crowded",
     "denied",
     "invalid",
+    "late",
     "missed",
     "nameless",
     "namespace",
@@ -55,7 +56,7 @@ class Writer:
         Args:
             api: session with the API server.
             struck: whom it is about.
-            entry: what is to be told.
+            entry: what is to be told. Nothing may be added to it meanwhile.
 
         Returns:
             What stands there now, and how many errors that tells of which weren't told before; or
@@ -65,8 +66,7 @@ class Writer:
             ApiError: the server refused, or couldn't be reached. What was to be written may stand
                 there all the same, and is the same when it is written again.
         """
-        # Errors may be added to it meanwhile.
-        count, first, stroke = entry.count, entry.first, entry.last
+        count, stroke = entry.count, entry.last
         events = f"/api/v1/namespaces/{quote(struck.namespace, safe='')}/events"
         try:
             if (told := entry.told) is not None:
@@ -74,7 +74,7 @@ class Writer:
                 changes = wording.changes(struck, stroke, whole)
                 if await self._patch(api, f"{events}/{quote(told.name, safe='')}", changes):
                     return Told(told.name, whole), count
-            entry.name = entry.name or wording.name(struck, self._ctx.node, first)
+            entry.name = entry.name or wording.name(struck, self._ctx.node, entry.first)
             body = wording.event(struck, entry, self._ctx.node)
             if not await self._create(api, events, body):
                 # It was made, and its answer lost; more may have happened since.

@@ -6,7 +6,7 @@ from pipeline.model import Holding, Snapshot, XidVictim
 from pipeline.news.following import Error
 from pipeline.news.wording import figures, holding_id, meaning
 from sinks.jsonl import parts
-from sinks.jsonl.text import dump, rfc3339
+from sinks.jsonl.text import json_line, rfc3339
 
 
 class EventLines:
@@ -44,7 +44,7 @@ class EventLines:
         told |= figures(holding)
         if holding.xids:
             told["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
-        return _end(told)
+        return json_line(told)
 
     def error(self, one: Error, snapshot: Snapshot) -> bytes:
         """Return the line of an XID error.
@@ -70,8 +70,8 @@ class EventLines:
             told["pid"] = error.pid
         if error.process:
             told["process"] = error.process
-        told["victims"] = [_victim(one) for one in error.victims]
-        return _end(told)
+        told["victims"] = [_victim(victim) for victim in error.victims]
+        return json_line(told)
 
 
 def _device(uuid: str, snapshot: Snapshot) -> dict[str, Any]:
@@ -87,7 +87,3 @@ def _victim(victim: XidVictim) -> dict[str, Any]:
         "uses": victim.uses,
         "caused": victim.caused,
     }
-
-
-def _end(line: dict[str, Any]) -> bytes:
-    return dump(line) + b"\n"

@@ -11,7 +11,7 @@ from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import NS, Attribution, Holder, Instant, Snapshot
 from pipeline.telemetry import FamilyPoints
 from sinks.jsonl import parts
-from sinks.jsonl.text import dump, finite, rfc3339
+from sinks.jsonl.text import dump, finite, json_line, rfc3339
 
 PREFIX: Final = b'{"record":"'
 """How each of our lines begins."""
@@ -124,7 +124,7 @@ class LineEncoder:
             for point in points
             if finite(point.value)
         ]
-        return _end(
+        return json_line(
             {
                 "record": "telemetry",
                 "time": rfc3339(at.wall_ns),
@@ -137,7 +137,7 @@ class LineEncoder:
         rendered = self._parts.get(attribution)
         if rendered is None:
             rendered = self._parts[attribution] = _render(attribution)
-        return _end(
+        return json_line(
             {
                 "record": "device",
                 "time": rfc3339(found.newest.wall_ns),
@@ -151,10 +151,6 @@ class LineEncoder:
                 **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
             }
         )
-
-
-def _end(line: dict[str, Any]) -> bytes:
-    return dump(line) + b"\n"
 
 
 def _render(attribution: Attribution) -> _Parts:

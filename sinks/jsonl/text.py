@@ -34,6 +34,11 @@ def dump(value: object) -> bytes:
         return orjson.dumps(_mended(value))
 
 
+def json_line(line: dict[str, Any]) -> bytes:
+    """Return the object as a line of JSON, with its end."""
+    return dump(line) + b"\n"
+
+
 def _mended(value: Any) -> Any:
     """Replace what orjson refuses: lone surrogates, and integers of more than 64 bits.
 

@@ -1,6 +1,7 @@
 """The ledger's file in the hands of its writer. Everything here blocks, in one thread."""
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
@@ -67,6 +68,8 @@ class LedgerFile:
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
         self._mine: tuple[os.stat_result, ...] = ()
+        # Of commits that failed: that the file is another one is still to be told.
+        self._untold = Report()
         self._tend_ns = self._sweep_ns = 0
         self._unswept = False
 
@@ -81,6 +84,9 @@ class LedgerFile:
         try:
             self._open(report)
             return self._read_left(report), report
+        except OSError as error:
+            self.close()
+            raise self._unreachable(error) from error
         except BaseException:
             self.close()
             raise
@@ -91,7 +97,16 @@ class LedgerFile:
         Raises:
             LedgerError: it can't be written now: nothing of it is.
         """
-        report = Report()
+        report = self._untold
+        try:
+            self._write(batch, report)
+        except OSError as error:
+            self._shut()
+            raise self._unreachable(error) from error
+        self._untold = Report()
+        return report
+
+    def _write(self, batch: Batch, report: Report) -> None:
         if self._connection is not None and not self._there():
             with contextlib.suppress(sqlite3.Error):  # its log goes into it, wherever it is now
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -116,7 +131,6 @@ class LedgerFile:
                 report.renewed = True
             else:
                 report.untended = found
-        return report
 
     def close(self) -> None:
         """Close the file, its log brought into it, and let others have it."""
@@ -127,12 +141,10 @@ class LedgerFile:
         try:
             self._lock.take()
         except OSError as error:
-            folder = self.path.parent
-            saw = (
-                "there is no such folder" if not folder.is_dir() else (error.strerror or "").lower()
-            )
+            # Not asked of the folder, which may refuse to tell.
+            saw = "there is no such folder" if error.errno == errno.ENOENT else _saw(error)
             mend = f"make it, or mount it writable for uid {os.geteuid()}; or give another path"
-            raise LedgerError(str(folder), saw, mend, reason="permission") from error
+            raise LedgerError(str(self.path.parent), saw, mend, reason="permission") from error
         try:
             self._connect()
         except CorruptError as error:
@@ -149,8 +161,11 @@ class LedgerFile:
             raise fault(str(self.path), error) from error
         except OSError as error:
             connection.close()
-            raise LedgerError(str(self.path), str(error), "see to its disk") from error
+            raise self._unreachable(error) from error
         self._connection, self._store = connection, Store(connection)
+
+    def _unreachable(self, error: OSError) -> LedgerError:
+        return LedgerError(str(self.path), _saw(error), "see to its disk", reason="io_error")
 
     def _read_left(self, report: Report) -> Left:
         connection = self._connection
@@ -232,3 +247,7 @@ class LedgerFile:
             self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
         # What is known of a container that is there still goes in again.
         report.renewed = report.renewed or bool(report.removed.swept)
+
+
+def _saw(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -131,8 +131,15 @@ class LedgerSink:
             warn(self._ctx, "gave up on %s: the last call doesn't end", self._options.path)
 
     async def recall(self) -> TotalsRestored | None:
-        """Return the accounts that the file had when it was opened."""
-        if self._left is None or not self._left.states:
+        """Return the accounts that the file had when it was opened.
+
+        Raises:
+            TransientError: it isn't open yet.
+        """
+        if self._left is None:
+            place = self._options.path
+            raise TransientError(f"{place}: isn't open yet: its disk is slow, or the log tells why")
+        if not self._left.states:
             return None
         return rebased(self._left.states.values(), self._ctx.clock.now())
 
@@ -141,17 +148,20 @@ class LedgerSink:
         place = str(self._options.path)
         if self._readers is None:
             raise TransientError(f"{place}: isn't open: the log tells why")
-        if self._reading is None or self._reading.done():
-            read = self._readers.submit(_read, self._options.path, start_ns, end_ns)
-            self._reading = read
-            answer = asyncio.wrap_future(read)
-            try:
-                if await first(self._ctx.clock, _READING, answer):
-                    return answer.result()
-            except LedgerError as error:
-                raise TransientError(str(error)) from error
-            finally:
-                answer.cancel()
+        if self._reading is not None and not self._reading.done():
+            text = (
+                f"{place}: is still being read for who asked before: if that lasts, see to its disk"
+            )
+            raise TransientError(text)
+        self._reading = self._readers.submit(_read, self._options.path, start_ns, end_ns)
+        answer = asyncio.wrap_future(self._reading)
+        try:
+            if await first(self._ctx.clock, _READING, answer):
+                return answer.result()
+        except LedgerError as error:
+            raise TransientError(str(error)) from error
+        finally:
+            answer.cancel()
         raise TransientError(f"{place}: has not answered for {_READING:g} s: see to its disk")
 
     async def run(self, inbox: SinkInbox) -> None:
@@ -235,11 +245,14 @@ class LedgerSink:
 
 
 def _read(path: Path, start_ns: int, end_ns: int) -> Window:
-    with closing(open_readonly(path)) as connection:
-        try:
+    try:
+        with closing(open_readonly(path)) as connection:
             return read_window(connection, start_ns, end_ns)
-        except sqlite3.Error as error:
-            raise fault(str(path), error) from error
+    except sqlite3.Error as error:
+        raise fault(str(path), error) from error
+    except OSError as error:
+        saw = (error.strerror or str(error)).lower()
+        raise LedgerError(str(path), saw, "see to its disk") from error
 
 
 def _give_up(thread: DaemonExecutor, file: LedgerFile) -> None:

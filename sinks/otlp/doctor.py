@@ -12,11 +12,7 @@ from pipeline.doctor.findings import Finding
 from pipeline.errors import PermanentError
 from sinks.otlp.options import Options
 from sinks.otlp.transport.environment import Settings, settle
-from sinks.otlp.way import Way
-
-_EMPTY: Final = b""
-"""An ExportMetricsServiceRequest without a point, which every receiver takes: so the OTLP
-specification 1.11 has it of empty requests."""
+from sinks.otlp.way import EMPTY, Way
 
 _SECONDS: Final = 10.0
 _MENDS: Final[Mapping[str, str]] = {
@@ -57,4 +53,4 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 async def _sent(settings: Settings, clock: Clock) -> Outcome:
     """Send the empty message as the sink sends its own."""
     async with Way(settings, clock) as way:
-        return await way.send(_EMPTY)
+        return await way.send(EMPTY)

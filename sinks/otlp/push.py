@@ -11,17 +11,17 @@ from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, 
 from pipeline.model import Snapshot
 from pipeline.news.following import Following
 from pipeline.warning import warn
-from sinks.otlp.admission import NO_LOGS, Admission
+from sinks.otlp.admission import Admission
 from sinks.otlp.encoding.encoder import RECORD, Encoder
 from sinks.otlp.options import Options
 from sinks.otlp.signals import LOGS, METRICS, SIGNALS
 from sinks.otlp.transport.environment import Settings, settle, settle_logs
-from sinks.otlp.way import Way
+from sinks.otlp.way import EMPTY, Way
 
 _DROPPED: Final = "podgpu_sink_dropped_total"
 _ERRORS: Final = "podgpu_sink_errors_total"
-_EMPTY: Final = b""
-"""A message without a point, which every receiver takes: so the OTLP specification 1.11 has it."""
+_NOT_WANTED: Final = "not_wanted"
+"""Why records are rejected that waited in the queue: of a signal that isn't sent, or not known."""
 
 
 class OtlpPush:
@@ -143,7 +143,8 @@ class OtlpPush:
         if number not in self._ways:
             known = SIGNALS.get(number)
             what = known.name if known is not None else "records of a newer podgpu"
-            return Rejected(NO_LOGS, f"{what} that waited in the queue are not to be sent any more")
+            text = f"{what} that waited in the queue are not to be sent any more"
+            return Rejected(_NOT_WANTED, text)
         return await self._send_logs(message)
 
     def _way(self, number: int) -> Way:
@@ -158,7 +159,7 @@ class OtlpPush:
             return refusal
         outcome = await self._way(LOGS.number).send(message)
         if isinstance(outcome, Retry):
-            metrics = await self._way(METRICS.number).send(_EMPTY)
+            metrics = await self._way(METRICS.number).send(EMPTY)
             now_ns = clock.now().mono_ns
             return admission.waits(outcome, now_ns, metrics=not isinstance(metrics, Retry))
         if isinstance(outcome, Acked | TooLarge) and admission.taken():

@@ -12,6 +12,10 @@ from sinks.otlp.transport.contract import Transport
 from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
 from sinks.otlp.transport.environment import Settings
 
+EMPTY: Final = b""
+"""A message without a point, which every receiver takes: so the OTLP specification 1.11 has it of
+empty requests."""
+
 _WHO: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
 """Refusals that a new token or certificate may end."""
 

@@ -7,6 +7,7 @@ from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.findings import Finding
 from pipeline.errors import TransientError
+from pipeline.procfs import ROOT
 from sources.kernel import processes, records
 from sources.kernel.device import NO_LOG, Log
 from sources.kernel.options import Options
@@ -44,7 +45,7 @@ def _log(options: Options, ctx: DoctorContext) -> Finding:
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["kernel.processes"]
-    chosen = options.proc != processes.ROOT
+    chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
     why = processes.hidden(root, chosen=chosen)
     if not why:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pipeline.errors import TransientError
 from pipeline.model import Instant
+from pipeline.procfs import ROOT
 from pipeline.threads import DaemonExecutor
 from sources.kernel import processes
 from sources.kernel.device import RETRY, Log
@@ -104,7 +105,7 @@ class Lookups:
 def _look(
     root: Path, pids: Collection[int], now: Callable[[], Instant]
 ) -> tuple[str, Mapping[int, Process]]:
-    why = processes.hidden(root, chosen=root != processes.ROOT)
+    why = processes.hidden(root, chosen=root != ROOT)
     return why, _NOTHING if why else processes.look(root, pids, now)
 
 

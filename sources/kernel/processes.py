@@ -10,24 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline import cgroups
+from pipeline import cgroups, procfs
 from pipeline.model import NS, Instant, PartialRef
-
-ROOT: Final = Path("/proc")
-HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
-"""The kernel gives the first of all pid namespaces this number (PROC_PID_INIT_INO)."""
 
 MEND: Final = (
     "share the host's pid namespace (hostPID: true), or mount the host's /proc and write where "
     "into the option proc"
 )
 
-_STARTED: Final = 22
-"""Number of the field in `stat` that tells when a process began (proc_pid_stat(5))."""
 _TICK_NS: Final = NS // os.sysconf("SC_CLK_TCK")
 _COARSE_NS: Final = 30_000_000
 """By so much a process may seem younger than it is: procfs counts in hundredths of a second."""
-_LONGEST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +53,10 @@ def hidden(root: Path, *, chosen: bool) -> str:
     try:
         namespace = str(place.readlink())
     except OSError:
-        if chosen and _read(root / "1/stat"):
+        if chosen and procfs.read(root / "1/stat"):
             return ""  # whose it is may be seen by those alone who may trace that process
         return f"{place} can't be read"
-    return "" if namespace == HOST_PID_NAMESPACE else f"{root} shows another pid namespace"
+    return "" if namespace == procfs.HOST_PID_NAMESPACE else f"{root} shows another pid namespace"
 
 
 def look(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mapping[int, Process]:
@@ -77,42 +70,17 @@ def look(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mapping
     Returns:
         Those that are there, by pid.
     """
-    uptime_ns = _uptime_ns(_read(root / "uptime"))
+    uptime_ns = procfs.uptime_ns(procfs.read(root / "uptime"))
     # Behind it, however long that took: then no process seems older than it is.
     booted_ns = None if uptime_ns is None else now().mono_ns - uptime_ns
     found: dict[int, Process] = {}
     for pid in pids:
         place = root / str(pid)
-        ticks, owner = _ticks(_read(place / "stat")), cgroups.owner(_read(place / "cgroup"))
+        ticks = procfs.started_ticks(procfs.read(place / "stat"))
+        owner = cgroups.owner(procfs.read(place / "cgroup"))
         # In between it may have ended, and another one have got its number.
-        if ticks is None or _ticks(_read(place / "stat")) != ticks:
+        if ticks is None or procfs.started_ticks(procfs.read(place / "stat")) != ticks:
             continue
         began_ns = None if booted_ns is None else booted_ns + ticks * _TICK_NS
         found[pid] = Process(began_ns, owner)
     return found
-
-
-def _ticks(text: str) -> int | None:
-    # The name before it stands in brackets and may have brackets and spaces itself.
-    fields = text.rpartition(")")[2].split()
-    place = _STARTED - 3
-    return int(fields[place]) if len(fields) > place and fields[place].isdecimal() else None
-
-
-def _uptime_ns(text: str) -> int | None:
-    try:
-        return round(float(text.split(maxsplit=1)[0]) * NS)
-    except (IndexError, OverflowError, ValueError):
-        return None
-
-
-def _read(path: Path) -> str:
-    """Read one of procfs' files, which are short; empty where that can't be done."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(file, _LONGEST).decode(errors="replace")
-        finally:
-            os.close(file)
-    except OSError:
-        return ""

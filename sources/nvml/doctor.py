@@ -10,6 +10,7 @@ from pipeline.doctor.counters import asked
 from pipeline.doctor.examining import late
 from pipeline.doctor.findings import Finding
 from pipeline.fields import FieldPlan, Row
+from pipeline.procfs import ROOT
 from pipeline.registry import ENTRIES
 from sources.nvml import procfs
 from sources.nvml.diagnosis import board, host, opening
@@ -57,7 +58,7 @@ def _profiling(plan: FieldPlan, *, elsewhere: bool) -> board.Profiling:
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["nvml.processes"]
-    chosen = options.proc != procfs.ROOT
+    chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
     place = str(root if chosen else root / "self/ns/pid")
     if not options.processes:

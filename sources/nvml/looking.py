@@ -8,7 +8,7 @@ from typing import Final
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
 from pipeline.model import NS, ProcessesSampled
-from sources.nvml import procfs
+from pipeline.procfs import ROOT
 from sources.nvml.crew import Job, Step
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
@@ -82,7 +82,7 @@ class Looking:
         # What is seen later is to be told later.
         self._turn = asyncio.Lock()
         self._under_way: Looks | None = None
-        place = (options.proc, options.proc != procfs.ROOT)
+        place = (options.proc, options.proc != ROOT)
         if kept.owners.place != place:
             kept.owners = Owners(place[0], chosen=place[1])
 

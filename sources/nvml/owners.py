@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.model import Instant
+from pipeline.procfs import ROOT
 from pipeline.threads import DaemonExecutor
 from sources.nvml import procfs
 from sources.nvml.procfs import Found, Procfs
@@ -35,7 +36,7 @@ class Owners:
             before the first look.
     """
 
-    def __init__(self, root: Path = procfs.ROOT, *, chosen: bool = False) -> None:
+    def __init__(self, root: Path = ROOT, *, chosen: bool = False) -> None:
         self.place = (root, chosen)
         self._procfs = Procfs(root)
         self._thread: DaemonExecutor | None = None

@@ -13,17 +13,11 @@ from typing import Final
 
 from pipeline import cgroups
 from pipeline.model import Instant, PartialRef
-
-ROOT: Final = Path("/proc")
-HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
-"""The kernel gives the first of all pid namespaces this number (PROC_PID_INIT_INO)."""
+from pipeline.procfs import HOST_PID_NAMESPACE, read, started_ticks, uptime_ns
 
 KNOWN_MOST: Final = 4096
 """Processes that are remembered."""
 
-_STARTED: Final = 22
-"""Number of the field in `stat` that tells when a process began (proc_pid_stat(5))."""
-_LONGEST: Final = 1 << 16
 _NUMBERS: Final = re.compile(r"^NSpid:([\t 0-9]+)$", re.MULTILINE)
 _TICK_US: Final = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -108,22 +102,15 @@ class Procfs:
         return Found(now, began_us, before, seen_ns)
 
     def _started(self, pid: int) -> int | None:
-        text = _read(self._root / str(pid) / "stat")
-        # The name before it stands in brackets and may have brackets and spaces itself.
-        fields = text.rpartition(")")[2].split()
-        place = _STARTED - 3
-        return int(fields[place]) if len(fields) > place and fields[place].isdecimal() else None
+        return started_ticks(read(self._root / str(pid) / "stat"))
 
     def _owner(self, pid: int) -> PartialRef | None:
-        return cgroups.owner(_read(self._root / str(pid) / "cgroup"))
+        return cgroups.owner(read(self._root / str(pid) / "cgroup"))
 
     def _boot_us(self, at: Instant) -> int | None:
         """Return when the machine started, by the wall clock; None where procfs doesn't tell."""
-        try:
-            uptime = float(_read(self._root / "uptime").split()[0])
-        except (IndexError, ValueError):
-            return None
-        return at.wall_ns // 1000 - round(uptime * 1_000_000)
+        up_ns = uptime_ns(read(self._root / "uptime"))
+        return None if up_ns is None else (at.wall_ns - up_ns) // 1000
 
 
 def foreign(root: Path, *, chosen: bool) -> str:
@@ -152,8 +139,8 @@ def foreign(root: Path, *, chosen: bool) -> str:
     if namespace == HOST_PID_NAMESPACE:
         return ""
     # The first field of `stat` is the pid, in the pid namespace that this procfs shows.
-    first = _read(root / "self/stat").startswith("1 ")
-    own, ones = _read(root / "self/cgroup"), _read(root / "1/cgroup")
+    first = read(root / "self/stat").startswith("1 ")
+    own, ones = read(root / "self/cgroup"), read(root / "1/cgroup")
     if first or _same_container(own, ones):
         return f"{root} shows a namespace of its own ({namespace})"
     return ""
@@ -162,11 +149,11 @@ def foreign(root: Path, *, chosen: bool) -> str:
 def _elsewhere(root: Path) -> str:
     """Say why a procfs isn't that of this process' own pid namespace."""
     place = root / "1/stat"
-    if not _read(place):
+    if not read(place):
         return f"{place} can't be read"
     # A process has a number in its own namespace and in each that is around it, as far as the
     # namespace that this procfs shows (proc_pid_status(5)); in one that is no such it isn't there.
-    numbers = _NUMBERS.search(_read(root / "self/status"))
+    numbers = _NUMBERS.search(read(root / "self/status"))
     if numbers is None or len(numbers[1].split()) != 1:
         return f"{root} shows another pid namespace than podgpu's own"
     return ""
@@ -183,15 +170,3 @@ def _same_container(own: str, first: str) -> bool:
         # With a cgroup namespace of its own, and the sandbox of its pod as the first process.
         return theirs.container_id != "" and theirs.uid == ""
     return mine.uid != "" and mine.uid == theirs.uid and mine.container_id != theirs.container_id
-
-
-def _read(path: Path) -> str:
-    """Read one of procfs' files, which are short; empty where that can't be done."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(file, _LONGEST).decode(errors="replace")
-        finally:
-            os.close(file)
-    except OSError:
-        return ""

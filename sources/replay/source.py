@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import PermanentError, TransientError
-from pipeline.model import NS, Instant
+from pipeline.model import NS, Instant, TotalsRestored
 from pipeline.recording import Header, RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
 from sources.replay.reading import Reading
@@ -65,6 +65,8 @@ class ReplaySource:
                 for envelope in batch:
                     if envelope.kind == _KIND:
                         continue  # what it relayed was recorded; it has no word of its own
+                    if told and isinstance(envelope.event, TotalsRestored):
+                        continue  # its holdings go on, or are over, since the first pass
                     # Each event has a place of its own on the clock: lateness doesn't add up.
                     await _until(ctx, envelope.at)
                     await ctx.relay(envelope)

@@ -11,6 +11,7 @@ from tests.e2e.processes import get, wait_until
 _LINE: Final = re.compile(r"^(podgpu_\w+)\{(.*)\} (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+_XIDS: Final = "podgpu_container_xid_errors_total"
 ACCOUNTED: Final = "podgpu_device_accounted_seconds_total"
 QUANTITIES: Final = ("busy_seconds_total", "held_seconds_total", "energy_joules_total")
 
@@ -63,9 +64,17 @@ class Page:
         found: dict[str, dict[str, Decimal]] = {}
         for (name, pairs), value in self.samples.items():
             labels = dict(pairs)
-            if name == "podgpu_container_xid_errors_total":
+            if name == _XIDS:
                 found.setdefault(labels["pod"], {})[labels["xid"]] = value
         return found
+
+    def without_uid(self) -> set[str]:
+        """Return the pods of which an XID error is told, and no uid."""
+        return {
+            labels["pod"]
+            for labels in (dict(pairs) for name, pairs in self.samples if name == _XIDS)
+            if not labels.get("pod_uid")
+        }
 
 
 def next_look(port: int, within: float = 15) -> Page:

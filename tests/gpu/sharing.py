@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,12 +201,10 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
     task = Task("faulty", faults=True)
     node.works.start(node.kube, [task])
 
-    def seen() -> dict[str, dict[str, Decimal]]:
-        return Page(node.podgpu.port).xids()
-
-    wait_until(seen, "there are victims", 30)
+    wait_until(lambda: Page(node.podgpu.port).xids(), "there are victims", 30)
     time.sleep(2)
-    victims = {name: {code: int(n) for code, n in of.items()} for name, of in seen().items()}
+    page = Page(node.podgpu.port)
+    victims = {name: {code: int(n) for code, n in of.items()} for name, of in page.xids().items()}
     node.works.end(node.kube, [task])
     row = node.ended(task.name)
     figures: Figures = {"victims": victims, "row": told(row), "faults": []}
@@ -216,19 +213,24 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
         figures["faults"].append(f"victims: {sorted(victims)} instead of {sorted(expected)}")
     if not row.xids:
         figures["faults"].append("the ledger has no XID of it")
-    figures["events"] = wait_until(partial(events, node, len(others)), "there are Events", 15)
+    # An Event refers to its pod by the uid.
+    told_of = expected - page.without_uid()
+    with contextlib.suppress(AssertionError):  # the comparison says which are missing
+        wait_until(lambda: told_of <= {one["pod"] for one in events(node)}, "all are told of", 15)
+    figures["events"] = events(node)
+    if (pods := {one["pod"] for one in figures["events"]}) != told_of:
+        figures["faults"].append(f"Events of {sorted(map(str, pods))} instead of {sorted(told_of)}")
     return figures
 
 
-def events(node: Node, least: int) -> list[Figures]:
-    """Return the Events that tell of XIDs; none while there are less than so many."""
-    found = [
+def events(node: Node) -> list[Figures]:
+    """Return the Events that tell of XIDs."""
+    return [
         {key: event.get(key) for key in ("reason", "message", "type", "count")}
         | {"pod": event.get("involvedObject", {}).get("name")}
         for event in node.kube.api.list("Event")
         if "xid" in json.dumps(event).lower()
     ]
-    return found if len(found) >= least else []
 
 
 def struck(node: Node, tasks: Sequence[Task]) -> Figures:

@@ -30,6 +30,7 @@ from config.types import Duration
 from pipeline.model import NS, DeviceUse, ProcessesSampled
 from sources.nvml.options import Options
 from sources.nvml.source import NvmlSource
+from tests.gpu.meter import poll
 from tests.support.contexts import FakeSourceContext
 
 BATCH = 32
@@ -87,14 +88,7 @@ def second(gpu: int, seconds: float) -> None:
     begun, energy = time.monotonic(), pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     while time.monotonic() < begun + seconds:
         time.sleep(1)
-        try:
-            entries = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
-        except pynvml.NVMLError_NotFound:
-            continue
-        fresh = [entry for entry in entries if entry.timeStamp > since]
-        for entry in fresh:
-            busy[entry.pid] += entry.smUtil / 100 * (entry.timeStamp - since) / 1e6
-        since = max([since, *(entry.timeStamp for entry in fresh)])
+        since = poll(handle, since, busy)
     grown = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - energy
     passed = time.monotonic() - begun
     shares = {pid: seconds / passed for pid, seconds in busy.items()}

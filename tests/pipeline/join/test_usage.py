@@ -7,21 +7,28 @@ from pipeline.model import (
     ClockTicked,
     ContainersReplaced,
     ContainerStarted,
+    DeviceAliasesReplaced,
     Envelope,
     Event,
     Evidence,
     MigPlace,
     PartialRef,
+    PodsReplaced,
+    ResourcesAdvertised,
     RunningContainer,
     SourceAdded,
     SourceLost,
     SourceRemoved,
+    TopologyRead,
+    TotalsRestored,
     XidsReported,
 )
 from tests.pipeline.join.cluster import GPUS, A, B, ran
 from tests.pipeline.join.watched import Watched, ids, ran_by
 from tests.pipeline.usage.looking import S, use
 from tests.support.nodes import at, mig
+from tests.support.usage import account, holding
+from tests.support.usage import used as had
 
 # -- when it was
 
@@ -143,6 +150,21 @@ def test_a_source_that_never_speaks_is_waited_for_for_ten_seconds() -> None:
     assert node.account().start == at(11)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [DeviceAliasesReplaced(()), ResourcesAdvertised((), NS), TopologyRead((), ())],
+)
+def test_who_tells_something_else_first_is_still_waited_for(other: Event) -> None:
+    node = Watched()
+    node.say(SourceAdded(9), "names", "names")
+    node.look(0, use(A, 0, None))
+    assert hinted(node, 1, other, "names") == []
+    assert node.snapshot().sources["names"].spoken
+    node.look(2, use(A, 2, 0))
+    assert node.used().devices == {}
+    assert hinted(node, 3, PodsReplaced((), NS), "names") == [{d.uuid for d in GPUS}]
+
+
 def test_a_source_that_comes_later_is_not_waited_for() -> None:
     node = Watched()
     node.look(0, use(A, 0, None))
@@ -250,3 +272,30 @@ def test_what_is_no_longer_good_changes_it() -> None:
     node.seconds = 16
     assert node.say(ClockTicked(), "", "clock")
     assert node.account().memory_used_bytes is None
+
+
+# -- what is restored
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_recording_played_anew_tells_of_no_holding_twice(*, looked: bool) -> None:
+    node = Watched()
+    going_on = holding("a", A, uid="uid-a", until=at(10))
+    unknown = "GPU-unknown"
+    told = TotalsRestored(
+        (
+            account(A, had("a", uid="uid-a", held=10 * S, holding=going_on), until=at(10)),
+            account(unknown, had("a", holding=holding("a", unknown, until=at(10)))),
+        )
+    )
+    node.seconds = 20
+    node.say(told, "ledger", "ledger", via="replay")
+    if looked:
+        hold(node, 21, "a")
+        node.look(22, use(A, 22, None))
+    before = node.snapshot().usage
+    assert (before is not None) == looked
+    node.say(told, "ledger", "ledger", via="replay")
+    after = node.snapshot().usage
+    assert (after and after.devices) == (before and before.devices)
+    assert not (after and after.ended)

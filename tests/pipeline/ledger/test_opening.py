@@ -1,12 +1,15 @@
 """Who reads a ledger never writes, whatever the writer does; what is no ledger is named."""
 
+import errno
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +133,53 @@ def test_a_ledger_is_for_its_owner_and_group(tmp_path: Path) -> None:
     modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
     assert modes == {"usage.db": 0o640, "usage.db-wal": 0o640, "usage.db-shm": 0o640}
     kept.close()
+
+
+def test_nothing_goes_into_files_beside_it(tmp_path: Path) -> None:
+    """With a root file system that is read-only there is no place for them."""
+    path = tmp_path / "usage.db"
+    for opens in (_writer(path), lambda: open_readonly(path)):
+        with closing(opens()) as connection:
+            assert connection.execute("PRAGMA temp_store").fetchone() == (2,), "MEMORY"
+
+
+class Refusing(sqlite3.Connection):
+    """Fails at the reader's own settings: the disk answers no more."""
+
+    def execute(self, text: str, *given: Any) -> sqlite3.Cursor:
+        if "cache_size" in text:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(text, *given)
+
+
+def test_a_disk_that_fails_while_it_is_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "usage.db"
+    filled(path, 30).close()
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Refusing))
+    with pytest.raises(LedgerError, match=f"{path}: disk I/O error; see"):
+        open_readonly(path)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_log_that_cannot_be_looked_at_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "usage.db"
+    filled(path, 30).close()
+    stat = Path.stat
+
+    def refuse(each: Path, **how: bool) -> os.stat_result:
+        if each.name == "usage.db-shm":
+            raise OSError(number, os.strerror(number))
+        return stat(each, **how)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(LedgerError, match=os.strerror(number).lower()):
+        open_readonly(path)
 
 
 def spoilt(folder: Path, how: str) -> Path:

@@ -117,7 +117,9 @@ async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
     await asyncio.sleep(PATIENCE)
     found = looking.day.known()
     assert found is not None
-    assert found.error == "no answer for 30 s: see the file system of its path"
+    assert found.error == (
+        "no answer for 30 s: grouping it takes long, see what keeps the node's processors busy"
+    )
 
 
 async def test_what_it_told_stands_while_it_can_t_be_read() -> None:
@@ -148,22 +150,38 @@ async def test_a_bug_is_not_hidden() -> None:
         await Looking(books=ledger).answered()
 
 
-async def test_another_ledger_in_its_place_tells_for_itself() -> None:
+@pytest.mark.parametrize("name", ["new", "old"])
+async def test_another_ledger_in_its_place_tells_for_itself(name: str) -> None:
     first, second = Ledger(), Ledger()
     first.gate.clear()
     looking = Looking(old=first)
     looking.day.known()
     await asyncio.sleep(1)
-    looking.ledgers = {"new": second}
-    assert looking.day.known() == LastDayKnown("new")
+    looking.ledgers = {name: second}
+    assert looking.day.known() == LastDayKnown(name)
     first.gate.set()
     found = await looking.answered()
-    assert found == LastDayKnown("new"), "what the old one told is not the new one's word"
+    assert found == LastDayKnown(name), "what the old one told is not the new one's word"
     found = await looking.answered()
     assert found is not None
     assert found.report is not None
+    assert len(second.asked) == 1
     looking.ledgers = {}
     assert looking.day.known() is None
+
+
+async def test_what_one_told_is_gone_with_it_whatever_the_next_one_is_called() -> None:
+    """A reload that changes the path makes another ledger of the same name."""
+    first, second = Ledger(), Ledger()
+    looking = Looking(books=first)
+    before = await looking.answered()
+    assert before is not None
+    assert before.report is not None
+    second.error = TransientError("/var/lib/y: is not there")
+    looking.ledgers = {"books": second}
+    assert looking.day.known() == LastDayKnown("books"), "it is asked at once"
+    assert await looking.answered() == LastDayKnown("books", error="/var/lib/y: is not there")
+    assert (len(first.asked), len(second.asked)) == (1, 1)
 
 
 async def test_nothing_is_left_when_podgpu_stops() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.model import DeviceUsage, Holding, Instant
+from pipeline.model import DeviceUsage, Holder, Holding, Instant
 from pipeline.usage.restoring import MOST_WAITING
 from tests.pipeline.usage.looking import GPU, Book, S, adds_up, container, holder, process
 from tests.support.nodes import at, gpu
@@ -125,7 +125,7 @@ def test_another_uid_is_another_container() -> None:
     book.look(42, None)
     book.look(47, 42)
     [new] = [one for one in book.of().containers if one.subject.uid == "another"]
-    assert (new.held_ns, new.start) == (5 * S, at(41))
+    assert (new.held_ns, new.start) == (5 * S, at(42))
 
 
 def test_a_device_waits_to_be_known_and_not_for_ever() -> None:
@@ -197,3 +197,30 @@ def test_a_holding_that_had_ended_and_was_not_told_of_is_told_of() -> None:
     book = again(replace(told, containers=(told.containers[0], ended)))
     [one] = book.usage().ended
     assert (one.start, one.end, one.counted_ns, one.gap_ns) == (at(3), at(8), 2 * S, 3 * S)
+
+
+def nameless(pod: str) -> Holder:
+    """As the kubelet tells of it, before the API server names its uid."""
+    one = holder(pod)
+    return replace(one, subject=replace(one.subject, uid=""))
+
+
+@pytest.mark.parametrize("since", [None, 40.5])
+def test_half_a_name_before_the_first_look_makes_no_holding(since: float | None) -> None:
+    book = again()
+    book.hold(41, nameless("a"))
+    book.hold(42, holder("a"))
+    book.look(43, since)
+    book.look(48, 43)
+    book.accounts.expire(at(120))
+    assert book.usage().ended == ()
+    assert {one.subject.uid for one in book.of().containers} == {"uid-a", "uid-b"}
+    assert (going_on(book).start, going_on(book).counted_ns) == (at(4), 11 * S)
+
+
+def test_a_device_that_goes_before_anybody_looked_was_held_until_podgpu_ended() -> None:
+    book = again()
+    book.hold(41, holder("a"))
+    book.have(42)
+    [one] = book.usage().ended
+    assert (one.end, one.counted_ns, one.gap_ns) == (at(10), 6 * S, 0)

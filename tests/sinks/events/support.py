@@ -32,18 +32,22 @@ class FakeEvents(FakeObjects):
     Attributes:
         losing: so many of the next Events are made, and their answers lost.
         faults: how Events on pods are answered, by name of the pod.
+        takes: seconds until a new Event on a pod is answered, by name of the pod.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.losing = 0
         self.faults: dict[str, ApiError] = {}
+        self.takes: dict[str, float] = {}
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         made: Raw = json.loads(json.dumps(body))
         await self._asked("POST", path, made)
         place = f"{path}/{made['metadata']['name']}"
-        if fault := self.faults.get(made["involvedObject"]["name"]):
+        pod = made["involvedObject"]["name"]
+        await asyncio.sleep(self.takes.get(pod, 0))
+        if fault := self.faults.get(pod):
             raise fault
         if place in self.objects:
             raise ApiError(f"{place}: 409 AlreadyExists", status=409, reason="AlreadyExists")

@@ -29,6 +29,7 @@ STEPS = st.lists(
         st.tuples(st.just("writes"), st.integers(0, 0)),
         st.tuples(st.just("refused"), st.integers(0, 0)),
         st.tuples(st.just("fails"), st.integers(0, 0)),
+        st.tuples(st.just("forgets"), st.integers(0, 0)),
     ),
     max_size=60,
 )
@@ -45,6 +46,8 @@ def test_no_error_is_told_twice_or_forgotten(steps: list[tuple[str, int]]) -> No
         elif step == "strikes":
             happened += 1
             assert agenda.add(struck(number), stroke(now))
+        elif step == "forgets":
+            dropped += agenda.forget(at(now), REPEAT)
         elif (work := agenda.begin(at(now), REPEAT, PER_MINUTE)) is not None:
             whom, entry = work
             assert entry.count > 0
@@ -73,6 +76,8 @@ def test_what_is_due_is_there_when_it_is_said_to_be(steps: list[tuple[str, int]]
             now += number / 10
         elif step == "strikes":
             agenda.add(struck(number), stroke(now))
+        elif step == "forgets":
+            agenda.forget(at(now), REPEAT)
         elif (work := agenda.begin(at(now), REPEAT, 2)) is not None:
             if step == "fails":
                 agenda.failed(work[1], at(now))
@@ -85,13 +90,37 @@ def test_what_is_due_is_there_when_it_is_said_to_be(steps: list[tuple[str, int]]
             assert agenda.begin(at(now + left + 0.001), REPEAT, 2) is not None
 
 
-def test_what_was_told_long_ago_is_forgotten_and_what_wasn_t_is_kept() -> None:
+def test_what_is_old_is_forgotten_told_or_not() -> None:
     agenda = Agenda()
-    agenda.add(struck(0), stroke(0))
-    agenda.wrote(agenda._entries[struck(0)], Told("a", 1), 1, at(0))
-    agenda.add(struck(1), stroke(0))
-    agenda.begin(at(REMEMBERED + 1), REPEAT, PER_MINUTE)
-    assert list(agenda._entries) == [struck(1)]
+    for pod in range(4):
+        agenda.add(struck(pod), stroke(0))
+    for pod in (0, 1):
+        agenda.wrote(agenda._entries[struck(pod)], Told("a", 1), 1, at(10))
+    agenda.add(struck(1), stroke(20))
+    agenda.add(struck(2), stroke(30))
+    assert agenda.forget(at(REMEMBERED), REPEAT) == 0
+    assert agenda.forget(at(REMEMBERED + 1), REPEAT) == 1
+    assert list(agenda._entries) == [struck(0), struck(1), struck(2)]
+    assert agenda.forget(at(REMEMBERED + 31), REPEAT) == 2
+    # These were written at 10, so that no other may be written before 610.
+    assert agenda.forget(at(REMEMBERED + REPEAT + 10), REPEAT) == 0
+    assert agenda.forget(at(REMEMBERED + REPEAT + 11), REPEAT) == 1
+    assert agenda._entries == {}
+
+
+def test_what_nobody_wants_told_is_told_no_more_and_what_was_told_stays_known() -> None:
+    agenda = Agenda()
+    for pod in range(3):
+        agenda.add(struck(pod), stroke(0))
+    agenda.wrote(agenda._entries[struck(0)], Told("a", 1), 1, at(10))
+    agenda.add(struck(0), stroke(20))
+    agenda.retain(lambda whom: whom == struck(2))
+    assert list(agenda._entries) == [struck(2), struck(0)]
+    assert agenda.waiting == 1
+    agenda.add(struck(0), stroke(30))
+    again = agenda._entries[struck(0)]
+    assert (again.count, again.first, again.told) == (1, at(30), Told("a", 1))
+    assert agenda._due_ns(again, REPEAT) == at(10 + REPEAT).mono_ns
 
 
 def test_what_is_remembered_is_bounded() -> None:

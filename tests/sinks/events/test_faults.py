@@ -115,6 +115,61 @@ async def test_what_fails_for_one_pod_alone_keeps_no_other_waiting() -> None:
     assert sum(bench.ctx.counted(ERRORS).values()) == 0
 
 
+async def test_a_webhook_that_hangs_for_one_pod_keeps_no_other_waiting() -> None:
+    """A webhook has ten seconds by default: longer than a new attempt may take."""
+    async with Bench().running() as bench:
+        bench.api.takes["a"] = 10
+        bench.api.faults["a"] = refused(500, "failed calling webhook", "InternalError")
+        b = victim("b", "GPU-1", uid="uid-b")
+        bench.strikes(victim("a", "GPU-1", uid="uid-a"), b)
+        await passes(300)
+        bench.strikes(b)
+        await passes(600)
+        assert bench.event()["involvedObject"]["name"] == "b"
+        assert bench.event()["count"] == 2
+        bench.api.takes.clear()
+        bench.api.faults.clear()
+        await passes(120)
+        assert bench.ctx.up == 1
+    assert [event["count"] for event in bench.events()] == [2, 1]
+
+
+async def test_what_can_t_be_written_for_an_hour_is_given_up_and_counted() -> None:
+    async with Bench().running() as bench:
+        bench.api.faults["a"] = refused(500, "failed calling webhook", "InternalError")
+        bench.strikes()
+        bench.strikes()
+        await passes(3590)
+        assert bench.ctx.up == 0
+        assert bench.lost("late") == 0
+        await passes(100)
+        assert bench.ctx.up == 1
+        assert bench.lost("late") == 2
+        bench.api.faults.clear()
+        bench.strikes()
+        await passes(7)
+        assert bench.lost("late") == 2
+    assert bench.event()["count"] == 1
+
+
+async def test_what_has_no_turn_for_an_hour_is_given_up_and_counted() -> None:
+    async with Bench(per_minute=1).running() as bench:
+        bench.strikes(*(victim(f"p{n}", "GPU-1", uid=f"uid-{n}") for n in range(100)))
+        await passes(6000)
+        assert len(bench.events()) == 60
+        assert bench.lost("late") == 40
+
+
+async def test_what_may_be_told_in_an_hour_only_is_not_given_up_before() -> None:
+    async with Bench(repeat="1h").running() as bench:
+        bench.strikes()
+        await passes(1)
+        bench.strikes()
+        await passes(3700)
+        assert bench.lost("late") == 0
+    assert bench.event()["count"] == 2
+
+
 async def test_a_pod_that_is_refused_all_the_time_takes_no_other_s_turn() -> None:
     async with Bench(repeat="1m", per_minute=2).running() as bench:
         bench.api.faults["a"] = FOR_ONE["a webhook denies it"][0]

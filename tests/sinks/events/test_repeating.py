@@ -1,9 +1,11 @@
 """Errors that come again are added up, and storms write little."""
 
+from typing import Any
+
 import pytest
 
 from sinks.events import agenda
-from tests.sinks.events.support import GPU, Bench, passes, victim
+from tests.sinks.events.support import ERRORS, GPU, Bench, passes, victim
 
 pytestmark = pytest.mark.looptime
 
@@ -137,6 +139,21 @@ async def test_a_sink_that_comes_late_misses_nothing_that_it_could_have_told() -
     assert bench.event()["count"] == 4
 
 
+async def test_what_happens_while_an_event_is_written_is_told_next() -> None:
+    async with Bench(wait="0s", repeat="1m").running() as bench:
+        bench.api.takes["a"] = 3
+        bench.strikes()
+        for _ in range(2):
+            await passes(1)
+            bench.strikes()
+        await passes(3)
+        assert bench.event()["count"] == 1
+        assert bench.event()["lastTimestamp"] == "2027-01-15T08:00:00Z"
+        await passes(100)
+    assert bench.event()["count"] == 3
+    assert bench.event()["lastTimestamp"] == "2027-01-15T08:00:02Z"
+
+
 # -- over reloads
 
 
@@ -153,3 +170,46 @@ async def test_a_reload_tells_nothing_twice_and_leaves_out_nothing() -> None:
     counts = {event["message"][:6]: event["count"] for event in bench.events()}
     assert counts == {"XID 31": 2, "XID 79": 1}
     assert [method for _, method in bench.asked()] == ["POST", "POST", "PATCH"]
+
+
+NARROWER = {
+    "codes": ({"codes": (79,)}, ["kube-system 79", "ml 79"]),
+    "namespaces": ({"namespaces": ("ml",)}, ["ml 31", "ml 79"]),
+    "both": ({"codes": (79,), "namespaces": ("ml",)}, ["ml 79"]),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), NARROWER.values(), ids=NARROWER)
+async def test_what_waits_is_told_as_the_options_of_a_reload_have_it(
+    options: dict[str, Any], told: list[str]
+) -> None:
+    bench = Bench(per_minute=1)
+    async with bench.running():
+        bench.strikes(code=48)
+        for code in (31, 79):
+            for namespace in ("ml", "kube-system"):
+                bench.strikes(victim("a", GPU, uid="uid-a", namespace=namespace), code=code)
+        await passes(10)
+        [first] = bench.api.objects
+    async with bench.running(bench.made(**options)):
+        await passes(100)
+        assert sum(bench.ctx.counted(ERRORS).values()) == 0
+    del bench.api.objects[first]
+    found = [f"{e['metadata']['namespace']} {e['message'][4:6]}" for e in bench.events()]
+    assert sorted(found) == told
+
+
+async def test_an_event_is_added_to_where_its_code_is_wanted_again() -> None:
+    bench = Bench()
+    async with bench.running():
+        bench.strikes()
+        await passes(7)
+        bench.strikes()
+        await passes(7)
+    async with bench.running(bench.made(codes=(79,))):
+        await passes(100)
+    async with bench.running(bench.made()):
+        bench.strikes()
+        await passes(700)
+    assert bench.event()["count"] == 2
+    assert [method for _, method in bench.asked()] == ["POST", "PATCH"]

@@ -171,9 +171,9 @@ async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
         for _ in range(200):
             bench.send()
         async with asyncio.timeout(10):
-            while bench.value("retries_total") < 3:
+            # The pipe keeps none of them from being queued.
+            while bench.value("retries_total") < 3 or len(bench.inbox):
                 await asyncio.sleep(0.001)
-        assert len(bench.inbox) == 0
         assert bench.value("delivering") == bench.imbalance == 0
         assert bench.value("queued") + bench.emitted == 200
         text = await asyncio.to_thread(drain, pipe[0], 200)

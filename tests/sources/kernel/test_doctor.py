@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.doctor.context import DoctorContext
 from pipeline.doctor.findings import Finding, Verdict
+from pipeline.procfs import HOST_PID_NAMESPACE
 from sources.kernel.doctor import examine
 from sources.kernel.options import Options
-from sources.kernel.processes import HOST_PID_NAMESPACE
 from tests.pipeline.doctor.support import context, is_bad, of
 from tests.sources.kernel.logs import Kmsg, xid
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import procfs
 from pipeline.cgroups import NOBODY
 from pipeline.model import NS, Instant
-from sources.kernel import processes
+from pipeline.procfs import HOST_PID_NAMESPACE
 from sources.kernel.device import Log
 from sources.kernel.lookups import Lookups
-from sources.kernel.processes import HOST_PID_NAMESPACE, hidden, look
+from sources.kernel.processes import hidden, look
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import reports, running, until
 from tests.sources.nvml.procs import OWNER, UPTIME_S, Proc
@@ -77,14 +78,14 @@ def test_a_look_that_takes_long_makes_no_process_older_than_it_is(
     proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread may be held up at any place: then one that has the number anew isn't the one."""
-    moment, real = [0.0], processes._read
+    moment, real = [0.0], procfs.read
 
     def slowly(path: Path) -> str:
         moment[0] += 5
         (proc.root / "uptime").write_text(f"{UPTIME_S + moment[0]} 1\n")
         return real(path)
 
-    monkeypatch.setattr(processes, "_read", slowly)
+    monkeypatch.setattr(procfs, "read", slowly)
     proc.run(7, UPTIME_S + 2)
     found = look(proc.root, [7], lambda: ago(-moment[0]))[7]
     assert found.owner_at(ago(1)) is None
@@ -94,14 +95,14 @@ def test_a_look_that_takes_long_makes_no_process_older_than_it_is(
 def test_one_that_gets_the_number_during_the_look_is_not_taken_for_the_one_before(
     proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = processes._read
+    real = procfs.read
 
     def meanwhile(path: Path) -> str:
         if path.name == "cgroup":
             proc.run(7, UPTIME_S - 1)
         return real(path)
 
-    monkeypatch.setattr(processes, "_read", meanwhile)
+    monkeypatch.setattr(procfs, "read", meanwhile)
     proc.run(7, UPTIME_S - 60, "0::/system.slice/before.service\n")
     assert look(proc.root, [7], lambda: NOW) == {}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.model import NS, Instant, PartialRef
-from sources.nvml import procfs
-from sources.nvml.procfs import Found, Process, Procfs, foreign
+from pipeline.procfs import HOST_PID_NAMESPACE, ROOT
+from sources.nvml.procfs import UNKNOWN, Found, Process, Procfs, foreign
 from tests.sources.nvml.procs import ID, OWNER, POD, TICKS, UID, UPTIME_S, Proc
 
 ELSEWHERE = "pid:[4026532201]"
@@ -72,7 +72,7 @@ def test_one_that_has_ended_is_remembered_as_of_when_it_was_seen(proc: Proc) -> 
 
 
 def test_one_that_was_never_seen_is_nobody(proc: Proc) -> None:
-    assert Procfs(proc.root).look([7], at()) == {7: procfs.UNKNOWN}
+    assert Procfs(proc.root).look([7], at()) == {7: UNKNOWN}
 
 
 def test_an_owner_that_could_not_be_read_is_looked_for_again(proc: Proc) -> None:
@@ -93,10 +93,11 @@ def test_a_stat_that_is_none_is_no_process(proc: Proc) -> None:
 
 def test_without_an_uptime_nobody_knows_when_it_began(proc: Proc) -> None:
     proc.run(7)
-    (proc.root / "uptime").write_text("")
-    found = Procfs(proc.root).look([7], at())[7]
-    assert found.now is not None
-    assert found.began_us is None
+    for text in ("", "nan 1\n", "inf 1\n"):
+        (proc.root / "uptime").write_text(text)
+        found = Procfs(proc.root).look([7], at())[7]
+        assert found.now is not None
+        assert found.began_us is None
 
 
 def test_no_more_are_remembered_than_there_is_room_for(proc: Proc) -> None:
@@ -112,9 +113,9 @@ def test_no_more_are_remembered_than_there_is_room_for(proc: Proc) -> None:
 
 
 def test_this_process_is_found_in_the_real_one() -> None:
-    now = procfs.ROOT / "uptime"
+    now = ROOT / "uptime"
     assert now.exists()
-    found = Procfs(procfs.ROOT).look([os.getpid()], at())[os.getpid()]
+    found = Procfs(ROOT).look([os.getpid()], at())[os.getpid()]
     assert found.now is not None
     assert found.now.started > 0
     assert found.now.owner is not None
@@ -139,8 +140,8 @@ PAUSE = f"0::/kubepods/pod{UID}/{'cd' * 32}\n"
 NODE = f"0::/docker/{ID}/init.scope\n"
 IN_NODE = f"0::/docker/{ID}/kubelet/kubepods/pod{UID}/{'cd' * 32}\n"
 PLACES = {
-    "the host's namespace": (procfs.HOST_PID_NAMESPACE, POD, HOST, 40, True),
-    "the host's, and nothing in cgroups": (procfs.HOST_PID_NAMESPACE, "0::/\n", "0::/\n", 40, True),
+    "the host's namespace": (HOST_PID_NAMESPACE, POD, HOST, 40, True),
+    "the host's, and nothing in cgroups": (HOST_PID_NAMESPACE, "0::/\n", "0::/\n", 40, True),
     "its own namespace": (ELSEWHERE, POD, POD, 1, False),
     "its own, behind a shell": (ELSEWHERE, POD, POD, 40, False),
     "its own, with cgroups of its own": (ELSEWHERE, "0::/\n", "0::/\n", 40, False),
@@ -213,7 +214,7 @@ def test_one_that_was_chosen_has_to_be_that_of_the_own_pid_namespace(
 
 
 def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
-    assert foreign(procfs.ROOT / "self/root/proc", chosen=True) == ""
+    assert foreign(ROOT / "self/root/proc", chosen=True) == ""
 
 
 def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:

@@ -67,10 +67,9 @@ async def test_a_thousand_changes_in_a_row_end_at_the_last(
                 write(path, listing(f"p{number}"))
 
         await asyncio.to_thread(burst)
-        begun = time.monotonic()
         await ctx.until("p999")
-        assert time.monotonic() - begun < 0.5
-        assert ctx.reasons() == []
+        # Who writes in place may be held up between emptying the file and writing it.
+        assert [reason for reason in ctx.reasons() if "is empty" not in reason] == []
 
 
 async def test_claims_carry_how_long_they_stand(path: Path) -> None:

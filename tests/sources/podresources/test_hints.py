@@ -36,7 +36,7 @@ async def test_a_hint_asks_at_once(path: Path) -> None:
         begun = time.monotonic()
         ctx.hint()
         await ctx.until("a")
-        assert time.monotonic() - begun < 0.1
+        assert time.monotonic() - begun < 1
         await asyncio.sleep(0.2)
         assert kubelet.calls["v1/List"] == 2
 

@@ -22,6 +22,7 @@ from pipeline.model import (
     Instant,
     SamplesTaken,
     SourceAdded,
+    TotalsRestored,
 )
 from pipeline.recording import Header, RecordingReader, RecordingWriter
 from pipeline.registry import build_source
@@ -251,6 +252,16 @@ async def test_damage_shows_when_it_is_reached(path: Path) -> None:
     with pytest.raises(PermanentError, match="line 21"):
         await ReplaySource(Options(path=str(path))).run(ctx)
     assert 0 < len(ctx.relayed) < len(SAID)
+
+
+@pytest.mark.looptime
+async def test_accounts_are_restored_in_the_first_pass_alone(tmp_path: Path) -> None:
+    told = (0.0, "ledger", "ledger", TotalsRestored(()))
+    ctx = await play_for(record(tmp_path / "x", [told, *SAID]), 100, loop=True)
+    events = [envelope.event for envelope in ctx.relayed]
+    assert [isinstance(event, TotalsRestored) for event in events].index(True) == 0
+    assert sum(isinstance(event, TotalsRestored) for event in events) == 1
+    assert sum(isinstance(event, DevicesDiscovered) for event in events) == 3
 
 
 @pytest.mark.looptime

@@ -10,10 +10,12 @@ from typing import Any, cast
 import pytest
 
 from config.types import Duration
+from pipeline.delivery.contract import Record, Rejected
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import NS, Holding, Snapshot
 from sinks.otlp import admission
 from sinks.otlp.messages import ExportLogsServiceResponse
+from sinks.otlp.signals import SIGNALS
 from tests.sinks.otlp.encoding.logs import Log, logs_of
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
@@ -24,6 +26,7 @@ from tests.sinks.otlp.transport.receivers import (
     says,
     status,
 )
+from tests.sinks.otlp.transport.sending import pushing
 from tests.sinks.otlp.transport.test_sink import Running, options
 from tests.support.nodes import Node, at, every_field, gpu
 from tests.support.sinks import FakeSinkContext
@@ -286,7 +289,17 @@ async def test_what_waits_is_refused_once_they_are_turned_off(tmp_path: Path) ->
         receiver.answer = answers(200)
         off = options(receiver.url, "http/protobuf", queue=queue, logs=False)
         async with Running(off) as again:
-            await until(lambda: again.by("rejected_total") == {"no_logs": 1})
+            await until(lambda: again.by("rejected_total") == {"not_wanted": 1})
             await until(lambda: not again.of("queued"))
             again.adds_up()
     assert receiver.logs == []
+
+
+async def test_a_signal_that_is_not_known_is_refused_without_a_message() -> None:
+    receiver = HttpReceiver()
+    async with receiver.serving(), pushing(f"{receiver.url}/v1/metrics", "http/protobuf") as push:
+        outcome = await push.send([Record(b"x", 3, 1, signal=max(SIGNALS) + 1)])
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.told) == ("not_wanted", False)
+    assert "of a newer podgpu" in outcome.message
+    assert receiver.messages == receiver.logs == []

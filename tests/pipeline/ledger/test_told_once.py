@@ -1,0 +1,125 @@
+"""What was told has ended: whoever goes on from the file doesn't tell of it again."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.ledger.state import rebased
+from pipeline.model import NS, Holding
+from pipeline.usage.ended import Ended
+from pipeline.usage.restoring import WAITING_NS, Waiting
+from tests.pipeline.ledger.keeping import Kept, Shown
+from tests.pipeline.ledger.test_book import GPU, again, ended, looked, runs, told, totals
+from tests.support.nodes import at, gpu
+from tests.support.usage import account, holding, used
+
+SHOWN = Shown()
+GONE = Shown.of(gpu(1))
+"""The device has left the layout: its GPU was cut anew or is missing, or its source was removed."""
+
+OTHER = account(gpu(1), until=at(30), unheld=30 * NS)
+
+
+def told_after_restart(kept: Kept, seconds: float) -> tuple[Holding, ...]:
+    """What the accounts tell of at last, where the device doesn't come back."""
+    ends = Ended()
+    waiting = Waiting(ends)
+    waiting.put(rebased(kept.left.states.values(), at(seconds)).devices, at(seconds))
+    assert waiting.expire(at(seconds + 1 + WAITING_NS / NS))
+    return ends.shown()
+
+
+def left(kept: Kept) -> list[tuple[str, bool, bool]]:
+    """Containers as they stand in the file: pod, whether a holding goes on, whether it ended."""
+    those = kept.left.states[GPU.uuid].containers
+    return [(one.subject.pod, one.holding is not None, one.ended is not None) for one in those]
+
+
+def test_the_end_of_one_whose_device_has_left_is_in_the_account_too(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "usage.db")
+    other = used("b", held=0, holding=holding("b", GPU, until=at(5)))
+    kept.book.take(SHOWN(looked(5, runs(5), other)))
+    kept.book.take(GONE(OTHER, ended=[ended(5)]))
+    assert told(kept) == [("a", 5, 5), ("b", None, 5)]
+    kept = again(kept, 60)
+    assert left(kept) == [("a", False, True), ("b", True, False)], "nobody has told of b"
+    assert kept.left.states[GPU.uuid].containers[0].ended == at(5)
+    assert [one.subject.pod for one in told_after_restart(kept, 60)] == ["b"]
+
+
+def test_a_device_that_is_missing_after_a_restart_is_told_of_once(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "usage.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    kept = again(kept, 60)
+    ends = told_after_restart(kept, 60)
+    assert [one.subject.pod for one in ends] == ["a"]
+    kept.book.take(GONE(OTHER, ended=ends))
+    kept = again(kept, 900)
+    assert told_after_restart(kept, 900) == ()
+    assert told(kept) == [("a", 5, 5)]
+
+
+def test_one_that_had_ended_and_was_not_final_when_its_device_left(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "usage.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    kept.book.take(SHOWN(looked(10, used("a", held=5 * NS, ended=at(7)))))
+    assert left(again(kept, 10)) == [("a", True, True)]
+    kept = Kept(tmp_path / "other.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    kept.book.take(SHOWN(looked(10, used("a", held=5 * NS, ended=at(7)))))
+    kept.book.take(GONE(OTHER, ended=[ended(7)]))
+    assert left(again(kept, 60)) == [("a", False, True)]
+
+
+def test_one_that_is_final_without_another_look_at_its_device(tmp_path: Path) -> None:
+    """The driver hangs: its end is told once some time has passed, and the account is the same."""
+    kept = Kept(tmp_path / "usage.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    over = looked(10, used("a", held=5 * NS, ended=at(7)))
+    kept.book.take(SHOWN(over))
+    kept.book.take(SHOWN(over, ended=[ended(7)]))
+    assert left(again(kept, 60)) == [("a", False, True)]
+
+
+def test_a_device_that_comes_back_has_gained_what_it_gained(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "usage.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    kept.book.take(GONE(ended=[ended(5)]))
+    kept.book.take(SHOWN(looked(30, used("a", held=5 * NS, ended=at(5)), gap=10)))
+    assert totals(kept) == (20, 10)
+    assert kept.book.fallen == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param(6, [], id="before the ledger"),
+        pytest.param(31, [("a", 31.0, 31.0)], id="after it began"),
+    ],
+)
+def test_a_new_ledger_has_none_that_ended_before_it(
+    tmp_path: Path, end: float, expected: list[tuple[str, float, float]]
+) -> None:
+    kept = Kept(tmp_path / "usage.db", at(30))
+    over = used("a", held=5 * NS, ended=at(end))
+    for seconds in (32, 40):
+        kept.book.take(SHOWN(looked(seconds, over), ended=[ended(end)]))
+    assert told(kept) == expected
+
+
+def test_one_that_goes_on_brings_its_past_into_a_new_ledger(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "usage.db", at(30))
+    kept.book.take(SHOWN(looked(35, runs(35))))
+    kept.commit()
+    assert kept.rows("SELECT start_ns, held_ns FROM holdings") == [(at(0).wall_ns, 35 * NS)]
+    assert totals(kept) == (0, 0)
+
+
+def test_a_ledger_that_goes_on_has_those_that_ended_while_it_was_closed(tmp_path: Path) -> None:
+    """As over a reload of the sink: some began and ended in between."""
+    kept = Kept(tmp_path / "usage.db")
+    kept.book.take(SHOWN(looked(5, runs(5))))
+    kept = again(kept, 30)
+    over = (used("a", held=5 * NS, ended=at(7)), used("b", held=2 * NS, ended=at(9)))
+    kept.book.take(SHOWN(looked(35, *over), ended=[ended(7), ended(9, 2, "b")]))
+    assert told(kept) == [("a", 7, 7), ("b", 9, 9)]
