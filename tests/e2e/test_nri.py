@@ -242,8 +242,15 @@ def _first_pid(container: str) -> int:
 
 
 def environment(container: str) -> dict[str, str]:
-    raw = (Path("/proc") / str(_first_pid(container)) / "environ").read_bytes().decode()
-    return dict(pair.split("=", 1) for pair in raw.rstrip("\0").split("\0"))
+    """Return what the container's program was given, once it runs in place of runc."""
+
+    def given() -> dict[str, str]:
+        raw = (Path("/proc") / str(_first_pid(container)) / "environ").read_bytes().decode()
+        found = dict(pair.split("=", 1) for pair in raw.split("\0") if "=" in pair)
+        own = "PATH" in found and not any(name.startswith("_LIBCONTAINER") for name in found)
+        return found if own else {}
+
+    return wait_until(given, "the container's own program")
 
 
 def allocated(*minors: int) -> dict[str, str]:
