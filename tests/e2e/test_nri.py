@@ -153,9 +153,9 @@ def test_two_hundred_containers(cri: Cri, watch: Watch) -> None:
     print(f"started -> page: {figures(after_start)}")
     print(f"ended -> page:   {figures(after_end)}")
     # Bounds for a machine that has other things to do as well.
-    assert statistics.median(after_create) < 0.1
-    assert statistics.median(after_start) < 0.05
-    assert statistics.median(after_end) < 0.1
+    assert statistics.median(after_create) < 0.3
+    assert statistics.median(after_start) < 0.2
+    assert statistics.median(after_end) < 0.3
 
 
 @pytest.mark.parametrize("count", [int(os.environ.get("PODGPU_NRI_PODS", "20"))])
