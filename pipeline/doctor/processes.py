@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.doctor.twins import daemons, words_of
+from pipeline.files.locks import locked_by
 
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """What stands for standard input in the place of a file."""
@@ -150,3 +151,17 @@ def who_has(file: Path, proc: Path) -> Holder:
     """
     there = file.stat()
     return holder(proc, lambda link: os.path.samestat(link.stat(), there))
+
+
+def other_owner(lock: Path, proc: Path) -> str:
+    """Return who holds a lock if it is no podgpu of this container; empty if nobody else does.
+
+    Blocking.
+    """
+    try:
+        owner = locked_by(lock)
+        if owner is None or who_has(lock, proc) is not Holder.OTHER:
+            return ""
+    except OSError:
+        return ""
+    return f"another podgpu, {owner}" if owner else "another process"

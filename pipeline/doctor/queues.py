@@ -1,7 +1,6 @@
 """Whether queues have a folder that takes data and keeps it."""
 
 import contextlib
-import fcntl
 import os
 import uuid
 from functools import partial
@@ -19,7 +18,7 @@ from pipeline.doctor.findings import Finding
 from pipeline.doctor.mounts import file_system
 from pipeline.doctor.owning import stuck, unusable
 from pipeline.doctor.places import access_mend, fault
-from pipeline.doctor.processes import Holder, who_has
+from pipeline.doctor.processes import other_owner
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
@@ -65,7 +64,7 @@ def look(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
     if told := _not_ours(path):
         mend = f"chown -R {os.geteuid()} {path}: podgpu ran as somebody else before"
         return [check.failure(place, told, mend)]
-    if owner := _other_owner(path, proc):
+    if owner := other_owner(path / LOCK, proc):
         mend = "end that one, or set another queue.path: each podgpu needs a folder of its own"
         return [check.failure(place, f"is in use by {owner}", mend)]
     kind = file_system(there, proc)
@@ -110,37 +109,6 @@ def _not_ours(path: Path) -> str:
         more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
         return f"{closed[0].name}{more} may not be read and written by uid {os.geteuid()}"
     return next((f"{each.name} {why}" for each in files if (why := stuck(each))), "")
-
-
-def _other_owner(path: Path, proc: Path) -> str:
-    """Return who has the queue if it is no podgpu of this container; empty if nobody else has."""
-    lock = path / LOCK
-    try:
-        number = _locked_by(lock)
-        if number is None or who_has(lock, proc) is not Holder.OTHER:
-            return ""
-    except OSError:
-        return ""
-    return f"another podgpu, {number}" if number else "another process"
-
-
-def _locked_by(lock: Path) -> str | None:
-    """Return the words of who has the lock, empty if it doesn't say; None if nobody has it.
-
-    A shared lock is asked for and given back at once.
-
-    Raises:
-        OSError: there is no lock file, or it can't be read.
-    """
-    fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        number = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-        return f"process {number} in its own container" if number.isdecimal() else ""
-    finally:
-        os.close(fd)
-    return None
 
 
 def _refusal(folder: Path) -> str:

@@ -13,11 +13,11 @@ from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.findings import Finding, Verdict
 from pipeline.doctor.mounts import file_system
 from pipeline.doctor.owning import unusable
-from pipeline.doctor.processes import Holder, who_has
+from pipeline.doctor.processes import other_owner
 from pipeline.doctor.writing import look
 from pipeline.ledger.errors import ForeignError, LedgerError
 from pipeline.ledger.opening import fault, open_readonly
-from sinks.ledger.locking import lock_of, locked_by
+from sinks.ledger.locking import lock_of
 from sinks.ledger.options import Options
 
 _SMALL: Final = 32 << 20
@@ -42,7 +42,7 @@ def _look(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         saw = f"{closed[0].name} may not be read and written by uid {os.geteuid()}"
         mend = f"chown {os.geteuid()} {place}*: podgpu ran as somebody else before"
         return check.failure(place, saw, mend)
-    if owner := _owner(path, proc):
+    if owner := other_owner(lock_of(path), proc):
         mend = "end that one, or give another path: each podgpu needs a ledger of its own"
         return check.failure(place, f"is in use by {owner}", mend)
     if path.exists() and path.stat().st_size:
@@ -79,14 +79,3 @@ def _read(path: Path) -> None:
             raise fault(str(path), error) from error
         if told != "ok":
             raise LedgerError(str(path), str(told), "save it")
-
-
-def _owner(path: Path, proc: Path) -> str:
-    """Return who has it if it is no podgpu of this container; empty if nobody else has."""
-    try:
-        owner = locked_by(path)
-        if owner is None or who_has(lock_of(path), proc) is not Holder.OTHER:
-            return ""
-    except OSError:
-        return ""
-    return f"another podgpu, {owner}" if owner else "another process"

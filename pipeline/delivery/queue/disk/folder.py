@@ -2,11 +2,9 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import threading
-import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Final
 
 from pipeline.delivery.queue.disk.cursor import same_file
 from pipeline.delivery.queue.disk.layout import MOST
+from pipeline.files import locks
 from pipeline.files.disk import flush_folder, flush_names
 
 LOCK: Final = "lock"
@@ -22,11 +21,6 @@ _SEGMENT: Final = re.compile(r"([0-9]{20})\.seg", re.ASCII)
 _UNFINISHED: Final = re.compile(r"[0-9]{20}\.seg\.tmp", re.ASCII)
 _ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
 _MOST_ASIDE: Final = 4
-_TRIES: Final = 20
-_BETWEEN: Final = 0.005
-"""Seconds. Who only looks whether a queue is in use, as `podgpu doctor` does, has its lock for some
-microseconds, and must not keep podgpu from starting."""
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 _held: Final[Counter[tuple[int, int]]] = Counter()
@@ -94,21 +88,18 @@ class Folder:
         if self.locked():
             return
         self._unlock()
-        self._lock = os.open(self.path / LOCK, _FLAGS, 0o600)
+        self._lock = os.open(self.path / LOCK, locks.FLAGS, 0o600)
         holders = _hold(os.fstat(self._lock), 1)
         try:
-            _take(self._lock)
+            locks.take(self._lock)
         except BlockingIOError:
-            number = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
-            owner = f"process {number}" if number.isdecimal() else ""
+            owner = locks.signed(self._lock)
             self._unlock()
             raise LockedError(self.path, owner, ours=holders > 1) from None
         except OSError:
             self._unlock()
             raise
-        with contextlib.suppress(OSError):  # for people only, and a full disk takes no number
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        locks.sign(self._lock)
 
     def locked(self) -> bool:
         """Whether the lock file is the one that is held."""
@@ -168,21 +159,6 @@ class Folder:
             if _UNFINISHED.fullmatch(name):
                 with contextlib.suppress(OSError):
                     (self.path / name).unlink()
-
-
-def _take(lock: int) -> None:
-    """Take a lock that somebody may have for a moment.
-
-    Raises:
-        BlockingIOError: somebody has it for longer.
-        OSError: there can be no lock.
-    """
-    for _ in range(_TRIES):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_BETWEEN)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _hold(lock: os.stat_result, change: int) -> int:
