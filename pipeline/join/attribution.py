@@ -14,11 +14,13 @@ from pipeline.join.resolution import Resolution, resolve
 from pipeline.join.resources import ResourceTable
 from pipeline.join.sources import SourceTable
 from pipeline.join.weighing import Holding, Verdict
+from pipeline.join.words import PodKey, Word
 from pipeline.model import (
     Attribution,
     Claim,
     ClaimsReplaced,
     DeviceAliasesReplaced,
+    Evidence,
     Hint,
     Holder,
     Instant,
@@ -36,7 +38,7 @@ class _Began(NamedTuple):
 
 _Since: TypeAlias = dict[PartialRef, _Began]
 
-_NOBODY = Verdict((), 0)
+_NOBODY = Verdict(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +137,10 @@ class Attributor:
                 expired.add(source)
             if self.containers.expire(source, silent_ns):
                 expired.add(source)
-        if expired:
+        withdrawn = self.resources.expire(now.mono_ns)
+        if expired or withdrawn:
             self.attribute(*expired)
-        return Outcome(changed=self.resources.expire(now.mono_ns) or bool(expired))
+        return Outcome(changed=withdrawn or bool(expired))
 
     def enumerate(self, *sources: str) -> None:
         """Work out the devices anew; who holds them is noted as changed."""
@@ -156,8 +159,10 @@ class Attributor:
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
-            new = Attribution(
-                device, present, old.holders if old else (), old.conflicts if old else 0
+            new = (
+                Attribution(device, present, ())
+                if old is None
+                else replace(old, device=device, present=present)
             )
             self.attributions[device.uuid] = old if old is not None and old == new else new
         self._since = {uuid: s for uuid, s in self._since.items() if uuid in self.attributions}
@@ -185,7 +190,8 @@ class Attributor:
         and no container of which it isn't known which devices it was given. Pods alone don't tell:
         what the kubelet gave them isn't written on them.
         """
-        told = bool(self._claims) or self.containers.known
+        listed = bool(self._claims)
+        told = listed or (self.containers.known and not self._resolution.accessed)
         return told and not self._resolution.blind
 
     def settle(self, at: Instant) -> Outcome:
@@ -204,6 +210,7 @@ class Attributor:
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
+            closed=self._closed(),
             before=before,
         )
         self._resolution = resolution
@@ -217,18 +224,28 @@ class Attributor:
         moved: set[str] = set()
         for uuid, known in self.attributions.items():
             verdict = resolution.verdicts.get(uuid, _NOBODY)
-            if verdict is before.verdicts.get(uuid, _NOBODY) and uuid in self._since:
+            access = _access(resolution.denied.get(uuid, ()))
+            same = verdict is before.verdicts.get(uuid, _NOBODY) and access == known.access
+            if same and uuid in self._since:
                 continue
             since: _Since = {}
             began = self._since.get(uuid, since)
             self._since[uuid] = since
             holders = tuple([_holder(holding, at, began, since) for holding in verdict.holdings])
-            if holders == known.holders and verdict.conflicts == known.conflicts:
+            contradicting = tuple([_pod_name(pod) for pod in verdict.contradicting])
+            new = replace(
+                known,
+                holders=holders,
+                conflicts=verdict.conflicts,
+                contradicting=contradicting,
+                access=access,
+            )
+            if new == known:
                 continue
             changed = True
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
                 moved.add(uuid)
-            self.attributions[uuid] = replace(known, holders=holders, conflicts=verdict.conflicts)
+            self.attributions[uuid] = new
         hint = Hint(frozenset(moved), sources=frozenset(self._due_to))
         self._due_to.clear()
         return Outcome(changed, (hint,) if moved else ())
@@ -239,6 +256,16 @@ class Attributor:
         return self.resources.count(
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
+
+    def _closed(self) -> frozenset[str]:
+        """Return the devices that a device plugin offers by their real ids."""
+        offered = self.resources.really_offered(self._devices)
+        parents = {
+            known.device.mig.parent_uuid
+            for uuid in offered
+            if (known := self.attributions.get(uuid)) is not None and known.device.mig is not None
+        }
+        return frozenset(offered | parents)
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)
@@ -255,6 +282,23 @@ class Attributor:
         if known is None and not claim.subject.uid:
             self._early.add(source)
         return known
+
+
+def _access(denied: Iterable[Word]) -> tuple[PartialRef, ...]:
+    """Return the containers that a variable or a mount alone gives access to a device."""
+    if not denied:
+        return ()
+    found = {
+        replace(word.subject, container_id=word.claim.subject.container_id)
+        for word in denied
+        if word.evidence == Evidence.RUNTIME_ENV
+    }
+    return tuple(sorted(found))
+
+
+def _pod_name(pod: PodKey) -> str:
+    namespace, name, uid = pod
+    return f"{namespace}/{name}" if name else uid
 
 
 def _holder(

@@ -186,8 +186,10 @@ class Join:
         source, told = envelope.source, envelope.event
         match told:
             case ResourcesAdvertised():
-                resources = self._attributor.resources
-                return Outcome(changed=resources.replace(source, told, envelope.at))
+                if not self._attributor.resources.replace(source, told, envelope.at):
+                    return Outcome(changed=False)
+                self._attributor.attribute()
+                return Outcome(changed=True)
             case TopologyRead():
                 return Outcome(changed=self._topology.replace(source, told))
             case _:

@@ -36,7 +36,7 @@ from pipeline.join.identity import DeviceIndex
 from pipeline.join.standing import Standing, sift
 from pipeline.join.weighing import Stake, Verdict, weigh
 from pipeline.join.words import Identify, Place, PodKey, RawIds, Word, hear
-from pipeline.model import Claim
+from pipeline.model import Claim, Evidence
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Resolution:
         verdicts: by device uuid, who holds it.
         unresolved: by source, ids that fit no device; sources without any are missing.
         allocated: by extended resource, what the kubelet gave out.
+        denied: by device uuid, claims without effect.
         blind: some container was given devices, and nobody knows which: it may hold any.
     """
 
@@ -59,7 +60,17 @@ class Resolution:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unresolved: dict[str, RawIds] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
+    denied: dict[str, list[Word]] = field(default_factory=dict)
     blind: bool = False
+
+    @property
+    def accessed(self) -> bool:
+        """Whether a variable or a mount gives a container access to a device it doesn't hold."""
+        return any(
+            word.evidence == Evidence.RUNTIME_ENV
+            for words in self.denied.values()
+            for word in words
+        )
 
 
 def resolve(
@@ -69,6 +80,7 @@ def resolve(
     *,
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
+    closed: frozenset[str] = frozenset(),
     before: Resolution | None = None,
 ) -> Resolution:
     """Apply the rule of this module.
@@ -79,6 +91,7 @@ def resolve(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
+        closed: devices that a device plugin offers by their real ids.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
     """
     heard = hear(claims, devices, identify, pods=pods, complete=complete)
@@ -90,17 +103,20 @@ def resolve(
     stakes = resolution.stakes
     for key, words in said.items():
         standing = known.pods.get(key)
-        if standing is None or standing.words != words:
-            standing = sift(words, lone=devices.lone)
+        if standing is None or standing.words != words or standing.closed != closed:
+            standing = sift(words, lone=devices.lone, closed=closed)
         resolution.pods[key] = standing
         for word in standing.unexplained:
             _give_up(word, heard.unresolved)
             resolution.blind = True
         for uuid, stake in standing.stakes:
             stakes.setdefault(uuid, []).append(stake)
+        for uuid, word in standing.denied:
+            resolution.denied.setdefault(uuid, []).append(word)
     for uuid, on_it in stakes.items():
-        same = known.stakes.get(uuid) == on_it
-        resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it)
+        denied = resolution.denied.get(uuid, [])
+        same = known.stakes.get(uuid) == on_it and known.denied.get(uuid, []) == denied
+        resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it, denied)
     if not all(_explained(word, resolution.pods) for word in heard.vague):
         resolution.blind = True
     return resolution

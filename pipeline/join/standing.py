@@ -1,9 +1,10 @@
 """What stands of all that is said of one pod."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pipeline.join.identity import Found
+from pipeline.join.trust import IN_CONTAINER, SAID_BY_PEOPLE
 from pipeline.join.weighing import Stake
 from pipeline.join.words import Word
 from pipeline.model import Evidence
@@ -17,24 +18,32 @@ class Standing(NamedTuple):
         stakes: device uuids, and the claims on them that stand.
         unexplained: words that stand and are of placeholders alone, where the node has more than
             one GPU.
+        denied: device uuids, and what annotations, files and variables say of them without effect.
+        closed: the devices that only their device plugin gives out, as they were known.
     """
 
     words: list[Word]
     stakes: list[tuple[str, Stake]]
     unexplained: list[Word]
+    denied: list[tuple[str, Word]]
+    closed: frozenset[str]
 
 
-def sift(words: list[Word], *, lone: bool) -> Standing:
+def sift(words: list[Word], *, lone: bool, closed: frozenset[str] = frozenset()) -> Standing:
     """Find out what stands.
 
     Args:
         words: all that is said of one pod, in the order of the sources.
         lone: the node has one GPU, so that a placeholder can't mean another.
+        closed: the devices that a device plugin offers by their real ids: no scheduler gives them
+            out.
     """
-    standing = Standing(words, [], [])
-    backed = any(word.evidence != Evidence.RUNTIME_ENV for word in words)
+    standing = Standing(words, [], [], [], closed)
     devices: dict[str, _OnDevice] | None = None
-    for word in _not_overruled(words):
+    stated = words
+    if any(word.evidence in _LIMITED for word in words):
+        stated = _open(words, closed)
+    for word in _not_overruled(stated):
         real = word.real
         if not real and not lone:
             standing.unexplained.append(word)
@@ -47,11 +56,83 @@ def sift(words: list[Word], *, lone: bool) -> Standing:
             else:
                 devices = devices or _by_device(words, lone=lone)
                 on_it = devices[found.uuid]
-            standing.stakes.append((found.uuid, on_it.stake(word, backed=backed)))
+            standing.stakes.append((found.uuid, on_it.stake(word)))
+    if any(word.evidence in SAID_BY_PEOPLE for word in words):
+        held = {uuid for uuid, _ in standing.stakes}
+        standing.denied.extend(
+            (found.uuid, word)
+            for word in words
+            if word.evidence in SAID_BY_PEOPLE
+            for found in word.found
+            if found.uuid not in held and not found.placeholder
+        )
     return standing
 
 
+_LIMITED: Final = frozenset({Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV})
+"""What has no say on a device that only its device plugin gives out."""
+
+
+def _open(words: list[Word], closed: frozenset[str]) -> list[Word]:
+    """Return what may say who holds what: without what is said of devices that are closed.
+
+    What the configuration's annotations say is the administrator's word, and not limited.
+    """
+    found: list[Word] = []
+    for word in words:
+        if word.evidence not in _LIMITED or word.claim.vouched:
+            found.append(word)
+            continue
+        left = [one for one in word.found if one.uuid not in closed]
+        if left:
+            found.append(word if len(left) == len(word.found) else word._replace(found=left))
+    return found
+
+
 def _not_overruled(words: list[Word]) -> list[Word]:
+    others = [word for word in words if word.evidence != Evidence.RUNTIME_ENV]
+    if not others:
+        return []
+    variables = [word for word in words if word.evidence == Evidence.RUNTIME_ENV]
+    if not variables:
+        return _best(others)
+    return _which_container(_best(others + _which_device(variables, others)), variables)
+
+
+def _which_device(variables: list[Word], others: list[Word]) -> list[Word]:
+    """Return the variables that say which device a placeholder means, where nothing else does."""
+    counts: dict[str, int] = {}
+    for word in others:
+        if word.real:
+            return []
+        name = word.subject.container
+        counts[name] = counts.get(name, 0) + len(word.claim.devices)
+    return [
+        word._replace(parts=True)
+        for word in variables
+        if len(word.found) <= counts.get(word.subject.container, 0)
+    ]
+
+
+def _which_container(words: list[Word], variables: list[Word]) -> list[Word]:
+    """Let variables say which containers have what a pod as a whole was given."""
+    found: list[Word] = []
+    for word in words:
+        devices = {one.uuid for one in word.found}
+        named = [
+            word._replace(subject=variable.subject, found=variable.found)
+            for variable in variables
+            if not word.subject.container and devices.issuperset(f.uuid for f in variable.found)
+        ]
+        left = devices.difference(f.uuid for one in named for f in one.found)
+        if left or not named:
+            rest = [one for one in word.found if one.uuid in left]
+            found.append(word._replace(found=rest) if named else word)
+        found += named
+    return found
+
+
+def _best(words: list[Word]) -> list[Word]:
     if len(words) == 1:
         return words
     real = [word for word in words if word.real]
@@ -79,24 +160,27 @@ def _strongest(words: list[Word]) -> list[Word]:
             if word.evidence != Evidence.KUBELET_IDS
             or (word.subject.container, word.claim.resource) not in answered
         ]
-    best: dict[str, Evidence] = {}
+    best: dict[str, int] = {}
     for word in words:
         name = word.subject.container
-        best[name] = min(_rank(word.evidence), best.get(name, _rank(word.evidence)))
+        best[name] = min(_rank(word), best.get(name, _rank(word)))
     whole = best.pop("", None)
     if whole is not None:
-        if any(evidence < whole for evidence in best.values()):
+        if any(rank < whole for rank in best.values()):
             # Then what is known of the containers is worth more.
             whole = None
         else:
-            best = {name: whole for name, evidence in best.items() if evidence == whole}
+            best = {name: whole for name, rank in best.items() if rank == whole}
             best[""] = whole
-    return [word for word in words if best.get(word.subject.container) == _rank(word.evidence)]
+    return [word for word in words if best.get(word.subject.container) == _rank(word)]
 
 
-def _rank(evidence: Evidence) -> Evidence:
-    """Return the evidence, the two words of the kubelet as one."""
-    return min(evidence, Evidence.PLUGIN_ANSWER)
+_KUBELET: Final = (IN_CONTAINER[Evidence.PLUGIN_ANSWER], IN_CONTAINER[Evidence.KUBELET_IDS])
+
+
+def _rank(word: Word) -> int:
+    """Return a word's rank, the two of the kubelet as one."""
+    return _KUBELET[0] if word.rank == _KUBELET[1] else word.rank
 
 
 def _by_device(words: list[Word], *, lone: bool) -> dict[str, "_OnDevice"]:
@@ -134,16 +218,19 @@ class _OnDevice:
         self._said: dict[str, list[tuple[Word, Found]]] = {}
         shares: list[float] = []
         replicated = False
+        self._given = False
         for word, found in said:
             self._said.setdefault(word.subject.container, []).append((word, found))
-            replicated = replicated or found.replica != "" or found.placeholder
+            replicated = replicated or word.parts or found.replica != "" or found.placeholder
+            self._given = self._given or _excludes(word, found)
             if word.claim.share is not None:
                 shares.append(word.claim.share)
-        # An id of a share tells that others may have some, a share whether they can.
-        self._divisible = min(shares) < 1 if shares else replicated
+        # An id of a share tells that others may have some, a share whether they can. What the
+        # kubelet gave to one pod alone is made smaller by nobody.
+        self._divisible = not self._given and (min(shares) < 1 if shares else replicated)
         self._facts: dict[str, _Facts] = {}
 
-    def stake(self, word: Word, *, backed: bool) -> Stake:
+    def stake(self, word: Word) -> Stake:
         """Return a word that stands, with what all others know of its container."""
         name, claim = word.subject.container, word.claim
         if name not in self._facts:
@@ -154,10 +241,9 @@ class _OnDevice:
             word.pod,
             word.evidence,
             word.source,
-            share if claim.share is None else claim.share,
+            share if claim.share is None or self._given else claim.share,
             self._divisible,
             given,
-            backed,
             claim.since,
             claim.subject.container_id or container_id,
             replicas,
@@ -168,8 +254,12 @@ class _OnDevice:
         if name and len(self._said) - ("" in self._said) == 1:
             # A part of the pod's is this container's if no other container has any of it.
             mine = mine + self._said.get("", [])
-        shares = [(w.evidence, w.claim.share) for w, _ in mine if w.claim.share is not None]
-        given = any(f.whole and w.evidence == Evidence.KUBELET_IDS for w, f in mine)
+        shares = [
+            (w.rank, w.claim.share)
+            for w, _ in mine
+            if w.claim.share is not None and not self._given
+        ]
+        given = any(_excludes(w, f) for w, f in mine)
         ids = [w.claim.subject.container_id for w, _ in mine if w.claim.subject.container_id]
         replicas = {f.replica for _, f in mine if f.replica}
         return _Facts(
@@ -178,3 +268,10 @@ class _OnDevice:
             min(ids, default=""),
             tuple(sorted(replicas, key=lambda number: (len(number), number))),
         )
+
+
+def _excludes(word: Word, found: Found) -> bool:
+    """Whether the kubelet gave the device to one pod alone."""
+    if word.evidence == Evidence.PLUGIN_ANSWER:
+        return not word.parts
+    return word.evidence == Evidence.KUBELET_IDS and found.whole

@@ -6,7 +6,8 @@ from math import fsum
 from operator import attrgetter
 from typing import NamedTuple
 
-from pipeline.join.words import PodKey
+from pipeline.join.trust import AMONG_PODS
+from pipeline.join.words import PodKey, Word
 from pipeline.model import Evidence, Instant, PartialRef, Pod, PodInfo
 
 # The order of `PartialRef` itself, which compares many times as slowly.
@@ -27,8 +28,6 @@ class Stake(NamedTuple):
         divisible: the claim is on a part of the device or on a replica: others fit beside it.
         given: the kubelet gave the container the device under its own id, which it gives to one pod
             only.
-        backed: not the container's environment alone, which anybody can set, says that its pod
-            holds devices.
         since: when the holding began, if the source knows.
         container_id: the runtime's, if known.
         replicas: the numbers of the device plugin's replicas that it has.
@@ -41,7 +40,6 @@ class Stake(NamedTuple):
     share: float | None
     divisible: bool
     given: bool
-    backed: bool
     since: Instant | None
     container_id: str
     replicas: tuple[str, ...] = ()
@@ -74,18 +72,24 @@ class Verdict(NamedTuple):
 
     Attributes:
         holdings: sorted by subject.
-        conflicts: how many pods' claims contradict another's.
+        contradicting: pods whose claims contradict another's, sorted.
     """
 
     holdings: tuple[Holding, ...]
-    conflicts: int
+    contradicting: tuple[PodKey, ...] = ()
+
+    @property
+    def conflicts(self) -> int:
+        """How many pods' claims contradict another's."""
+        return len(self.contradicting)
 
 
-def weigh(stakes: Iterable[Stake]) -> Verdict:
+def weigh(stakes: Iterable[Stake], denied: Iterable[Word] = ()) -> Verdict:
     """Decide who holds a device.
 
     Args:
         stakes: in the order of the sources; of several for one container the first source's counts.
+        denied: claims without effect; they contradict a pod that has the device alone.
     """
     once: dict[PartialRef, Stake] = {}
     for stake in stakes:
@@ -94,7 +98,7 @@ def weigh(stakes: Iterable[Stake]) -> Verdict:
             # Said twice by one source: what comes first in its list has no say.
             once[stake.subject] = min(before, stake, key=_said)
     standing = _without_ended(list(once.values()))
-    conflicts = 0
+    conflicts: set[PodKey] = set()
     if len({stake.pod_key for stake in standing}) > 1:
         standing, conflicts = _settle(standing)
     standing.sort(key=_by_subject)
@@ -105,33 +109,45 @@ def weigh(stakes: Iterable[Stake]) -> Verdict:
         told = {s.pod_key for s, share in zip(standing, shares, strict=True) if share is not None}
         if parts > 1 or pods != told:
             # More than there is, or nothing left for a pod that holds some of it all the same.
-            conflicts = max(conflicts, len(pods))
+            conflicts |= pods
     if parts > 1:
         # Then nobody's part can be believed.
         shares = [None] * len(standing)
+    if any(not stake.divisible for stake in standing):
+        conflicts |= {_pod_of(word) for word in denied} - {stake.pod_key for stake in standing}
     return Verdict(
         tuple([_held(stake, share) for stake, share in zip(standing, shares, strict=True)]),
-        conflicts,
+        tuple(sorted(conflicts)),
     )
 
 
-def _settle(stakes: list[Stake]) -> tuple[list[Stake], int]:
-    """Choose among several pods; return those that stand, and how many pods contradict."""
+def _pod_of(word: Word) -> PodKey:
+    return (word.subject.namespace, word.subject.pod, word.subject.uid)
+
+
+def _settle(stakes: list[Stake]) -> tuple[list[Stake], set[PodKey]]:
+    """Choose among several pods; return those that stand, and which pods contradict."""
     parts = [stake for stake in stakes if stake.divisible]
     if len(parts) == len(stakes):
-        return stakes, 0
+        return stakes, set()
     pods = {stake.pod_key for stake in stakes}
-    backed = [stake for stake in stakes if stake.backed] or stakes
-    strongest = min(stake.evidence for stake in backed)
-    standing = [stake for stake in backed if stake.evidence == strongest]
+    # What the kubelet gave a pod is that pod's, whatever else its containers show.
+    ranks = {key: min(_among_pods(s) for s in stakes if s.pod_key == key) for key in pods}
+    strongest = min(ranks.values())
+    standing = [stake for stake in stakes if ranks[stake.pod_key] == strongest]
     if any(stake.exclusive for stake in standing) and len({s.pod_key for s in standing}) > 1:
         latest = _latest(standing)
         if latest is None:
-            return standing, len(pods)
+            return standing, pods
         standing = [stake for stake in standing if stake.pod_key == latest]
     if all(stake.divisible for stake in standing):
         standing = parts
-    return standing, len(pods - {stake.pod_key for stake in standing})
+    return standing, pods - {stake.pod_key for stake in standing}
+
+
+def _among_pods(stake: Stake) -> int:
+    """Return the rank of a claim between pods, by the strongest that is said of its device."""
+    return AMONG_PODS[Evidence.KUBELET_IDS] if stake.given else AMONG_PODS[stake.evidence]
 
 
 def _latest(stakes: list[Stake]) -> PodKey | None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.identity import DeviceIndex, Found
 from pipeline.join.pods import Known
+from pipeline.join.trust import COUNTING, IN_CONTAINER
 from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
 
 RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
@@ -32,6 +33,9 @@ class Word(NamedTuple):
         subject: the container, completed; without its id.
         pod: its pod, where a source told of it.
         evidence: what it rests on.
+        rank: of what is said of one container the lowest stands.
+        parts: it is about a part of its devices: their ids are replicas or placeholders, or the
+            device plugin was asked for such.
     """
 
     source: str
@@ -40,6 +44,8 @@ class Word(NamedTuple):
     subject: PartialRef
     pod: Pod | None
     evidence: Evidence
+    rank: int
+    parts: bool = False
 
     @property
     def real(self) -> bool:
@@ -105,12 +111,19 @@ def hear(
                     out.add(one.uuid)
                 for _, text in missing:
                     out.add(text)
+            rank, parts = IN_CONTAINER[evidence], False
+            if evidence >= Evidence.PLUGIN_ANSWER:
+                found, rank, parts = _given(claim, known.pod, found, devices)
             if found:
-                words.append(Word(source, claim, found, known.subject, known.pod, evidence))
+                words.append(
+                    Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
+                )
             elif evidence != Evidence.RUNTIME_ENV and any(
                 devices.vague(raw) for raw in unknown.values()
             ):
-                vague.append(Word(source, claim, found, known.subject, known.pod, evidence))
+                vague.append(
+                    Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
+                )
         if strange:
             heard.unresolved[source] = strange
     pods = list(pods) if vague else pods
@@ -122,6 +135,28 @@ def hear(
         heard.words = [word for word in heard.words if _sure(word)]
         heard.vague = [word for word in heard.vague if _sure(word)]
     return heard
+
+
+def _given(
+    claim: Claim, pod: Pod | None, found: list[Found], devices: DeviceIndex
+) -> tuple[list[Found], int, bool]:
+    """Return what the kubelet or a plugin said, its rank, and whether it is about parts.
+
+    koordinator's proxy of the kubelet adds ids for a resource that the pod doesn't request: they
+    are koordinator's and not the kubelet's, so that they exclude nobody and yield to the annotation.
+    """
+    rank = IN_CONTAINER[claim.origin.evidence]
+    if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
+        asked = _find(claim.asked, devices)[0]
+        parts = not asked or any(not one.whole for one in asked)
+        return found, rank, parts
+    if claim.resource in COUNTING:
+        return [one._replace(whole=False, placeholder=True) for one in found], rank, True
+    requests = pod.requests if pod is not None else None
+    if claim.resource and requests is not None and claim.resource not in requests:
+        rank = len(IN_CONTAINER)
+        found = [one._replace(whole=False) for one in found]
+    return found, rank, any(one.replica or one.placeholder for one in found)
 
 
 def _sure(word: Word) -> bool:

@@ -34,14 +34,14 @@ class RawDeviceId:
 
 
 class Evidence(IntEnum):
-    """What a claim rests on; of two claims on one device the smaller number wins.
+    """What a claim rests on.
 
-    The order follows who acted last before the container got its device: what the runtime injected,
-    then what the scheduler decided, then what the device plugin answered, then what the kubelet
-    asked for.
+    The number is a name, not a rank: `pipeline.join.trust` says what each kind of evidence may do.
+    Everything up to `RUNTIME_ENV` was seen in a container by the container runtime.
     """
 
     RUNTIME_CDI = 10
+    RUNTIME_NODES = 15
     RUNTIME_ENV = 20
     SCHEDULER_ANNOTATION = 30
     POD_LIST_FILE = 40
@@ -54,7 +54,7 @@ class Origin:
     """What a claim rests on, and where it was read.
 
     Attributes:
-        evidence: ranks the claim.
+        evidence: says what the claim may do.
         detail: for people: a file and entry, an annotation's name, a socket.
     """
 
@@ -76,6 +76,7 @@ class Claim:
             `nvidia.com/gpu`; empty where the source doesn't know of resources.
         asked: the ids that the kubelet asked for where the device plugin handed out others; they
             tell which of the kubelet's claims this one stands for.
+        vouched: the configuration names what it was read from: the administrator's word.
     """
 
     subject: PartialRef
@@ -85,3 +86,4 @@ class Claim:
     origin: Origin
     resource: str = ""
     asked: tuple[RawDeviceId, ...] = ()
+    vouched: bool = False

@@ -70,6 +70,7 @@ class Pod:
         containers: init containers first, in the order of the pod's spec.
         claims: what annotations say that it holds.
         wants_devices: a container asks for an extended resource or a resource claim.
+        requests: the extended resources that its containers request; None if unknown.
     """
 
     info: PodInfo
@@ -79,3 +80,4 @@ class Pod:
     containers: tuple[PodContainer, ...] = ()
     claims: tuple[Claim, ...] = ()
     wants_devices: bool = False
+    requests: tuple[str, ...] | None = None

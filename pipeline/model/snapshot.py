@@ -8,6 +8,7 @@ from pipeline.model.claims import RawDeviceId
 from pipeline.model.devices import Device
 from pipeline.model.holders import Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
+from pipeline.model.refs import PartialRef
 from pipeline.model.time import Instant
 from pipeline.model.usage import Usage
 from pipeline.model.xids import XidError
@@ -30,12 +31,18 @@ class Attribution:
         holders: sorted by subject; empty when nobody is known to hold the device.
         conflicts: how many pods' claims on the device contradict another's: those that are
             overruled, and those that are shown although only one of them can be true.
+        contradicting: those pods, as `namespace/name`, sorted; a pod without a known name by its
+            uid.
+        access: containers that a variable or a mount gives access to the device, and that hold
+            nothing of it; sorted.
     """
 
     device: Device
     present: bool
     holders: tuple[Holder, ...]
     conflicts: int = 0
+    contradicting: tuple[str, ...] = ()
+    access: tuple[PartialRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

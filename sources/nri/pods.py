@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.allocations import Held, MalformedError, koordinator
+from pipeline.allocations import MalformedError, koordinator
 from sources.nri import messages
 from sources.nri.texts import all_gpus, known, names
 
@@ -24,8 +24,6 @@ class Pod:
         namespace: interned.
         name: its name.
         uid: the kubelet's; a static pod's is not that of its mirror.
-        held: what its scheduler gave it.
-        malformed: what is wrong with its scheduler's annotation; empty if nothing is.
         sees_all: it is told to get all GPUs of the node, as operators' own are.
     """
 
@@ -33,8 +31,6 @@ class Pod:
     namespace: str
     name: str
     uid: str
-    held: tuple[Held, ...] = ()
-    malformed: str = ""
     sees_all: bool = False
 
 
@@ -48,16 +44,10 @@ def read_pod(data: bytes) -> Pod | None:
     if not known(told.id, told.namespace, told.name, told.uid):
         return None
     annotations = told.annotations
-    held: tuple[Held, ...] = ()
-    malformed = ""
-    try:
-        held = tuple(koordinator.read(text)) if (text := allocated(told)) else ()
-    except MalformedError as error:
-        malformed = complaint(error)
     sees_all = any(
         all_gpus(names(value)) for key, value in annotations.items() if key.startswith(_NVIDIA)
     )
-    return Pod(told.id, told.namespace, told.name, told.uid, held, malformed, sees_all)
+    return Pod(told.id, told.namespace, told.name, told.uid, sees_all)
 
 
 def allocated(told: Any) -> str:

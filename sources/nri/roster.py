@@ -156,10 +156,6 @@ class Roster:
             raise LostError(f"it told of more than {MOST} containers")
 
     def _describe(self, pod: Pod, container: Container) -> RunningContainer:
-        if pod.malformed:
-            self._complaints.add(
-                pod.uid, f"pod {pod.namespace}/{pod.name}: {pod.malformed}; it is left out"
-            )
         subject = subject_of(pod, container)
         created_ns = container.created_ns or container.started_ns
         return RunningContainer(

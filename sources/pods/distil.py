@@ -8,6 +8,7 @@ from typing import Any, Final
 from pipeline.kube.shape import items, table, text
 from pipeline.model import Claim, Pod, PodInfo
 from sources.pods.allocations import Complaint, Facts, allocations
+from sources.pods.allocations.requests import amount
 from sources.pods.containers import containers
 from sources.pods.moments import Moments
 from sources.pods.options import Options
@@ -51,7 +52,7 @@ class Distiller:
         self._labels = Passing(options.labels, options.max_labels, options.label_patterns)
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
-        self._schedulers = options.schedulers
+        self._resources = options.resources
         self._moments = moments
         self._report = report
 
@@ -77,18 +78,13 @@ class Distiller:
         annotations = table(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
         complaints: tuple[Complaint, ...] = ()
+        asked = requested(spec)
         # A pod that is restored or copied may bring the annotations of another one with it.
         if wants := _wants_devices(spec):
             facts = Facts(
-                namespace,
-                name,
-                uid,
-                annotations,
-                found,
-                text(spec.get("nodeName")),
-                requested(spec),
+                namespace, name, uid, annotations, found, text(spec.get("nodeName")), asked
             )
-            claims, complaints = allocations(facts, self._configured, self._schedulers)
+            claims, complaints = allocations(facts, self._configured, self._resources)
         labels, beyond = self._labels.pairs(table(metadata.get("labels")))
         shown, further = self._annotations.pairs(annotations)
         if complaints or beyond or further:
@@ -112,7 +108,22 @@ class Distiller:
             found,
             claims,
             wants,
+            _extended_ones(asked),
         )
+
+
+def _extended_ones(asked: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the extended resources that any container requests."""
+    return tuple(
+        sorted(
+            {
+                sys.intern(name)
+                for amounts in asked.values()
+                for name, much in amounts.items()
+                if "/" in name and _NATIVE not in name and amount(much) > 0
+            }
+        )
+    )
 
 
 def _wants_devices(spec: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """Options of the pods source."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -56,10 +56,61 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Scheduler, ...],
         Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),
     ] = ("koordinator", "hami", "volcano", "gpushare")
+    koordinator_resources: Annotated[
+        tuple[str, ...],
+        Doc("Resources of koordinator; its annotation counts on pods that request one of them."),
+    ] = (
+        "koordinator.sh/gpu",
+        "koordinator.sh/gpu-core",
+        "koordinator.sh/gpu-memory",
+        "koordinator.sh/gpu-memory-ratio",
+        "koordinator.sh/gpu.shared",
+        "koordinator.sh/shared",
+        "nvidia.com/gpu",
+    )
+    hami_resources: Annotated[
+        tuple[str, ...],
+        Doc("Resources of HAMi; its annotation counts on pods that request one of them."),
+    ] = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpumem",
+        "nvidia.com/gpumem-percentage",
+        "nvidia.com/gpucores",
+    )
+    volcano_resources: Annotated[
+        tuple[str, ...],
+        Doc("Resources of volcano; its annotations count on pods that request one of them."),
+    ] = (
+        "volcano.sh/vgpu-number",
+        "volcano.sh/vgpu-memory",
+        "volcano.sh/vgpu-memory-percentage",
+        "volcano.sh/vgpu-cores",
+        "volcano.sh/gpu-number",
+        "volcano.sh/gpu-memory",
+    )
+    gpushare_resources: Annotated[
+        tuple[str, ...],
+        Doc("Resources of gpushare; its annotations count on pods that request one of them."),
+    ] = (
+        "aliyun.com/gpu-mem",
+        "aliyun.com/gpu-count",
+        "aliyun.com/gpu-core.percentage",
+    )
     device_annotations: Annotated[
         tuple[str, ...],
         Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),
     ] = ()
+
+    @property
+    def resources(self) -> Mapping[Scheduler, tuple[str, ...]]:
+        """The resources of the schedulers whose annotations are read."""
+        every: dict[Scheduler, tuple[str, ...]] = {
+            "koordinator": self.koordinator_resources,
+            "hami": self.hami_resources,
+            "volcano": self.volcano_resources,
+            "gpushare": self.gpushare_resources,
+        }
+        return {name: every[name] for name in self.schedulers}
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """A pattern has to be a regular expression."""

@@ -1,16 +1,19 @@
 """Which annotation is read by whom, and the claims that come of it."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from pipeline.allocations import koordinator
 from pipeline.allocations.reading import Held, MalformedError
 from pipeline.allocations.wrote import own
 from pipeline.model import Claim, Evidence, Origin, PartialRef
+from pipeline.texts import line
 from sources.pods.allocations import configured, gpushare, hami, volcano
 from sources.pods.allocations.facts import Complaint, Facts
-from sources.pods.options import Scheduler
+from sources.pods.allocations.requests import requested
+from sources.pods.options import Options, Scheduler
 
 _Readers = dict[str, Callable[[Facts], list[Held]]]
 _READERS: Final[dict[Scheduler, _Readers]] = {
@@ -29,24 +32,38 @@ _READERS: Final[dict[Scheduler, _Readers]] = {
 _OF_SCHEDULERS: Final = frozenset(key for readers in _READERS.values() for key in readers)
 
 
+_NODES: Final[dict[Scheduler, str]] = {
+    "hami": "hami.io/vgpu-node",
+    "volcano": "volcano.sh/vgpu-node",
+}
+"""Annotations that name the node for which a scheduler decided."""
+
+_SCHEDULERS: Final[dict[str, Scheduler]] = {
+    annotation: scheduler for scheduler, readers in _READERS.items() for annotation in readers
+}
+
+
 def allocations(
     facts: Facts,
     annotations: Iterable[str] = (),
-    schedulers: Collection[Scheduler] = tuple(_READERS),
+    resources: Mapping[Scheduler, Collection[str]] | None = None,
 ) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
     """Return what a pod's annotations say that it holds, and what is wrong with them.
 
     What podgpu wrote itself is no word of anybody's, and passed over. It writes none of the
-    schedulers' annotations, so that no mark hides what one of them said.
+    schedulers' annotations, so that no mark hides what one of them said. A scheduler's annotation
+    counts only on a pod that requests that scheduler's resource, up to the number and share that it
+    requests, and only if it was made for the pod's node.
 
     Args:
         facts: what is known of the pod.
         annotations: further ones to read, by the configuration.
-        schedulers: those whose annotations are read.
+        resources: of the schedulers whose annotations are read.
     """
+    resources = Options().resources if resources is None else resources
     readers: _Readers = {}
     for scheduler, its_own in _READERS.items():
-        if scheduler in schedulers:
+        if scheduler in resources:
             readers |= its_own
     ours = own(facts.annotations).keys() - _OF_SCHEDULERS
     claims: list[Claim] = []
@@ -54,12 +71,17 @@ def allocations(
     for annotation in dict.fromkeys((*readers, *annotations)):
         if annotation not in facts.annotations or annotation in ours:
             continue
+        vouched = annotation not in readers
         try:
             held = _read(facts, annotation, readers)
+            if not vouched:
+                scheduler = _SCHEDULERS[annotation]
+                _check_node(facts, scheduler)
+                held = _within(facts, held, resources[scheduler])
         except MalformedError as error:
             complaints.append(Complaint(annotation, str(error)))
         else:
-            claims += _claims(facts, annotation, held)
+            claims += _claims(facts, annotation, held, vouched=vouched)
     return tuple(claims), tuple(complaints)
 
 
@@ -70,7 +92,44 @@ def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
     return configured.read(facts, annotation) if reader is None else reader(facts)
 
 
-def _claims(facts: Facts, annotation: str, held: Iterable[Held]) -> Iterator[Claim]:
+def _check_node(facts: Facts, scheduler: Scheduler) -> None:
+    key = _NODES.get(scheduler, "")
+    node = facts.annotations.get(key)
+    if node and facts.node and node != facts.node:
+        raise MalformedError(
+            f'is for node "{line(str(node), 64)}" ({key}), and the pod is on "{facts.node}"'
+        )
+
+
+def _within(facts: Facts, held: list[Held], resources: Collection[str]) -> list[Held]:
+    """Return what is held, no share greater than requested.
+
+    Raises:
+        MalformedError: a container that holds something requests nothing, or fewer GPUs.
+    """
+    found: list[Held] = []
+    for container in dict.fromkeys(one.container for one in held):
+        of = f"container {container}" if container else "the pod"
+        request = requested(facts, resources, container)
+        mine = [one for one in held if one.container == container]
+        named = {device for one in mine for device in one.devices}
+        if request is None:
+            raise MalformedError(f"{of} requests none of {', '.join(resources)}")
+        if len(named) > request.number:
+            raise MalformedError(f"names {len(named)} GPUs, and {of} requests {request.number}")
+        most = request.share
+        found += [
+            one
+            if most is None or one.share is None or one.share <= most
+            else replace(one, share=most)
+            for one in mine
+        ]
+    return found
+
+
+def _claims(
+    facts: Facts, annotation: str, held: Iterable[Held], *, vouched: bool
+) -> Iterator[Claim]:
     ids = {container.name: container.container_id for container in facts.containers}
     for found in held:
         yield Claim(
@@ -86,4 +145,5 @@ def _claims(facts: Facts, annotation: str, held: Iterable[Held]) -> Iterator[Cla
             None,
             Origin(Evidence.SCHEDULER_ANNOTATION, annotation),
             sys.intern(found.resource),
+            vouched=vouched,
         )

@@ -1,0 +1,90 @@
+"""The one rule of trust: what each kind of evidence may do. `docs/attribution.md` has the same table.
+
+A pod's author controls its annotations, labels, variables and mounts. He doesn't control which ids
+the kubelet gives out, nor what the container runtime shows of device nodes and CDI names.
+"""
+
+from typing import Final, NamedTuple
+
+from pipeline.model import Evidence
+
+
+class Trust(NamedTuple):
+    """What one kind of evidence may do.
+
+    Attributes:
+        evidence: the kind, in the order of its strength for one container: strongest first.
+        is_: what it is.
+        among_pods: its rank between pods on one device; the lower one holds the device.
+        may: what it may do, for people.
+    """
+
+    evidence: Evidence
+    is_: str
+    among_pods: int
+    may: str
+
+
+TRUST: Final = (
+    Trust(
+        Evidence.RUNTIME_CDI,
+        "a CDI name that the container runtime shows",
+        2,
+        "hold a device that the kubelet gave to no other pod",
+    ),
+    Trust(
+        Evidence.RUNTIME_NODES,
+        "a device node that the container runtime shows",
+        2,
+        "hold a device that the kubelet gave to no other pod",
+    ),
+    Trust(
+        Evidence.PLUGIN_ANSWER,
+        "what the device plugin answered the kubelet, where it differs from what was asked",
+        1,
+        "hold; replace the ids that were asked for",
+    ),
+    Trust(
+        Evidence.KUBELET_IDS,
+        "the ids that the kubelet asked the device plugin for; placeholders fix only resource and "
+        "number",
+        1,
+        "hold; the id of a whole device excludes all other pods",
+    ),
+    Trust(
+        Evidence.SCHEDULER_ANNOTATION,
+        "a scheduler's annotation on a pod that requests that scheduler's resource, up to the "
+        "number and share requested",
+        3,
+        "hold a device that no device plugin offers by its real id and that the kubelet gave to no "
+        "other pod",
+    ),
+    Trust(
+        Evidence.POD_LIST_FILE,
+        "podlist.json, the administrator's",
+        4,
+        "hold a device that the kubelet gave to no other pod",
+    ),
+    Trust(
+        Evidence.RUNTIME_ENV,
+        "the variable `NVIDIA_VISIBLE_DEVICES` or a mount of the running container",
+        5,
+        "hold only where the kubelet gave the container placeholders, no device plugin offers the "
+        "device by its real id, and nothing else says which; else it is access",
+    ),
+)
+"""Strongest first, for one container."""
+
+IN_CONTAINER: Final = {trust.evidence: rank for rank, trust in enumerate(TRUST)}
+"""Rank of what is said of one container; the lowest stands."""
+
+AMONG_PODS: Final = {trust.evidence: trust.among_pods for trust in TRUST}
+"""Rank of what is said of several pods on one device; the lowest stands."""
+
+SAID_BY_PEOPLE: Final = frozenset(
+    {Evidence.SCHEDULER_ANNOTATION, Evidence.POD_LIST_FILE, Evidence.RUNTIME_ENV}
+)
+"""What contradicts a pod that holds the device, even where it is overruled for its own pod."""
+
+COUNTING: Final = frozenset({"volcano.sh/gpu-number"})
+"""Resources whose ids look like real ones and only count: the plugin goes by the annotation."""
