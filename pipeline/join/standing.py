@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from pipeline.join.identity import Found
-from pipeline.join.trust import IN_CONTAINER, SAID_BY_PEOPLE
+from pipeline.join.trust import AMONG_PODS, IN_CONTAINER, SAID_BY_PEOPLE
 from pipeline.join.weighing import Stake
 from pipeline.join.words import Word
 from pipeline.model import Evidence
@@ -56,7 +56,7 @@ def sift(words: list[Word], *, lone: bool, closed: frozenset[str] = frozenset())
             else:
                 devices = devices or _by_device(words, lone=lone)
                 on_it = devices[found.uuid]
-            standing.stakes.append((found.uuid, on_it.stake(word)))
+            standing.stakes.append((found.uuid, on_it.stake(word, real=real)))
     if any(word.evidence in SAID_BY_PEOPLE for word in words):
         held = {uuid for uuid, _ in standing.stakes}
         standing.denied.extend(
@@ -230,7 +230,7 @@ class _OnDevice:
         self._divisible = not self._given and (min(shares) < 1 if shares else replicated)
         self._facts: dict[str, _Facts] = {}
 
-    def stake(self, word: Word) -> Stake:
+    def stake(self, word: Word, *, real: bool) -> Stake:
         """Return a word that stands, with what all others know of its container."""
         name, claim = word.subject.container, word.claim
         if name not in self._facts:
@@ -244,6 +244,7 @@ class _OnDevice:
             share if claim.share is None or self._given else claim.share,
             self._divisible,
             given,
+            _among_pods(word.evidence, given=given, real=real),
             claim.since,
             claim.subject.container_id or container_id,
             replicas,
@@ -274,4 +275,12 @@ def _excludes(word: Word, found: Found) -> bool:
     """Whether the kubelet gave the device to one pod alone."""
     if word.evidence == Evidence.PLUGIN_ANSWER:
         return not word.parts
-    return word.evidence == Evidence.KUBELET_IDS and found.whole
+    return word.evidence == Evidence.KUBELET_IDS and found.whole and not word.parts
+
+
+def _among_pods(evidence: Evidence, *, given: bool, real: bool) -> int:
+    """Return a claim's rank between pods, by the strongest that is said of its device."""
+    if not real:
+        return len(AMONG_PODS) + 1
+    rank = AMONG_PODS[evidence]
+    return min(rank, AMONG_PODS[Evidence.KUBELET_IDS]) if given else rank

@@ -1,4 +1,6 @@
-"""The one rule of trust: what each kind of evidence may do. `docs/attribution.md` has the same table.
+"""The one rule of trust: what each kind of evidence may do.
+
+`docs/attribution.md` and `docs/security.md` have the same table.
 
 A pod's author controls its annotations, labels, variables and mounts. He doesn't control which ids
 the kubelet gives out, nor what the container runtime shows of device nodes and CDI names.
@@ -29,13 +31,13 @@ TRUST: Final = (
     Trust(
         Evidence.RUNTIME_CDI,
         "a CDI name that the container runtime shows",
-        2,
+        3,
         "hold a device that the kubelet gave to no other pod",
     ),
     Trust(
         Evidence.RUNTIME_NODES,
         "a device node that the container runtime shows",
-        2,
+        4,
         "hold a device that the kubelet gave to no other pod",
     ),
     Trust(
@@ -48,27 +50,27 @@ TRUST: Final = (
         Evidence.KUBELET_IDS,
         "the ids that the kubelet asked the device plugin for; placeholders fix only resource and "
         "number",
-        1,
+        2,
         "hold; the id of a whole device excludes all other pods",
     ),
     Trust(
         Evidence.SCHEDULER_ANNOTATION,
         "a scheduler's annotation on a pod that requests that scheduler's resource, up to the "
         "number and share requested",
-        3,
+        5,
         "hold a device that no device plugin offers by its real id and that the kubelet gave to no "
         "other pod",
     ),
     Trust(
         Evidence.POD_LIST_FILE,
         "podlist.json, the administrator's",
-        4,
+        6,
         "hold a device that the kubelet gave to no other pod",
     ),
     Trust(
         Evidence.RUNTIME_ENV,
         "the variable `NVIDIA_VISIBLE_DEVICES` or a mount of the running container",
-        5,
+        7,
         "hold only where the kubelet gave the container placeholders, no device plugin offers the "
         "device by its real id, and nothing else says which; else it is access",
     ),

@@ -6,7 +6,6 @@ from math import fsum
 from operator import attrgetter
 from typing import NamedTuple
 
-from pipeline.join.trust import AMONG_PODS
 from pipeline.join.words import PodKey, Word
 from pipeline.model import Evidence, Instant, PartialRef, Pod, PodInfo
 
@@ -28,6 +27,7 @@ class Stake(NamedTuple):
         divisible: the claim is on a part of the device or on a replica: others fit beside it.
         given: the kubelet gave the container the device under its own id, which it gives to one pod
             only.
+        rank: between pods on the device; the lowest stands.
         since: when the holding began, if the source knows.
         container_id: the runtime's, if known.
         replicas: the numbers of the device plugin's replicas that it has.
@@ -40,6 +40,7 @@ class Stake(NamedTuple):
     share: float | None
     divisible: bool
     given: bool
+    rank: int
     since: Instant | None
     container_id: str
     replicas: tuple[str, ...] = ()
@@ -132,7 +133,9 @@ def _settle(stakes: list[Stake]) -> tuple[list[Stake], set[PodKey]]:
         return stakes, set()
     pods = {stake.pod_key for stake in stakes}
     # What the kubelet gave a pod is that pod's, whatever else its containers show.
-    ranks = {key: min(_among_pods(s) for s in stakes if s.pod_key == key) for key in pods}
+    ranks: dict[PodKey, int] = {}
+    for stake in stakes:
+        ranks[stake.pod_key] = min(stake.rank, ranks.get(stake.pod_key, stake.rank))
     strongest = min(ranks.values())
     standing = [stake for stake in stakes if ranks[stake.pod_key] == strongest]
     if any(stake.exclusive for stake in standing) and len({s.pod_key for s in standing}) > 1:
@@ -143,11 +146,6 @@ def _settle(stakes: list[Stake]) -> tuple[list[Stake], set[PodKey]]:
     if all(stake.divisible for stake in standing):
         standing = parts
     return standing, pods - {stake.pod_key for stake in standing}
-
-
-def _among_pods(stake: Stake) -> int:
-    """Return the rank of a claim between pods, by the strongest that is said of its device."""
-    return AMONG_PODS[Evidence.KUBELET_IDS] if stake.given else AMONG_PODS[stake.evidence]
 
 
 def _latest(stakes: list[Stake]) -> PodKey | None:

@@ -142,8 +142,8 @@ def _given(
 ) -> tuple[list[Found], int, bool]:
     """Return what the kubelet or a plugin said, its rank, and whether it is about parts.
 
-    koordinator's proxy of the kubelet adds ids for a resource that the pod doesn't request: they
-    are koordinator's and not the kubelet's, so that they exclude nobody and yield to the annotation.
+    koordinator's proxy of the kubelet adds ids for a resource that the pod doesn't request: those
+    ids are koordinator's, so that they exclude nobody and yield to the annotation.
     """
     rank = IN_CONTAINER[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:

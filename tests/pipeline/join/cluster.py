@@ -59,6 +59,7 @@ def pod(
     static_uid: str = "",
     claims: Iterable[Claim] = (),
     wants: bool = True,
+    requests: tuple[str, ...] | None = None,
 ) -> Pod:
     return Pod(
         PodInfo(uid or uid_of(name), "ml", name),
@@ -68,6 +69,7 @@ def pod(
         containers or (container(),),
         tuple(claims),
         wants,
+        requests,
     )
 
 
@@ -133,7 +135,7 @@ def ran(
     name: str,
     *ids: str,
     container: str = "main",
-    evidence: Evidence = Evidence.RUNTIME_ENV,
+    evidence: Evidence = Evidence.RUNTIME_NODES,
     container_id: str = "",
 ) -> Claim:
     """The container runtime, which knows all of its containers."""

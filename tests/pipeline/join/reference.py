@@ -3,7 +3,8 @@
 How ids are read is left to `DeviceIndex`, which has tests of its own.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from itertools import product
 
 from pipeline.join.identity import DeviceIndex, Found
@@ -29,6 +30,7 @@ class Said:
     uid: str
     container: str
     pod: Pod | None
+    parts: bool = False
 
     @property
     def evidence(self) -> Evidence:
@@ -55,15 +57,29 @@ def expected(tables: Tables) -> Shown:
     if "kubelet" in tables.claims and tables.claims["kubelet"].complete:
         words = [said for said in words if said.name or said.evidence <= Evidence.RUNTIME_ENV]
     pods = {said.about for said in words}
+    shut = closed(tables, index)
     stands = [
         said
         for about in pods
-        for said in standing([said for said in words if said.about == about])
+        for said in standing([said for said in words if said.about == about], shut)
         if said.real or index.lone
     ]
     devices = [device.uuid for device in [*missing, *tables.devices]]
     shown = {uuid: decide(uuid, stands, words, lone=index.lone) for uuid in devices}
     return {uuid: found for uuid, found in shown.items() if found[0]}
+
+
+def closed(tables: Tables, index: DeviceIndex) -> set[str]:
+    """What a device plugin offers by its real id: no annotation and no variable reaches it."""
+    offers = tables.offered.resources if tables.offered is not None else ()
+    ids = [index.resolve(raw) for offer in offers for raw in offer.devices]
+    found = {one.uuid for one in ids if one is not None and not one.placeholder}
+    parents = {
+        device.mig.parent_uuid
+        for device in tables.devices
+        if device.mig is not None and device.uuid in found
+    }
+    return found | parents
 
 
 def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
@@ -76,13 +92,19 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
         for claim in claims:
             ref = claim.subject
             ids = [f for raw in claim.devices if (f := index.resolve(raw)) is not None]
+            counted = [f for raw in claim.asked if (f := index.resolve(raw)) is not None]
+            parts = False
+            if claim.origin.evidence is Evidence.KUBELET_IDS:
+                parts = any(f.replica or f.placeholder for f in ids)
+            elif claim.origin.evidence is Evidence.PLUGIN_ANSWER:
+                parts = not counted or not all(f.whole for f in counted)
             runtime = claim.origin.evidence in {Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI}
             pod = meant(ref, tables.pods)
             if pod is None:
                 unheard_of = not ref.pod and tables.listed
                 if runtime or not (gone(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
-                    found.append(Said(source, claim, ids, *where, None))
+                    found.append(Said(source, claim, ids, *where, None, parts))
                 continue
             by_name = not ref.uid and not took_on(tables, pod, source)
             early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
@@ -92,7 +114,7 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             container = ref.container or (lasting[0] if len(lasting) == 1 else "")
             info = pod.info
             found.append(
-                Said(source, claim, ids, info.namespace, info.name, info.uid, container, pod)
+                Said(source, claim, ids, info.namespace, info.name, info.uid, container, pod, parts)
             )
     return found
 
@@ -159,8 +181,46 @@ def same_devices(one: Said, other: Said) -> bool:
     )
 
 
-def standing(words: list[Said]) -> list[Said]:
-    """Rules 3 and 2, for one pod."""
+def standing(words: list[Said], shut: set[str]) -> list[Said]:
+    """The table of trust within one pod."""
+    limited = {Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV}
+    left = [
+        replace(word, found=[f for f in word.found if f.uuid not in shut])
+        if word.evidence in limited
+        else word
+        for word in words
+    ]
+    left = [word for word in left if word.found]
+    variables = [word for word in left if word.evidence is Evidence.RUNTIME_ENV]
+    others = [word for word in left if word.evidence is not Evidence.RUNTIME_ENV]
+    if not others:
+        return []
+    if any(word.real for word in others):
+        return [one for word in best(others) for one in by_container(word, variables)]
+    counts = Counter[str]()
+    for word in others:
+        counts[word.container] += len(word.claim.devices)
+    which = [
+        replace(word, parts=True) for word in variables if len(word.found) <= counts[word.container]
+    ]
+    return [one for word in best(others + which) for one in by_container(word, variables)]
+
+
+def by_container(word: Said, variables: list[Said]) -> list[Said]:
+    """What a pod as a whole was given, by the containers whose variables name it."""
+    mine = {f.uuid for f in word.found}
+    named = [
+        replace(word, container=variable.container, found=variable.found)
+        for variable in variables
+        if not word.container and {f.uuid for f in variable.found} <= mine
+    ]
+    taken = {f.uuid for one in named for f in one.found}
+    rest = [f for f in word.found if f.uuid not in taken]
+    return named + ([replace(word, found=rest)] if rest else [])
+
+
+def best(words: list[Said]) -> list[Said]:
+    """Placeholders yield to real ids; then the strongest stands."""
     real = [word for word in words if word.real]
     yielding = [
         word
@@ -188,10 +248,9 @@ def strongest(words: list[Said]) -> list[Said]:
     ]
 
 
-def worth(word: Said) -> Evidence:
+def worth(word: Said) -> int:
     """What a device plugin answered and what it was asked for are the kubelet's words alike."""
-    kubelet_s = word.evidence in {Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS}
-    return Evidence.KUBELET_IDS if kubelet_s else word.evidence
+    return next(rank for rank, kinds in enumerate(WORTH) if word.evidence in kinds)
 
 
 def answered_otherwise(word: Said, words: list[Said]) -> bool:
@@ -214,17 +273,18 @@ def decide(
     all_pods = {said.about for said in on_it}
     parts = {about for about in all_pods if divisible(about, everything, uuid, lone=lone)}
     pods = set(all_pods)
-    conflicts = 0
+    conflicts = set[PodName]()
     if len(all_pods) > 1 and parts != all_pods:
-        given_some = {w.about for w in words if w.evidence is not Evidence.RUNTIME_ENV}
-        believed = [said for said in on_it if said.about in given_some] or on_it
-        best = min(said.evidence for said in believed)
-        strong = [said for said in believed if said.evidence == best]
+        ranks = {
+            about: min(among_pods(said, everything, uuid) for said in on_it if said.about == about)
+            for about in all_pods
+        }
+        strong = [said for said in on_it if ranks[said.about] == min(ranks.values())]
         pods = {said.about for said in strong}
         alone = any(said.about not in parts and wholly(said, everything, uuid) for said in strong)
         last = latest(strong) if len(pods) > 1 and alone else None
         if len(pods) > 1 and alone and last is None:
-            conflicts = len(all_pods)
+            conflicts = set(all_pods)
         if last is not None:
             pods = {last}
         on_it_strong = [said for said in strong if said.about in pods]
@@ -232,13 +292,13 @@ def decide(
             pods = parts
             on_it_strong = [said for said in on_it if said.about in pods]
         on_it = on_it_strong
-        conflicts = conflicts or len(all_pods - pods)
+        conflicts = conflicts or all_pods - pods
     shown: dict[PartialRef, Holding] = {}
     for about, container in {(said.about, said.container) for said in on_it}:
         mine = [said for said in on_it if (said.about, said.container) == (about, container)]
         first = min(SOURCES.index(said.source) for said in mine)
         word = min((said for said in mine if SOURCES.index(said.source) == first), key=how_much)
-        share = share_of(word, everything)
+        share = share_of(word, everything, uuid)
         if share is None and len({(said.about, said.container) for said in on_it}) == 1:
             alone = about not in parts and wholly(word, everything, uuid)
             share = 1.0 if alone else None
@@ -246,8 +306,57 @@ def decide(
         shown[subject(word, everything)] = (share, word.source, word.evidence, known)
     if sum(share or 0 for share, *_ in shown.values()) > 1 + 1e-12:
         shown = {ref: (None, said[1], said[2], said[3]) for ref, said in shown.items()}
-        conflicts = max(conflicts, len({said.about for said in on_it}))
-    return shown, conflicts
+        conflicts |= {said.about for said in on_it}
+    holding = {said.about for said in on_it}
+    if holding - parts:
+        for said in words:
+            by_people = said.evidence in PEOPLE_S and said.on(uuid, counting=False)
+            if by_people and said.about not in {
+                w.about for w in stands if w.on(uuid, counting=lone)
+            }:
+                conflicts.add(said.about)
+    return shown, len(conflicts)
+
+
+WORTH = (
+    {Evidence.RUNTIME_CDI},
+    {Evidence.RUNTIME_NODES},
+    {Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS},
+    {Evidence.SCHEDULER_ANNOTATION},
+    {Evidence.POD_LIST_FILE},
+    {Evidence.RUNTIME_ENV},
+)
+PEOPLE_S = {Evidence.SCHEDULER_ANNOTATION, Evidence.POD_LIST_FILE, Evidence.RUNTIME_ENV}
+BETWEEN_PODS = (
+    Evidence.PLUGIN_ANSWER,
+    Evidence.KUBELET_IDS,
+    Evidence.RUNTIME_CDI,
+    Evidence.RUNTIME_NODES,
+    Evidence.SCHEDULER_ANNOTATION,
+    Evidence.POD_LIST_FILE,
+    Evidence.RUNTIME_ENV,
+)
+
+
+def among_pods(said: Said, everything: list[Said], uuid: str) -> int:
+    if not said.real:
+        return len(BETWEEN_PODS)
+    rank = BETWEEN_PODS.index(said.evidence)
+    given = BETWEEN_PODS.index(Evidence.KUBELET_IDS)
+    if given < rank and any(gives(one, uuid) for one in company(said, everything)):
+        return given
+    return rank
+
+
+def gives(said: Said, uuid: str) -> bool:
+    """Whether the kubelet gave the device to the pod alone."""
+    if said.parts:
+        return False
+    if said.evidence is Evidence.PLUGIN_ANSWER:
+        return bool(said.on(uuid, counting=False))
+    return said.evidence is Evidence.KUBELET_IDS and any(
+        found.whole for found in said.on(uuid, counting=False)
+    )
 
 
 def how_much(said: Said) -> tuple[object, ...]:
@@ -262,11 +371,14 @@ def ended(said: Said) -> bool:
 def divisible(about: PodName, everything: list[Said], uuid: str, *, lone: bool) -> bool:
     """Whether a pod has a part of the device: by what is said of the part, else by its ids."""
     mine = [said for said in everything if said.about == about]
+    if any(gives(said, uuid) for said in mine):
+        return False
     shares = [said.claim.share for said in mine if said.claim.share is not None]
     if shares:
         return any(share < 1 for share in shares)
     ids = [found for said in mine for found in said.on(uuid, counting=lone)]
-    return any(found.replica or found.placeholder for found in ids)
+    parts = any(said.parts for said in mine)
+    return parts or any(found.replica or found.placeholder for found in ids)
 
 
 def company(word: Said, everything: list[Said]) -> list[Said]:
@@ -280,11 +392,13 @@ def company(word: Said, everything: list[Said]) -> list[Said]:
     ]
 
 
-def share_of(word: Said, everything: list[Said]) -> float | None:
+def share_of(word: Said, everything: list[Said], uuid: str) -> float | None:
+    if any(gives(said, uuid) for said in everything if said.about == word.about):
+        return None
     if word.claim.share is not None:
         return word.claim.share
     known = [
-        (said.evidence, said.claim.share)
+        (worth(said), said.claim.share)
         for said in company(word, everything)
         if said.claim.share is not None
     ]
@@ -299,11 +413,8 @@ def replicas(word: Said, everything: list[Said], uuid: str) -> list[str]:
 
 def wholly(word: Said, everything: list[Said], uuid: str) -> bool:
     """Whether it has all of the device, or the kubelet gave the device to it alone."""
-    return share_of(word, everything) == 1 or any(
-        found.whole
-        for said in company(word, everything)
-        if said.evidence is Evidence.KUBELET_IDS
-        for found in said.on(uuid, counting=False)
+    return share_of(word, everything, uuid) == 1 or any(
+        gives(said, uuid) for said in company(word, everything)
     )
 
 

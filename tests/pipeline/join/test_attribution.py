@@ -58,7 +58,7 @@ def holders(node: Node) -> dict[str, list[str]]:
             id="stronger evidence overrules",
         ),
         pytest.param(
-            [claim("a", uuid_of(0)), claim("b", uuid_of(1), evidence=Evidence.RUNTIME_ENV)],
+            [claim("a", uuid_of(0)), claim("b", uuid_of(1), evidence=Evidence.RUNTIME_NODES)],
             {0: ["a"], 1: ["b"]},
             id="each device by itself",
         ),

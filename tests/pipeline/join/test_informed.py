@@ -186,8 +186,8 @@ HARMLESS: list[tuple[str, Claim]] = [
     ("runtime", ran("a", "nvidia.com/imex-channel=0", evidence=Evidence.RUNTIME_CDI)),
     ("runtime", ran("a", "management.nvidia.com/gpu=all", evidence=Evidence.RUNTIME_CDI)),
     # Anybody can write this into an image.
-    ("runtime", ran("a", "7")),
-    ("runtime", ran("a", "all")),
+    ("runtime", ran("a", "7", evidence=Evidence.RUNTIME_ENV)),
+    ("runtime", ran("a", "all", evidence=Evidence.RUNTIME_ENV)),
 ]
 
 

@@ -256,7 +256,7 @@ class TestClocksThatAreSet:
 class TestTheRuntime:
     """What the runtime says of its own containers needs no pod, and no leave of the API server."""
 
-    @pytest.mark.parametrize("evidence", [Evidence.RUNTIME_CDI, Evidence.RUNTIME_ENV])
+    @pytest.mark.parametrize("evidence", [Evidence.RUNTIME_CDI, Evidence.RUNTIME_NODES])
     def test_it_is_believed_of_pods_that_ended_or_are_gone(self, evidence: Evidence) -> None:
         node = Cluster()
         node.pods(pod("a"), pod("b"))

@@ -173,7 +173,7 @@ class TestContainers:
         node = Cluster()
         node.pods(replace(pod("a"), containers=()))
         node.file(annotated("a", A))
-        node.kubelet(listed("a", B, container="ghost"))
+        node.kubelet(listed("a", f"{B}-3", container="ghost"))
         assert node.held() == {A: ["a/"]}
 
     def test_the_only_one_that_completed_still_holds_until_its_pod_has_ended(self) -> None:

@@ -28,27 +28,37 @@ from tests.pipeline.join.cluster import (
 
 Saying = tuple[str, Callable[[str], Claim]]
 
-WEAKEST_FIRST: list[Saying] = [
-    ("kubelet", lambda device: listed("a", device)),
-    ("checkpoint", lambda device: answered(uid_of("a"), [], device)),
-    ("podlist", lambda device: filed("a", device)),
-    ("pods", lambda device: annotated("a", device, container="main")),
-    ("runtime", lambda device: ran("a", device)),
-    ("runtime", lambda device: ran("a", device, evidence=Evidence.RUNTIME_CDI)),
-]
-NAMES = [
-    "kubelet's ids",
-    "plugin's answer",
+SAYINGS: dict[str, Saying] = {
+    "variable": ("runtime", lambda device: ran("a", device, evidence=Evidence.RUNTIME_ENV)),
+    "podlist.json": ("podlist", lambda device: filed("a", device)),
+    "annotation": ("pods", lambda device: annotated("a", device, container="main")),
+    "kubelet's ids": ("kubelet", lambda device: listed("a", device)),
+    "plugin's answer": ("checkpoint", lambda device: answered(uid_of("a"), [A], device)),
+    "nodes": ("runtime", lambda device: ran("a", device)),
+    "CDI names": ("runtime", lambda device: ran("a", device, evidence=Evidence.RUNTIME_CDI)),
+}
+OF_ONE_CONTAINER = list(SAYINGS)
+"""The weakest first."""
+BETWEEN_PODS = [
+    "variable",
     "podlist.json",
     "annotation",
-    "runtime's environment",
-    "runtime's CDI names",
+    "nodes",
+    "CDI names",
+    "kubelet's ids",
+    "plugin's answer",
 ]
-PAIRS = [
-    pytest.param(WEAKEST_FIRST[weak], WEAKEST_FIRST[strong], id=f"{NAMES[weak]} < {NAMES[strong]}")
-    for strong in range(len(NAMES))
-    for weak in range(strong)
-]
+
+
+def pairs(names: list[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        ("weak", "strong"),
+        [
+            pytest.param(SAYINGS[weak], SAYINGS[strong], id=f"{weak} < {strong}")
+            for at, strong in enumerate(names)
+            for weak in names[:at]
+        ],
+    )
 
 
 def tell(node: Cluster, source: str, *claims: Claim) -> None:
@@ -74,10 +84,10 @@ class TestWhatCantBeTrue:
         node.kubelet(listed("a", A))
         node.file(filed("b", A))
         node.seconds = 200
-        node.kubelet(listed("a", A))
-        assert node.held() == {A: ["b/main"]}
-        node.tick(GOOD_FOR + 1)
+        node.file(filed("b", A))
         assert node.held() == {A: ["a/main"]}
+        node.tick(GOOD_FOR + 1)
+        assert node.held() == {A: ["b/main"]}
 
     @pytest.mark.parametrize("ids", [(), ("GPU-unknown",), ("",), ("all",)])
     def test_a_claim_on_no_device_of_this_node(self, ids: Sequence[str]) -> None:
@@ -94,12 +104,12 @@ class TestWhatCantBeTrue:
 class TestEvidence:
     """Rule 2."""
 
-    @pytest.mark.parametrize(("weak", "strong"), PAIRS)
+    @pairs(OF_ONE_CONTAINER)
     def test_of_one_container_the_strongest_voids_the_others_wherever_they_point(
         self, weak: Saying, strong: Saying
     ) -> None:
         if weak[0] == strong[0]:
-            weak = ("podlist", weak[1])
+            weak = ("kubelet", weak[1])
         for first, second in ((weak, strong), (strong, weak)):
             node = Cluster()
             node.pods(pod("a"))
@@ -108,7 +118,7 @@ class TestEvidence:
             assert node.held() == {B: ["a/main"]}
             assert node.conflicts() == {}
 
-    @pytest.mark.parametrize(("weak", "strong"), PAIRS)
+    @pairs(BETWEEN_PODS)
     def test_of_two_pods_the_stronger_holds_the_device_and_the_other_is_a_conflict(
         self, weak: Saying, strong: Saying
     ) -> None:
@@ -121,10 +131,9 @@ class TestEvidence:
         node.say(SourceAdded(9), "other", "other")
         tell(node, strong[0], strong[1](A))
         tell(node, "other", other)
-        # But what a container's environment says alone, anybody may have written.
-        winner = "b/main" if strong[1](A).origin.evidence == Evidence.RUNTIME_ENV else "a/main"
-        assert node.held() == {A: [winner]}
+        assert node.held() == {A: ["a/main"]}
         assert node.conflicts() == {A: 1}
+        assert node.on(A).contradicting == ("ml/b",)
 
     def test_containers_are_weighed_each_by_itself(self) -> None:
         node = Cluster()
@@ -137,7 +146,7 @@ class TestEvidence:
         ("pod_s", "containers", "expected"),
         [
             pytest.param(
-                annotated("a", A), [listed("a", B)], {A: ["a/"]}, id="the pod's is stronger"
+                annotated("a", A), [filed("a", B)], {A: ["a/"]}, id="the pod's is stronger"
             ),
             pytest.param(
                 annotated("a", A), [ran("a", B)], {B: ["a/main"]}, id="the container's is stronger"
@@ -150,7 +159,7 @@ class TestEvidence:
             ),
             pytest.param(
                 annotated("a", A),
-                [annotated("a", B, container="main"), listed("a", C, container="other")],
+                [annotated("a", B, container="main"), filed("a", C, container="other")],
                 {A: ["a/"], B: ["a/main"]},
                 id="both are the same",
             ),

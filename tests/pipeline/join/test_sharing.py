@@ -57,10 +57,10 @@ class TestParts:
 
     def test_so_it_is_where_better_evidence_names_the_device_alone(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A)]))
+        node.runtime(ran("a", A))
         node.kubelet(listed("a", f"{A}::1"))
         [holder] = node.on(A).holders
-        assert (holder.evidence, holder.replicas) == (Evidence.SCHEDULER_ANNOTATION, ("1",))
+        assert (holder.evidence, holder.replicas) == (Evidence.RUNTIME_NODES, ("1",))
 
     @pytest.mark.parametrize("turned", [False, True])
     def test_a_replica_and_the_whole_in_one_claim_are_a_part(self, turned: bool) -> None:
@@ -294,7 +294,7 @@ class TestShares:
         node.pods(pod("a", claims=[annotated("a", A, container="main", share=0.5)]))
         node.runtime(ran("a", A))
         assert node.shares(A) == [0.5]
-        assert node.on(A).holders[0].evidence is Evidence.RUNTIME_ENV
+        assert node.on(A).holders[0].evidence is Evidence.RUNTIME_NODES
 
     def test_of_several_the_best_founded_share_counts(self) -> None:
         node = Cluster()

@@ -43,6 +43,9 @@ class TestWhoHasTheWord:
         assert node.shares(A) == [0.25]
 
 
+ASKED = ("koordinator.sh/gpu-core",)
+
+
 class TestKoordinator:
     """Pod-level fractions by minor number, and a proxy that credits them to the first container."""
 
@@ -54,21 +57,26 @@ class TestKoordinator:
     def test_with_pods_the_first_container_is_not_made_up(self) -> None:
         node = Cluster()
         claims = [annotated("a", "3", scheme="minor", share=0.5)]
-        node.pods(pod("a", container("first"), container("second"), claims=claims))
+        node.pods(pod("a", container("first"), container("second"), claims=claims, requests=ASKED))
         node.kubelet(listed("a", A, container="first"))
         assert (node.held(), node.shares(A)) == ({A: ["a/"]}, [0.5])
 
     def test_two_halves_that_the_proxy_lists_as_wholes(self) -> None:
         node = Cluster()
         half = {"scheme": "minor", "share": 0.5}
-        node.pods(*(pod(name, claims=[annotated(name, "3", **half)]) for name in "ab"))  # type: ignore[arg-type]
+        node.pods(
+            *(
+                pod(name, claims=[annotated(name, "3", **half)], requests=ASKED)  # type: ignore[arg-type]
+                for name in "ab"
+            )
+        )
         node.kubelet(listed("a", A), listed("b", A))
         assert (node.held(), node.shares(A)) == ({A: ["a/main", "b/main"]}, [0.5, 0.5])
         assert node.conflicts() == {}
 
     def test_an_annotation_that_contradicts_the_kubelet(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", "0", scheme="minor", share=1)]))
+        node.pods(pod("a", claims=[annotated("a", "0", scheme="minor", share=1)], requests=ASKED))
         node.kubelet(listed("a", A))
         assert list(node.held().values()) == [["a/main"]]
         assert node.on(A).holders == ()
@@ -79,16 +87,23 @@ class TestKoordinator:
         node.pods(pod("a", container("first"), container("second"), claims=claims))
         ref = PartialRef("ml", "a", "second", uid_of("a"))
         node.runtime(said(Evidence.RUNTIME_ENV, ref, ["3"], "minor"))
+        assert node.on(A).access == ()
         assert (node.held(), node.shares(A)) == ({A: ["a/second"]}, [0.5])
+
+
+def seen(name: str, *ids: str) -> Claim:
+    """A variable of a container."""
+    return ran(name, *ids, evidence=Evidence.RUNTIME_ENV)
 
 
 class TestEnvironment:
     """`NVIDIA_VISIBLE_DEVICES` is written by those who give out devices, and by anybody else."""
 
-    def test_alone_it_holds_what_nobody_was_given(self) -> None:
+    def test_t02_alone_it_holds_nothing_and_is_shown_as_access(self) -> None:
         node = Cluster()
-        node.runtime(ran("monitor", A))
-        assert node.held() == {A: ["monitor/main"]}
+        node.runtime(seen("monitor", A))
+        assert node.held() == {}
+        assert [ref.pod for ref in node.on(A).access] == ["monitor"]
 
     @pytest.mark.parametrize(
         "given",
@@ -100,31 +115,45 @@ class TestEnvironment:
     )
     def test_it_takes_no_device_from_a_pod_that_was_given_it(self, given: Claim) -> None:
         node = Cluster()
-        node.runtime(ran("monitor", A, B), ran("train", A))
+        node.runtime(seen("monitor", A, B), seen("train", A))
         node.kubelet(given)
-        assert node.held() == {A: ["train/main"], B: ["monitor/main"]}
-        assert node.conflicts() == {A: 1}
+        assert node.held() == {A: ["train/main"]}
+        assert [ref.pod for ref in node.on(B).access] == ["monitor"]
 
-    def test_it_is_the_best_word_on_a_pod_that_was_given_some(self) -> None:
-        """The plugin handed out another one than the kubelet asked for."""
+    def test_it_moves_no_device_that_the_kubelet_gave_to_a_pod_alone(self) -> None:
         node = Cluster()
         node.kubelet(listed("train", A))
-        node.runtime(ran("train", B))
+        node.runtime(seen("train", B))
+        assert node.held() == {A: ["train/main"]}
+
+    def test_it_says_which_device_a_placeholder_means_where_nothing_else_does(self) -> None:
+        node = Cluster()
+        node.kubelet(listed("train", f"{A}-3"))
+        node.runtime(seen("train", B))
         assert node.held() == {B: ["train/main"]}
+        # No more devices than the kubelet gave.
+        node.runtime(seen("train", B, C))
+        assert node.held() == {}
 
 
 class TestPodListFile:
-    def test_it_goes_before_the_kubelet_s_ids(self) -> None:
+    def test_it_moves_no_device_that_the_kubelet_gave_to_a_pod_alone(self) -> None:
         node = Cluster()
         node.kubelet(listed("a", A))
         node.file(filed("a", B))
+        assert node.held() == {A: ["a/main"]}
+
+    def test_it_says_which_device_a_placeholder_means(self) -> None:
+        node = Cluster()
+        node.kubelet(listed("a", f"{A}-3"))
+        node.file(filed("a", B))
         assert node.held() == {B: ["a/main"]}
 
-    def test_another_pod_that_it_names_overrules_the_kubelet_s_and_is_a_conflict(self) -> None:
+    def test_another_pod_that_it_names_is_a_conflict(self) -> None:
         node = Cluster()
         node.kubelet(listed("a", A))
         node.file(filed("b", A))
-        assert (node.held(), node.conflicts()) == ({A: ["b/main"]}, {A: 1})
+        assert (node.held(), node.conflicts()) == ({A: ["a/main"]}, {A: 1})
 
     def test_a_pod_in_it_that_is_gone_yields(self) -> None:
         node = Cluster()
@@ -161,4 +190,4 @@ class TestOddities:
         node.seconds = 5
         node.say(ClockTicked(), "", "clock")
         node.kubelet(listed("a", A), listed("c", C))
-        assert node.held() == {B: ["a/main"], C: ["c/main"]}
+        assert node.held() == {A: ["a/main"], C: ["c/main"]}

@@ -124,7 +124,9 @@ class Author:
 
     def runtime(self) -> Claim:
         uid, where = self.rng.choice(KNOWN), self.rng.choice(WHERE)
-        evidence = self.rng.choice([Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI])
+        evidence = self.rng.choice(
+            [Evidence.RUNTIME_ENV, Evidence.RUNTIME_NODES, Evidence.RUNTIME_CDI]
+        )
         ref = PartialRef("ml", uid[0], where, uid, self.rng.choice(["", "c1", "c2"]))
         return said(evidence, ref, self.some(VISIBLE), "visible")
 

@@ -1,6 +1,7 @@
 """Annotations to test with, and what is held by them."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.model import PodContainer
@@ -36,8 +37,24 @@ WITH_INIT = (
 )
 
 
-def facts(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> Facts:
-    return Facts("ml", "train-0", "uid-1", annotations, containers)
+ASKED = {
+    "koordinator.sh/gpu.shared": "2",
+    "nvidia.com/gpu": "2",
+    "volcano.sh/vgpu-number": "2",
+    "volcano.sh/gpu-number": "2",
+    "aliyun.com/gpu-mem": "8",
+}
+"""What each container requests: two GPUs of each scheduler."""
+
+
+def facts(
+    annotations: dict[str, Any],
+    containers: tuple[PodContainer, ...] = ONE,
+    requested: Mapping[str, str] | None = None,
+) -> Facts:
+    asked = ASKED if requested is None else requested
+    every = {one.name: asked for one in containers if one.kind != "ephemeral"}
+    return Facts("ml", "train-0", "uid-1", annotations, containers, "node-1", every)
 
 
 Told = tuple[str, tuple[str, ...], float | None]
