@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from config.types import ListenAddress
+from pipeline.accepted import Accepted
 from pipeline.channels import Channel, ChannelClosedError
 from pipeline.clock import Clock
 from pipeline.contracts import HttpMounts, KubeApi
@@ -66,6 +67,7 @@ class RunningSource:
     board: HintBoard
     taken: Callable[[str], bool]
     connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    accepted: Accepted
     spoke: bool = False
 
     async def emit(self, event: Event) -> None:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from config.types import ListenAddress
+from pipeline.accepted import Accepted
 from pipeline.clock import Clock
 from pipeline.fields import FieldPlan
 from pipeline.ledger.window import Window
@@ -87,6 +88,7 @@ class SourceContext(Protocol):
         plan: the fields somebody asked for; a sampler reads no others.
         log: named after the source.
         meter: for our own telemetry; adds the label `source`.
+        accepted: which annotations of pods count, from those that see the pods' requests.
         kept: what the source leaves here is there again after a restart, and after a reload that
             changed its options; it goes when the source leaves the configuration.
     """
@@ -97,6 +99,7 @@ class SourceContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
+    accepted: Accepted
     kept: dict[str, object]
 
     async def emit(self, event: Event) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.accepted import Accepted
 from pipeline.clock import Clock
 from pipeline.contexts import Inlet
 from pipeline.contracts import KubeApi
@@ -37,6 +38,7 @@ class Shared:
     log: logging.Logger
     kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     node: str
+    accepted: Accepted = field(default_factory=Accepted)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task under a name for people."""

@@ -63,6 +63,7 @@ class SourceSet:
             board=shared.hints,
             taken=self._running.__contains__,
             connect=shared.kube,
+            accepted=shared.accepted,
         )
         source = build_source(component.kind, component.options)
         await shared.inlet.put(name, component.kind, SourceAdded(order))

@@ -6,6 +6,7 @@ choice that is there already stays as it is, whoever made it. `all` is none: ima
 
 from typing import Final
 
+from pipeline.accepted import Accepted
 from pipeline.allocations import MalformedError, koordinator
 from pipeline.injection import ENV
 from sources.nri import messages
@@ -19,10 +20,14 @@ NOTHING: Final = b""
 """An empty answer: the container stays as it is."""
 
 
-def from_koordinator(payload: bytes, roster: Roster) -> bytes:
+def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> bytes:
     """Return the answer to CreateContainer.
 
+    The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
+    it has accepted it, with the same number of GPUs.
+
     Args:
+        accepted: the annotations that count.
         payload: its argument.
         roster: told of an annotation that can't be read.
 
@@ -45,6 +50,23 @@ def from_koordinator(payload: bytes, roster: Roster) -> bytes:
         return NOTHING
     if not minors:
         return NOTHING
+    number = accepted.number(pod.uid, koordinator.ANNOTATION)
+    if number != len(minors):
+        place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
+        roster.complain(
+            pod.uid[:64],
+            f"{place}: annotation {koordinator.ANNOTATION} names {len(minors)} GPUs, and "
+            f"{_why_not(number)}; nothing is injected",
+        )
+        return NOTHING
     # Taken away first, so that it is no conflict if another plugin was it that set it.
     taken = {f"-{ENV}": ""} if value == _ALL else {}
     return messages.adjusted({**taken, ENV: ",".join(map(str, minors))})
+
+
+def _why_not(number: int | None) -> str:
+    if number is None:
+        return "no source of kind pods has told of the pod yet"
+    if number == 0:
+        return "by the source of kind pods it doesn't count: the pod requests no such resource"
+    return f"the source of kind pods knows of {number}"

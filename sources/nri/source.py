@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Final
 
+from pipeline.accepted import Accepted
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
 from pipeline.model import Instant
@@ -53,7 +55,10 @@ class NriSource:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(news.set)
 
-        link = Link(self._options.socket, lambda send: self._plugin(roster, send), ctx.clock, wake)
+        def plugin(send: Send) -> Plugin:
+            return self._plugin(roster, send, ctx.accepted)
+
+        link = Link(self._options.socket, plugin, ctx.clock, wake)
         confirming = asyncio.create_task(_confirm(ctx, teller, news))
         link.start()
         try:
@@ -72,8 +77,9 @@ class NriSource:
             link.shut("podgpu closed it")
         raise self._failure(link, losses)
 
-    def _plugin(self, roster: Roster, send: Send) -> Plugin:
-        inject = from_koordinator if self._options.inject == "koordinator" else None
+    def _plugin(self, roster: Roster, send: Send, accepted: Accepted) -> Plugin:
+        injecting = self._options.inject == "koordinator"
+        inject = partial(from_koordinator, accepted) if injecting else None
         return Plugin(Identity(self._options.name, self._options.index), roster, send, inject)
 
     def _failure(self, link: Link, losses: Losses) -> BaseException:

@@ -33,6 +33,7 @@ class PodFollower:
         if self._said is None or self._pods != pods:
             self._said = None
         self._pods = pods
+        self._ctx.accepted.replace(self._ctx.name, pods.values())
         await self._confirm()
 
     async def upserted(self, found: Pod) -> None:
@@ -42,8 +43,10 @@ class PodFollower:
             return
         if before is not None and before.info.uid != found.info.uid:
             # Its end was not heard of, but two pods can't have one name.
+            self._ctx.accepted.drop(self._ctx.name, before)
             await self._ctx.emit(PodDeleted(before.info.uid))
         self._pods[_key(found)] = found
+        self._ctx.accepted.put(self._ctx.name, found)
         self._said = None
         await self._ctx.emit(PodUpserted(found))
 
@@ -53,6 +56,7 @@ class PodFollower:
         if before is None or before.info.uid != found.info.uid:
             return
         del self._pods[_key(found)]
+        self._ctx.accepted.drop(self._ctx.name, before)
         self._said = None
         await self._ctx.emit(PodDeleted(found.info.uid))
 

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline.accepted import Accepted
 from pipeline.clock import Clock, SystemClock
 from pipeline.contracts import KubeApi
 from pipeline.fields import FieldPlan
@@ -43,6 +44,7 @@ class FakeSourceContext:
         self.telemetry = Telemetry()
         self.meter = Meter(self.telemetry, "source", name)
         self.kept: dict[str, object] = {}
+        self.accepted = Accepted()
         self.events: list[Event] = []
         self.relayed: list[Envelope] = []
         self.emitted_at: list[Instant] = []

@@ -98,7 +98,7 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
                 parts = any(f.replica or f.placeholder for f in ids)
             elif claim.origin.evidence is Evidence.PLUGIN_ANSWER:
                 parts = not counted or not all(f.whole for f in counted)
-            runtime = claim.origin.evidence in {Evidence.RUNTIME_ENV, Evidence.RUNTIME_CDI}
+            runtime = claim.origin.evidence <= Evidence.RUNTIME_ENV
             pod = meant(ref, tables.pods)
             if pod is None:
                 unheard_of = not ref.pod and tables.listed

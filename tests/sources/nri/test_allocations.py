@@ -1,13 +1,12 @@
 """Which GPUs a container was given, by everything that the runtime shows of it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from pipeline.claiming import MOST_HELD
-from pipeline.model import Claim, Evidence, PartialRef
+from pipeline.model import Claim, PartialRef
 from tests.fakes.nri import wire
 from tests.sources.nri.talking import Talk
 
@@ -75,8 +74,8 @@ def shown(claims: Sequence[Claim]) -> Shown:
         pytest.param({"cdi": [DRA]}, [("RUNTIME_CDI", (f"cdi {DRA}",))], id="a claim's"),
         pytest.param(
             {"cdi": [f"nvidia.com/gpu={A}"], "env": env("void"), "devices": [wire.gpu_node(0)]},
-            [("RUNTIME_CDI", (f"cdi nvidia.com/gpu={A}",))],
-            id="CDI before all else",
+            [("RUNTIME_CDI", (f"cdi nvidia.com/gpu={A}",)), ("RUNTIME_NODES", ("minor 0",))],
+            id="CDI before all names, and nodes",
         ),
         pytest.param(
             {"annotations": {"cdi.k8s.io/nvidia-device-plugin_1": "nvidia.com/gpu=0"}},
@@ -85,22 +84,22 @@ def shown(claims: Sequence[Claim]) -> Shown:
         ),
         pytest.param(
             {"devices": [wire.gpu_node(3), wire.gpu_node(1), *CONTROL]},
-            [("RUNTIME_ENV", ("minor 3", "minor 1"))],
+            [("RUNTIME_NODES", ("minor 3", "minor 1"))],
             id="device nodes",
         ),
         pytest.param(
             {"devices": [wire.node("/dev/nvidia0", 195, 3)]},
-            [("RUNTIME_ENV", ("minor 3",))],
+            [("RUNTIME_NODES", ("minor 3",))],
             id="a node under another name",
         ),
         pytest.param(
             {"devices": [wire.gpu_node(3)], "env": env("all")},
-            [("RUNTIME_ENV", ("minor 3",))],
+            [("RUNTIME_NODES", ("minor 3",))],
             id="nodes and an image that says all",
         ),
         pytest.param(
             {"devices": [wire.gpu_node(3)], "env": env(A)},
-            [("RUNTIME_ENV", (f"visible {A}",))],
+            [("RUNTIME_ENV", (f"visible {A}",)), ("RUNTIME_NODES", ("minor 3",))],
             id="nodes and names",
         ),
         pytest.param({"devices": CONTROL}, [], id="control devices alone"),
@@ -146,7 +145,7 @@ def test_what_a_pod_wishes_for_is_not_what_it_was_given() -> None:
     annotations = {"nvidia.cdi.k8s.io/pod": f"nvidia.com/gpu={A}", "cdi.k8s.io/x": DRA}
     assert told(wire.container(), annotations) == ()
     given = told(wire.container(devices=[wire.gpu_node(2)]), annotations)
-    assert shown(given) == [("RUNTIME_ENV", ("minor 2",))]
+    assert shown(given) == [("RUNTIME_NODES", ("minor 2",))]
 
 
 def test_a_claim_names_its_container_and_its_beginning() -> None:
@@ -159,43 +158,14 @@ def test_a_claim_names_its_container_and_its_beginning() -> None:
     assert claim.since is None
 
 
-def allocated(*gpus: dict[str, object]) -> dict[str, str]:
-    return {KOORDINATOR: json.dumps({"gpu": gpus})}
-
-
-class TestKoordinator:
-    def test_what_the_scheduler_gave_is_the_pods(self) -> None:
-        half = {"minor": 1, "resources": {"koordinator.sh/gpu-core": "50"}}
-        (claim,) = told(wire.container(), allocated(half))
-        assert claim.subject == PartialRef("ml", "train-0", "", "uid-train-0")
-        assert claim.origin.evidence == Evidence.SCHEDULER_ANNOTATION
-        assert (claim.origin.detail, claim.share) == (KOORDINATOR, 0.5)
-        assert shown([claim]) == [("SCHEDULER_ANNOTATION", ("minor 1",))]
-
-    def test_it_stands_beside_what_the_container_shows(self) -> None:
-        found = told(wire.container(env=env("1")), allocated({"minor": 1, "id": A}))
-        assert shown(found) == [
-            ("RUNTIME_ENV", ("visible 1",)),
-            ("SCHEDULER_ANNOTATION", (f"uuid {A}",)),
-        ]
-
-    def test_what_is_wrong_is_told_once(self) -> None:
-        talk = Talk()
-        pod = wire.pod(annotations={KOORDINATOR: '{"gpu": 7}'})
-        talk.synchronize([pod], [wire.container(pid=7), wire.container(name="side", pid=8)])
-        talk.tell("PostStartContainer", pod, wire.container(name="late", pid=9))
-        news = talk.news()
-        (complaint,) = news.complaints
-        assert complaint == (
-            f'pod ml/train-0: annotation {KOORDINATOR}: .gpu: expected a list, found "7"; '
-            "it is left out"
-        )
-        assert [one.claims for one in news.whole or ()] == [(), ()]
-
-    def test_what_is_far_too_long_is_not_read(self) -> None:
-        talk = Talk()
-        talk.synchronize([wire.pod(annotations={KOORDINATOR: " " * 70_000})], [wire.container()])
-        assert "is longer than 65536 characters" in talk.news().complaints[0]
+@pytest.mark.parametrize("value", ['{"gpu": [{"minor": 1}]}', '{"gpu": 7}', " " * 70_000])
+def test_t03_what_an_annotation_of_the_pod_says_is_not_told(value: str) -> None:
+    """The runtime doesn't tell what the pod requests, and so not whether the annotation counts."""
+    talk = Talk()
+    talk.synchronize([wire.pod(annotations={KOORDINATOR: value})], [wire.container()])
+    news = talk.news()
+    assert [one.claims for one in news.whole or ()] == [()]
+    assert news.complaints == []
 
 
 def test_one_source_tells_of_no_more_devices_than_the_join_bears() -> None:

@@ -7,10 +7,16 @@ import pytest
 
 from pipeline.clock import SystemClock
 from pipeline.model import (
+    Claim,
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
+    Evidence,
+    Origin,
     PartialRef,
+    Pod,
+    PodInfo,
+    RawDeviceId,
 )
 from sources.nri.messages import Event
 from tests.fakes.nri import FakeRuntime, wire
@@ -175,6 +181,14 @@ async def test_koordinators_choice_is_injected(runtime: FakeRuntime) -> None:
     pod = wire.pod(annotations=annotation)
     async with following(runtime.path, inject="koordinator") as ctx:
         await connected(ctx)
+        claim = Claim(
+            PartialRef("ml", "train-0", "", "uid-train-0"),
+            (RawDeviceId("minor", "3"),),
+            None,
+            None,
+            Origin(Evidence.SCHEDULER_ANNOTATION, next(iter(annotation))),
+        )
+        ctx.accepted.put("pods", Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=(claim,)))
         (answer,) = await aside(runtime.run, pod)
         assert wire.one(wire.one(answer, 1), 4) == wire.message(
             {1: "NVIDIA_VISIBLE_DEVICES", 2: "3"}
@@ -192,7 +206,7 @@ async def test_what_is_wrong_is_logged_once(
     runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = wire.pod(annotations={"scheduling.koordinator.sh/device-allocated": "no JSON"})
-    async with following(runtime.path) as ctx:
+    async with following(runtime.path, inject="koordinator") as ctx:
         await connected(ctx)
         await aside(runtime.run, pod)
         await aside(runtime.run, pod, "side")

@@ -4,9 +4,11 @@ import random
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from pipeline.accepted import Accepted
 from sources.nri import mux
 from sources.nri.errors import LostError
 from sources.nri.injection import from_koordinator
@@ -106,7 +108,7 @@ def survive(rng: random.Random, count: int) -> tuple[int, int]:
 
     def fresh() -> tuple[Plugin, Roster]:
         roster = Roster(moment)
-        inject = rng.choice([None, from_koordinator])
+        inject = rng.choice([None, partial(from_koordinator, Accepted())])
         return Plugin(Identity("podgpu", "90"), roster, send, inject), roster
 
     plugin, roster = fresh()

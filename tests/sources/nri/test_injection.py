@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from pipeline.accepted import Accepted
+from pipeline.model import Claim, Evidence, Origin, PartialRef, Pod, PodInfo, RawDeviceId
 from sources.nri.injection import from_koordinator
+from sources.nri.plugin import Inject
 from sources.nri.roster import Roster
 from tests.fakes.nri import wire
 from tests.sources.nri.talking import Talk
@@ -18,6 +23,23 @@ RDMA = '{"rdma": [{"minor": 0}]}'
 
 def gpus(*minors: object) -> dict[str, str]:
     return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
+
+
+def injecting() -> Inject:
+    """Return what injects where a source of pods has accepted the annotation."""
+    accepted = Mock(Accepted)
+    accepted.number.return_value = AnyNumber()
+    return partial(from_koordinator, accepted)
+
+
+class AnyNumber:
+    """Equal to every number."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    def __hash__(self) -> int:
+        return 0
 
 
 def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str, str]:
@@ -58,14 +80,14 @@ def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str,
 def test_koordinators_choice(
     annotations: Mapping[str, str], of: dict[str, Any], expected: str | None
 ) -> None:
-    talk = Talk(from_koordinator)
+    talk = Talk(injecting())
     assert adjusted(talk, annotations, **of) == ({} if expected is None else {ENV: expected})
     assert talk.news().complaints == []
 
 
 def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plugins() -> None:
     """A variable that is taken away and set anew is nobody else's any more."""
-    talk = Talk(from_koordinator)
+    talk = Talk(injecting())
     found = adjusted(talk, gpus(1, 2), env=[f"{ENV}=all"])
     assert list(found.items()) == [(f"-{ENV}", ""), (ENV, "1,2")]
 
@@ -84,7 +106,7 @@ def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plu
     ],
 )
 def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text: str) -> None:
-    talk = Talk(from_koordinator)
+    talk = Talk(injecting())
     for _ in range(3):
         assert adjusted(talk, {KOORDINATOR: value}) == {}
     (complaint,) = talk.news().complaints
@@ -95,7 +117,7 @@ def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text
 
 @pytest.mark.parametrize("payload", [b"\xff", wire.subject(b"\xff"), wire.subject(b"", b"\xff")])
 def test_what_cannot_be_read_is_answered_with_nothing(payload: bytes) -> None:
-    assert Talk(from_koordinator).call("CreateContainer", payload) == (0, b"")
+    assert Talk(injecting()).call("CreateContainer", payload) == (0, b"")
 
 
 def test_a_fault_of_ours_costs_no_container() -> None:
@@ -110,3 +132,43 @@ def test_a_fault_of_ours_costs_no_container() -> None:
 
 def test_an_observer_injects_nothing() -> None:
     assert adjusted(Talk(), gpus(1)) == {}
+
+
+def accepting(*claims: Claim) -> Accepted:
+    accepted = Accepted()
+    accepted.replace("pods", [Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=claims)])
+    return accepted
+
+
+def allowed(*minors: int) -> Claim:
+    return Claim(
+        PartialRef("ml", "train-0", "", "uid-train-0"),
+        tuple(RawDeviceId("minor", str(minor)) for minor in minors),
+        None,
+        None,
+        Origin(Evidence.SCHEDULER_ANNOTATION, KOORDINATOR),
+    )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "why"),
+    [
+        pytest.param(Accepted(), "no source of kind pods has told of the pod yet", id="unknown"),
+        pytest.param(accepting(), "requests no such resource", id="requests nothing"),
+        pytest.param(accepting(allowed(1)), "knows of 1", id="requests fewer"),
+    ],
+)
+def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
+    accepted: Accepted, why: str
+) -> None:
+    talk = Talk(partial(from_koordinator, accepted))
+    for _ in range(2):
+        assert adjusted(talk, gpus(1, 2)) == {}
+    (complaint,) = talk.news().complaints
+    assert why in complaint
+
+
+def test_t03_a_pod_that_requests_it_gets_it() -> None:
+    assert adjusted(Talk(partial(from_koordinator, accepting(allowed(1, 2)))), gpus(1, 2)) == {
+        ENV: "1,2"
+    }

@@ -21,9 +21,9 @@ def raw_container(name: str = "main", **more: Any) -> dict[str, Any]:
     return {"name": name, "image": "registry.example/x:1", **more}
 
 
-def raw_asking(resource: str = "koordinator.sh/gpu-core") -> dict[str, Any]:
+def raw_asking(resource: str = "koordinator.sh/gpu-core", amount: str = "50") -> dict[str, Any]:
     """The spec of a pod that asks for devices."""
-    return {"containers": [raw_container(resources={"limits": {resource: "50"}})]}
+    return {"containers": [raw_container(resources={"limits": {resource: amount}})]}
 
 
 def raw_status(name: str = "main", **state: Any) -> dict[str, Any]:

@@ -6,16 +6,25 @@ import pytest
 
 from tests.sources.pods.annotations import (
     ALIYUN,
+    ALIYUN_DEV,
+    ALIYUN_POD,
     DECIDED,
     HAMI,
     INDEX,
     OURS,
     VGPU,
     A,
+    B,
     gpu,
     koordinator,
 )
-from tests.sources.pods.raws import distilled, distilled_with_left, raw_asking, raw_pod
+from tests.sources.pods.raws import (
+    distilled,
+    distilled_with_left,
+    raw_asking,
+    raw_container,
+    raw_pod,
+)
 
 EVERY = {
     "koordinator": koordinator(gpu(3, "50")),
@@ -30,26 +39,55 @@ EVERY = {
 @pytest.mark.parametrize(
     ("spec", "held"),
     [
-        ({}, False),
-        (raw_asking("cpu"), False),
-        (raw_asking("kubernetes.io/batch-cpu"), False),
-        (raw_asking("nvidia.com/gpu"), True),
-        (raw_asking("aliyun.com/gpu-mem"), True),
-        ({"initContainers": raw_asking()["containers"]}, True),
-        ({"resourceClaims": [{"name": "gpu"}]}, True),
+        ({}, set()),
+        (raw_asking("cpu"), set()),
+        (raw_asking("kubernetes.io/batch-cpu"), set()),
+        (raw_asking("nvidia.com/gpu"), {"koordinator", "hami", ""}),
+        (raw_asking("nvidia.com/gpu", "0"), set()),
+        (raw_asking("nvidia.com/gpumem"), {"hami", ""}),
+        (raw_asking("koordinator.sh/gpu-core"), {"koordinator", ""}),
+        (raw_asking("volcano.sh/vgpu-number"), {"volcano", ""}),
+        (raw_asking("aliyun.com/gpu-mem"), {"gpushare", ""}),
+        (raw_asking("example.com/fuse"), {""}),
+        (
+            {
+                "initContainers": [
+                    raw_container("prepare", resources={"limits": {"koordinator.sh/gpu-core": 50}})
+                ]
+            },
+            {"koordinator", ""},
+        ),
+        ({"resourceClaims": [{"name": "gpu"}]}, {""}),
     ],
 )
 @pytest.mark.parametrize("broken", [False, True])
-def test_annotations_are_read_where_devices_are_asked_for(
-    scheduler: str, spec: dict[str, Any], held: bool, broken: bool
+def test_t01_annotations_count_where_their_schedulers_resource_is_requested(
+    scheduler: str, spec: dict[str, Any], held: set[str], broken: bool
 ) -> None:
     """A pod that was copied or restored brings annotations of another one with it."""
     annotations = {key: "{" if broken else value for key, value in EVERY[scheduler].items()}
     raw = raw_pod(spec=spec, annotations=annotations)
     pod, left = distilled_with_left(raw, device_annotations=(OURS,))
     assert pod is not None
-    assert bool(pod.claims) is (held and not broken)
-    assert bool(left) is (held and broken)
+    assert bool(pod.claims) is (scheduler in held and not broken)
+    # A pod that requests devices is told what is wrong with its annotations.
+    assert bool(left) is (bool(held) and (broken or scheduler not in held))
+
+
+ALL = {
+    "containers": [
+        raw_container(
+            resources={
+                "limits": {
+                    "koordinator.sh/gpu-core": "50",
+                    "nvidia.com/gpu": "1",
+                    "volcano.sh/vgpu-number": "1",
+                    "aliyun.com/gpu-mem": "4",
+                }
+            }
+        )
+    ]
+}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +95,7 @@ def test_annotations_are_read_where_devices_are_asked_for(
 )
 def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...]) -> None:
     every = {key: value for told in EVERY.values() for key, value in told.items()}
-    raw = raw_pod(spec=raw_asking(), annotations=every)
+    raw = raw_pod(spec=ALL, annotations=every)
     pod = distilled(raw, schedulers=schedulers, device_annotations=(OURS,))
     said = {claim.origin.detail for claim in pod.claims}
     wanted = {key for name in (*schedulers, "") for key in EVERY[name]} - {DECIDED}
@@ -67,3 +105,58 @@ def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...])
     _, left = distilled_with_left(broken, schedulers=schedulers)
     complaints = {one.annotation for told in left for one in told.complaints}
     assert complaints == {key for name in schedulers for key in EVERY[name]} - {DECIDED}
+
+
+@pytest.mark.parametrize(
+    ("requests", "annotation", "share"),
+    [
+        ({"koordinator.sh/gpu-core": "50"}, koordinator(gpu(1, "50")), 0.5),
+        ({"koordinator.sh/gpu-core": "50"}, koordinator(gpu(1, "100")), 0.5),
+        ({"koordinator.sh/gpu-core": "50"}, koordinator(gpu(1, "10")), 0.1),
+        ({"koordinator.sh/gpu-core": "200"}, koordinator(gpu(1, "100"), gpu(2, "100")), 1.0),
+        ({"koordinator.sh/gpu-core": "100"}, koordinator(gpu(1, "50"), gpu(2, "50")), None),
+        (
+            {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu.shared": "2"},
+            koordinator(gpu(1, "50"), gpu(2, "50")),
+            0.5,
+        ),
+        ({"koordinator.sh/gpu-memory": "16Gi"}, koordinator(gpu(1, "30")), 0.3),
+        ({"koordinator.sh/gpu-memory": "16Gi"}, koordinator(gpu(1), gpu(2)), None),
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}, {HAMI: f"{A},N,1,90:;"}, 0.3),
+        ({"nvidia.com/gpu": "1"}, {HAMI: f"{A},N,1,30:{B},N,1,30:;"}, None),
+        ({"aliyun.com/gpu-mem": "3"}, {ALIYUN: "3", ALIYUN_POD: "3", ALIYUN_DEV: "12"}, 0.25),
+    ],
+)
+def test_t01_an_annotation_counts_up_to_the_number_and_share_requested(
+    requests: dict[str, str], annotation: dict[str, str], share: float | None
+) -> None:
+    spec = {"containers": [raw_container(resources={"limits": requests})]}
+    pod, left = distilled_with_left(raw_pod(spec=spec, annotations=annotation))
+    assert pod is not None
+    assert [claim.share for claim in pod.claims] == ([] if share is None else [share])
+    assert bool(left) is (share is None)
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "annotation"),
+    [
+        ("hami.io/vgpu-node", "nvidia.com/gpu", EVERY["hami"]),
+        ("volcano.sh/vgpu-node", "volcano.sh/vgpu-number", EVERY["volcano"]),
+    ],
+)
+def test_t20_an_annotation_for_another_node_does_not_count(
+    key: str, resource: str, annotation: dict[str, str]
+) -> None:
+    spec = raw_asking(resource)
+    for node, counts in (("node-1", True), ("node-2", False)):
+        raw = raw_pod(spec=spec, annotations={**annotation, key: node})
+        pod, left = distilled_with_left(raw)
+        assert pod is not None
+        assert bool(pod.claims) is counts
+        assert bool(left) is not counts
+
+
+def test_the_resources_of_a_scheduler_are_an_option() -> None:
+    raw = raw_pod(spec=raw_asking("example.com/vgpu", "1"), annotations=EVERY["hami"])
+    assert distilled(raw).claims == ()
+    assert len(distilled(raw, hami_resources=("example.com/vgpu",)).claims) == 1

@@ -29,6 +29,7 @@ def test_a_plain_pod() -> None:
         PodInfo("uid-train-0", "ml", "train-0", "Running", qos="BestEffort"),
         at(),
         containers=(PodContainer("main", "app", "id-main", at()),),
+        requests=(),
     )
 
 
