@@ -9,6 +9,7 @@ from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
+from pipeline.texts import line
     Envelope,
     Instant,
     ProcessesSampled,
@@ -57,6 +58,7 @@ class Publisher:
         self._unresolved: dict[str, SourceState] = {}
         self._named: set[tuple[str, str, str]] = set()
         self._contradictory: set[tuple[str, str]] = set()
+        self._told_once: set[tuple[str, str, str]] = set()
         self._unplaced = 0
 
     async def run(self) -> None:
@@ -98,6 +100,8 @@ class Publisher:
             self._name_contradictions(snapshot)
         self.latest = snapshot
         self._name_unresolved(snapshot)
+        if before is None or snapshot.layout is not before.layout:
+            self._name_conflicts(snapshot)
         for outlet in self.outlets.values():
             if not outlet.closed:
                 outlet.offer(snapshot)
@@ -135,6 +139,37 @@ class Publisher:
                 "more ids that fit no device are counted (podgpu_unresolved_device_ids_total), "
                 "and no longer named"
             )
+
+    def _name_conflicts(self, snapshot: Snapshot) -> None:
+        """Tell of pods that contradict one another, and of access without a holding, each once."""
+        for uuid, known in snapshot.layout.attributions.items():
+            if not (known.contradicting or known.access):
+                continue
+            holders = ", ".join(
+                sorted({f"{h.subject.namespace}/{h.subject.pod or h.subject.uid}" for h in known.holders})
+            )
+            for pod in known.contradicting:
+                self._once(
+                    ("conflict", uuid, pod),
+                    "device %s: pod %s claims it against %s, which holds it by stronger evidence; "
+                    "see podgpu_attribution_conflicts",
+                    uuid,
+                    line(pod),
+                    line(holders) or "nobody",
+                )
+            for ref in known.access:
+                self._once(
+                    ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
+                    "device %s: container %s has access to it by a variable or a mount, and was "
+                    "not given it: it is no holder; what it uses is counted as its own",
+                    uuid,
+                    line(f"{ref.namespace}/{ref.pod or ref.uid}/{ref.container}"),
+                )
+
+    def _once(self, key: tuple[str, str, str], text: str, *values: str) -> None:
+        if key not in self._told_once and len(self._told_once) < _REMEMBERED:
+            self._told_once.add(key)
+            self._log.warning(text, *values)
 
     def _name_unplaced(self, source: str) -> None:
         """Tell of XID errors of devices that nobody knows, each device once."""

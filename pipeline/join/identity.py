@@ -116,6 +116,11 @@ class DeviceIndex:
         """Whether the node has one physical GPU, so that there is no mistaking which."""
         return len(self._whole) == 1
 
+    @property
+    def gpus(self) -> frozenset[str]:
+        """The uuids of the physical GPUs."""
+        return frozenset(self._whole)
+
     def resolve(self, raw: RawDeviceId) -> Found | None:
         """Return what the id names; None if this node has no such device."""
         key = (raw.scheme, raw.text)

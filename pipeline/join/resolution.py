@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.standing import Standing, sift
+from pipeline.join.trust import IN_CONTAINER
 from pipeline.join.weighing import Stake, Verdict, weigh
 from pipeline.join.words import Identify, Place, PodKey, RawIds, Word, hear
 from pipeline.model import Claim, Evidence
@@ -91,7 +92,8 @@ def resolve(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
-        closed: devices that a device plugin offers by their real ids.
+        closed: devices that a device plugin offers by their real ids; those that it gave out are
+            added.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
     """
     heard = hear(claims, devices, identify, pods=pods, complete=complete)
@@ -99,11 +101,12 @@ def resolve(
     for word in heard.words:
         said.setdefault(_pod(word), []).append(word)
     resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
+    closed |= _given_out(heard.words)
     known = before if before is not None and before.lone == devices.lone else Resolution()
     stakes = resolution.stakes
     for key, words in said.items():
         standing = known.pods.get(key)
-        if standing is None or standing.words != words or standing.closed != closed:
+        if standing is None or standing.words != words or standing.closed not in (None, closed):
             standing = sift(words, lone=devices.lone, closed=closed)
         resolution.pods[key] = standing
         for word in standing.unexplained:
@@ -117,9 +120,25 @@ def resolve(
         denied = resolution.denied.get(uuid, [])
         same = known.stakes.get(uuid) == on_it and known.denied.get(uuid, []) == denied
         resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it, denied)
-    if not all(_explained(word, resolution.pods) for word in heard.vague):
+    vague = heard.vague
+    given = {uuid for uuid, on_it in stakes.items() if any(stake.given for stake in on_it)}
+    if vague and closed | given >= devices.gpus:
+        # Then a scheduler has nothing to give out, and its annotation can't mean any of them.
+        vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
+    if not all(_explained(word, resolution.pods) for word in vague):
         resolution.blind = True
     return resolution
+
+
+def _given_out(words: Iterable[Word]) -> set[str]:
+    """Return the devices that a device plugin or a DRA driver gave out by their real ids."""
+    return {
+        found.uuid
+        for word in words
+        if word.evidence == Evidence.KUBELET_IDS and word.rank == IN_CONTAINER[Evidence.KUBELET_IDS]
+        for found in word.found
+        if not found.placeholder
+    }
 
 
 def _pod(word: Word) -> PodKey:

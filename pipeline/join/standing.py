@@ -19,14 +19,15 @@ class Standing(NamedTuple):
         unexplained: words that stand and are of placeholders alone, where the node has more than
             one GPU.
         denied: device uuids, and what annotations, files and variables say of them without effect.
-        closed: the devices that only their device plugin gives out, as they were known.
+        closed: the devices that only their device plugin gives out, as they were known; None where
+            that makes no difference.
     """
 
     words: list[Word]
     stakes: list[tuple[str, Stake]]
     unexplained: list[Word]
     denied: list[tuple[str, Word]]
-    closed: frozenset[str]
+    closed: frozenset[str] | None
 
 
 def sift(words: list[Word], *, lone: bool, closed: frozenset[str] = frozenset()) -> Standing:
@@ -35,14 +36,13 @@ def sift(words: list[Word], *, lone: bool, closed: frozenset[str] = frozenset())
     Args:
         words: all that is said of one pod, in the order of the sources.
         lone: the node has one GPU, so that a placeholder can't mean another.
-        closed: the devices that a device plugin offers by their real ids: no scheduler gives them
-            out.
+        closed: the devices that a device plugin offers or gave out by their real ids: no scheduler
+            gives them out.
     """
-    standing = Standing(words, [], [], [], closed)
+    limited = any(word.evidence in _LIMITED for word in words)
+    standing = Standing(words, [], [], [], closed if limited else None)
     devices: dict[str, _OnDevice] | None = None
-    stated = words
-    if any(word.evidence in _LIMITED for word in words):
-        stated = _open(words, closed)
+    stated = _open(words, closed) if limited else words
     for word in _not_overruled(stated):
         real = word.real
         if not real and not lone:
@@ -52,9 +52,9 @@ def sift(words: list[Word], *, lone: bool, closed: frozenset[str] = frozenset())
             if real and found.placeholder:
                 break
             if len(words) == len(word.found) == 1:
-                on_it = _OnDevice([(word, found)])
+                on_it = _OnDevice([(word, found)], shut=found.uuid in closed)
             else:
-                devices = devices or _by_device(words, lone=lone)
+                devices = devices or _by_device(words, lone=lone, closed=closed)
                 on_it = devices[found.uuid]
             standing.stakes.append((found.uuid, on_it.stake(word, real=real)))
     if any(word.evidence in SAID_BY_PEOPLE for word in words):
@@ -183,13 +183,13 @@ def _rank(word: Word) -> int:
     return _KUBELET[0] if word.rank == _KUBELET[1] else word.rank
 
 
-def _by_device(words: list[Word], *, lone: bool) -> dict[str, "_OnDevice"]:
+def _by_device(words: list[Word], *, lone: bool, closed: frozenset[str]) -> dict[str, "_OnDevice"]:
     said: dict[str, list[tuple[Word, Found]]] = {}
     for word in words:
         for found in word.found:
             if lone or not found.placeholder:
                 said.setdefault(found.uuid, []).append((word, found))
-    return {uuid: _OnDevice(on_it) for uuid, on_it in said.items()}
+    return {uuid: _OnDevice(on_it, shut=uuid in closed) for uuid, on_it in said.items()}
 
 
 class _Facts(NamedTuple):
@@ -214,17 +214,19 @@ class _OnDevice:
     What is overruled may still know better how much of the device it is.
     """
 
-    def __init__(self, said: Iterable[tuple[Word, Found]]) -> None:
+    def __init__(self, said: Iterable[tuple[Word, Found]], *, shut: bool) -> None:
         self._said: dict[str, list[tuple[Word, Found]]] = {}
-        shares: list[float] = []
         replicated = False
         self._given = False
+        self._shut = shut
         for word, found in said:
             self._said.setdefault(word.subject.container, []).append((word, found))
-            replicated = replicated or word.parts or found.replica != "" or found.placeholder
+            replicated = replicated or word.parts or found.placeholder
             self._given = self._given or _excludes(word, found)
-            if word.claim.share is not None:
-                shares.append(word.claim.share)
+            # Which part a replica is, is the device plugin's to say.
+            self._shut = self._shut or found.replica != ""
+        every = [self._share(word) for mine in self._said.values() for word, _ in mine]
+        shares = [share for share in every if share is not None]
         # An id of a share tells that others may have some, a share whether they can. What the
         # kubelet gave to one pod alone is made smaller by nobody.
         self._divisible = not self._given and (min(shares) < 1 if shares else replicated)
@@ -241,7 +243,7 @@ class _OnDevice:
             word.pod,
             word.evidence,
             word.source,
-            share if claim.share is None or self._given else claim.share,
+            share if (own := self._share(word)) is None else own,
             self._divisible,
             given,
             _among_pods(word.evidence, given=given, real=real),
@@ -250,16 +252,20 @@ class _OnDevice:
             replicas,
         )
 
+    def _share(self, word: Word) -> float | None:
+        """Return the part that a claim tells of, as far as its evidence may."""
+        if self._given:
+            return None
+        if self._shut and word.evidence == Evidence.SCHEDULER_ANNOTATION and not word.claim.vouched:
+            return None
+        return word.claim.share
+
     def _gather(self, name: str) -> "_Facts":
         mine = self._said[name]
         if name and len(self._said) - ("" in self._said) == 1:
             # A part of the pod's is this container's if no other container has any of it.
             mine = mine + self._said.get("", [])
-        shares = [
-            (w.rank, w.claim.share)
-            for w, _ in mine
-            if w.claim.share is not None and not self._given
-        ]
+        shares = [(w.rank, share) for w, _ in mine if (share := self._share(w)) is not None]
         given = any(_excludes(w, f) for w, f in mine)
         ids = [w.claim.subject.container_id for w, _ in mine if w.claim.subject.container_id]
         replicas = {f.replica for _, f in mine if f.replica}

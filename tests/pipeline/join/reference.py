@@ -4,7 +4,7 @@ How ids are read is left to `DeviceIndex`, which has tests of its own.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from pipeline.join.identity import DeviceIndex, Found
@@ -31,6 +31,7 @@ class Said:
     container: str
     pod: Pod | None
     parts: bool = False
+    shut: set[str] = field(default_factory=set)
 
     @property
     def evidence(self) -> Evidence:
@@ -57,7 +58,15 @@ def expected(tables: Tables) -> Shown:
     if "kubelet" in tables.claims and tables.claims["kubelet"].complete:
         words = [said for said in words if said.name or said.evidence <= Evidence.RUNTIME_ENV]
     pods = {said.about for said in words}
-    shut = closed(tables, index)
+    shut = closed(tables, index) | {
+        found.uuid
+        for word in words
+        if word.evidence is Evidence.KUBELET_IDS
+        for found in word.found
+        if not found.placeholder
+    }
+    for word in words:
+        word.shut = shut
     stands = [
         said
         for about in pods
@@ -373,12 +382,25 @@ def divisible(about: PodName, everything: list[Said], uuid: str, *, lone: bool) 
     mine = [said for said in everything if said.about == about]
     if any(gives(said, uuid) for said in mine):
         return False
-    shares = [said.claim.share for said in mine if said.claim.share is not None]
+    shares = [s for said in mine if (s := share_said(said, everything, uuid)) is not None]
     if shares:
         return any(share < 1 for share in shares)
     ids = [found for said in mine for found in said.on(uuid, counting=lone)]
     parts = any(said.parts for said in mine)
     return parts or any(found.replica or found.placeholder for found in ids)
+
+
+def share_said(said: Said, everything: list[Said], uuid: str) -> float | None:
+    """The part that a claim tells of; which part a replica is, its device plugin alone says."""
+    mine = [word for word in everything if word.about == said.about]
+    if any(gives(word, uuid) for word in mine):
+        return None
+    plugin_s = uuid in said.shut or any(
+        found.replica for word in mine for found in word.on(uuid, counting=True)
+    )
+    if plugin_s and said.evidence is Evidence.SCHEDULER_ANNOTATION:
+        return None
+    return said.claim.share
 
 
 def company(word: Said, everything: list[Said]) -> list[Said]:
@@ -393,14 +415,13 @@ def company(word: Said, everything: list[Said]) -> list[Said]:
 
 
 def share_of(word: Said, everything: list[Said], uuid: str) -> float | None:
-    if any(gives(said, uuid) for said in everything if said.about == word.about):
-        return None
-    if word.claim.share is not None:
-        return word.claim.share
+    own = share_said(word, everything, uuid)
+    if own is not None:
+        return own
     known = [
-        (worth(said), said.claim.share)
+        (worth(said), share)
         for said in company(word, everything)
-        if said.claim.share is not None
+        if (share := share_said(said, everything, uuid)) is not None
     ]
     return min(known)[1] if known else None
 

@@ -80,11 +80,11 @@ class TestParts:
         assert node.shares(A) == [0.5, 0.25]
         assert node.conflicts() == {}
 
-    def test_a_fraction_and_a_replica_whoever_says_so(self) -> None:
+    def test_t01_a_device_that_a_plugin_gives_out_by_replicas_is_no_schedulers(self) -> None:
         node = Cluster()
         node.pods(pod("a", claims=[annotated("a", A, share=0.5)]), pod("b"))
         node.kubelet(listed("b", f"{A}::1"))
-        assert node.held() == {A: ["a/main", "b/main"]}
+        assert node.held() == {A: ["b/main"]}
 
     def test_claims_that_say_nothing_of_being_alone(self) -> None:
         node = Cluster()
@@ -113,7 +113,9 @@ class TestParts:
     @pytest.mark.parametrize(
         ("part", "alone"),
         [
-            pytest.param(annotated("a", A, share=0.5), filed("c", A), id="weaker"),
+            pytest.param(
+                replace(annotated("a", A, share=0.5), vouched=True), filed("c", A), id="weaker"
+            ),
             pytest.param(filed("a", A, share=0.5), filed("c", A, share=1), id="earlier"),
         ],
     )

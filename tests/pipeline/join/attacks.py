@@ -1,0 +1,376 @@
+"""Worlds in which the author of some pods lies, next to the same worlds in which he says nothing.
+
+What he writes goes through the real readers of pods and containers and through the real join.
+"""
+
+import json
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from pipeline.model import (
+    NS,
+    AdvertisedResource,
+    Claim,
+    ClaimsReplaced,
+    ContainersReplaced,
+    Device,
+    Evidence,
+    PartialRef,
+    PodsReplaced,
+    RawDeviceId,
+    ResourcesAdvertised,
+    XidsReported,
+)
+from sources.pods.distil import Distiller
+from sources.pods.moments import Moments
+from sources.pods.options import Options
+from tests.fakes.nri import wire
+from tests.pipeline.join.cluster import GOOD_FOR, said
+from tests.pipeline.join.test_xids import report
+from tests.pipeline.join.watched import Watched
+from tests.pipeline.usage.looking import use
+from tests.sources.nri.talking import Talk
+from tests.support.joints import joints
+from tests.support.nodes import at, gpu, mig
+
+AUTHOR = "evil"
+GPU = "nvidia.com/gpu"
+SCHEDULERS = ("koordinator", "hami", "volcano", "gpushare")
+RESOURCE = {
+    "koordinator": "koordinator.sh/gpu-core",
+    "hami": "nvidia.com/gpu",
+    "volcano": "volcano.sh/vgpu-number",
+    "gpushare": "aliyun.com/gpu-mem",
+}
+FOREIGN = (
+    "example.com/fuse",
+    "koordinator.sh/gpu.shared",
+    "nvidia.com/gpumem",
+    "aliyun.com/gpu-mem",
+)
+PLACEHOLDER = {"hami": "{}-{}", "volcano": "{}-{}", "gpushare": "{}-_-{}"}
+MOUNTS = "/var/run/nvidia-container-devices/"
+STARTED = "2026-11-01T08:00:00Z"
+
+
+@dataclass
+class Lie:
+    """What the author writes into one pod."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    env: list[str] = field(default_factory=list)
+    mounts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Made:
+    """A pod.
+
+    Attributes:
+        requests: of its only container.
+        ids: that the kubelet gave it.
+        nodes: minor numbers of the GPUs whose device nodes its container has.
+        cdi: its CDI names.
+        answer: what the device plugin answered; None where it answered what it was asked.
+    """
+
+    namespace: str
+    name: str
+    requests: dict[str, str] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    nodes: list[int] = field(default_factory=list)
+    cdi: list[str] = field(default_factory=list)
+    env: list[str] = field(default_factory=list)
+    answer: list[str] | None = None
+    lie: Lie = field(default_factory=Lie)
+
+    @property
+    def uid(self) -> str:
+        return f"uid-{self.namespace}-{self.name}"
+
+    @property
+    def resource(self) -> str:
+        return next(iter(self.requests), "")
+
+    @property
+    def requested(self) -> bool:
+        """Whether it requests any resource that a plugin or scheduler of GPUs has."""
+        return any(name != "example.com/fuse" for name in self.requests)
+
+
+class World:
+    """A node with GPUs of two kinds: those that a device plugin offers, and a scheduler's.
+
+    Attributes:
+        managed: the scheduler's GPUs.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        count = rng.randint(1, 4)
+        self.gpus = [gpu(n, minor=count - 1 - n) for n in range(count)]
+        self.scheduler = rng.choice(SCHEDULERS)
+        self.form = {
+            g.uuid: rng.choice(["whole", "whole", "replicas", "shared"]) for g in self.gpus
+        }
+        self.slices: list[Device] = []
+        if self.form[self.gpus[-1].uuid] == "whole" and rng.random() < 0.3:
+            self.form[self.gpus[-1].uuid] = "mig"
+            self.slices = [mig(self.gpus[-1], n) for n in (1, 2)]
+        self.managed = {u for u, form in self.form.items() if form == "shared"}
+        self.sources = set(rng.sample(["kubelet", "checkpoint"], rng.randint(1, 2)))
+        self.sources.add("pods")
+        if rng.random() < 0.7:
+            self.sources.add("runtime")
+        free = [g.uuid for g in self.gpus if self.form[g.uuid] == "whole"]
+        free += [one.uuid for one in self.slices]
+        rng.shuffle(free)
+        self.pods: list[Made] = []
+        for number in range(rng.randint(1, 3)):
+            self.pods.append(self.made("ml", f"p{number}", free))
+        for number in range(rng.randint(1, 2)):
+            # A name of a pod of another namespace, as often as not.
+            name = rng.choice([f"p{number}", f"q{number}"])
+            self.pods.append(self.made(AUTHOR, name, free))
+        for one in self.pods:
+            if one.namespace == AUTHOR:
+                one.lie = self.lie()
+
+    def made(self, namespace: str, name: str, free: list[str]) -> Made:
+        rng, author = self.rng, namespace == AUTHOR
+        pod = Made(namespace, name)
+        kind = rng.choice(["whole", "replica", "shared", "nothing", "nothing"])
+        if kind == "whole" and free:
+            uuid = free.pop()
+            resource = GPU if uuid.startswith("GPU") else "nvidia.com/mig-1g.5gb"
+            pod.requests, pod.ids = {resource: "1"}, [uuid]
+            self.show(pod, uuid)
+        elif kind == "replica" and "replicas" in self.form.values():
+            uuid = rng.choice([u for u, form in self.form.items() if form == "replicas"])
+            pod.requests, pod.ids = {"nvidia.com/gpu.shared": "1"}, [f"{uuid}::{rng.randint(0, 3)}"]
+            self.show(pod, uuid)
+        elif kind == "shared" and self.managed:
+            self.share(pod)
+        if author and rng.random() < 0.4:
+            pod.requests |= {rng.choice(FOREIGN): "4"}
+        return pod
+
+    def show(self, pod: Made, uuid: str) -> None:
+        """Let the runtime show what the container has, in one of the ways there are."""
+        how = self.rng.choice(["nothing", "nodes", "cdi", "env"])
+        device = next(g for g in self.gpus if uuid in {g.uuid, *self.instances(g)})
+        if how == "nodes" and uuid == device.uuid:
+            pod.nodes = [device.minor or 0]
+        elif how == "cdi":
+            pod.cdi = [f"nvidia.com/gpu={uuid}"]
+        elif how == "env":
+            pod.env = [f"NVIDIA_VISIBLE_DEVICES={uuid}"]
+
+    def instances(self, device: Device) -> list[str]:
+        return [one.uuid for one in self.slices if one.mig and one.mig.parent_uuid == device.uuid]
+
+    def share(self, pod: Made) -> None:
+        rng, scheduler = self.rng, self.scheduler
+        uuid = rng.choice(sorted(self.managed))
+        minor = next(g.minor for g in self.gpus if g.uuid == uuid)
+        pod.requests = {RESOURCE[scheduler]: "25" if scheduler == "koordinator" else "1"}
+        if scheduler != "koordinator":
+            counted = rng.choice(sorted(self.managed))
+            pod.ids = [PLACEHOLDER[scheduler].format(counted, rng.randint(0, 9))]
+            if rng.random() < 0.5:
+                pod.answer = [uuid]
+        if pod.namespace != AUTHOR:
+            pod.annotations = honest(scheduler, uuid, minor or 0)
+            if rng.random() < 0.5:
+                pod.env = [f"NVIDIA_VISIBLE_DEVICES={uuid}"]
+
+    def lie(self) -> Lie:
+        rng = self.rng
+        lie = Lie(labels={rng.choice(["gpu", "runai-gpu-group", "app"]): self.target()})
+        for scheduler in rng.sample(SCHEDULERS, rng.randint(0, 4)):
+            lie.annotations |= self.forged(scheduler)
+        if rng.random() < 0.2:
+            lie.annotations["podgpu.io/wrote"] = json.dumps(lie.annotations)
+        if rng.random() < 0.6:
+            names = [self.target() for _ in range(rng.randint(1, 3))]
+            names += rng.choice([[], [], ["0"], ["all"], [f"nvidia.com/gpu={self.target()}"]])
+            lie.env = [f"NVIDIA_VISIBLE_DEVICES={','.join(names)}"]
+        if rng.random() < 0.3:
+            lie.mounts = [MOUNTS + self.target()]
+        if rng.random() < 0.3:
+            lie.annotations["cdi.k8s.io/x"] = f"nvidia.com/gpu={self.target()}"
+            lie.annotations["nvidia.cdi.k8s.io/container.main"] = f"nvidia.com/gpu={self.target()}"
+        return lie
+
+    def target(self) -> str:
+        return self.rng.choice([d.uuid for d in [*self.gpus, *self.slices]])
+
+    def forged(self, scheduler: str) -> dict[str, str]:
+        rng = self.rng
+        if rng.random() < 0.15:
+            return {key: rng.choice(["{", "", "[]", "x;y"]) for key in honest(scheduler, "x", 0)}
+        if scheduler == "koordinator":
+            entries = [
+                {"minor": rng.randint(0, 3), "resources": {"koordinator.sh/gpu-core": core}}
+                | ({"id": self.target()} if rng.random() < 0.6 else {})
+                for _ in range(rng.randint(1, 4))
+                for core in [rng.choice(["1", "50", "100"])]
+            ]
+            return {"scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": entries})}
+        forged = honest(scheduler, self.target(), rng.randint(0, 3), rng.choice([0, 1, 50, 100]))
+        if rng.random() < 0.2:
+            forged |= {"hami.io/vgpu-node": "other", "volcano.sh/vgpu-node": "other"}
+        if scheduler == "volcano" and rng.random() < 0.5:
+            forged |= {"volcano.sh/gpu-index": "0,1,2,3", "volcano.sh/predicate-time": "1"}
+        return forged
+
+
+def honest(scheduler: str, uuid: str, minor: int, core: int = 25) -> dict[str, str]:
+    match scheduler:
+        case "koordinator":
+            entry = {
+                "minor": minor,
+                "id": uuid,
+                "resources": {"koordinator.sh/gpu-core": str(core)},
+            }
+            return {"scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": [entry]})}
+        case "hami":
+            return {"hami.io/vgpu-devices-allocated": f"{uuid},NVIDIA,3000,{core}:;"}
+        case "volcano":
+            return {"volcano.sh/vgpu-ids-new": f"{uuid},NVIDIA,3000,{core}:"}
+        case _:
+            return {
+                "ALIYUN_COM_GPU_MEM_IDX": str(minor),
+                "ALIYUN_COM_GPU_MEM_POD": str(max(core, 1)),
+                "ALIYUN_COM_GPU_MEM_DEV": "100",
+            }
+
+
+def told(world: World, *, lying: bool) -> Watched:
+    """Return the node once all sources have spoken, and each device had a look and an XID error."""
+    node = Watched([*world.gpus, *world.slices])
+    node.tell("gpus", joints(*world.gpus))
+    node.tell("pods", PodsReplaced(tuple(pods(world, lying=lying)), GOOD_FOR * NS))
+    if "kubelet" in world.sources:
+        node.tell("kubelet", offered(world))
+        claims = [claim(one, PartialRef(one.namespace, one.name, "main")) for one in world.pods]
+        node.tell("kubelet", ClaimsReplaced(tuple(claims_of(claims)), GOOD_FOR * NS))
+    if "checkpoint" in world.sources:
+        claims = [
+            claim(one, PartialRef(uid=one.uid, container="main"), answered=True)
+            for one in world.pods
+        ]
+        node.tell("checkpoint", ClaimsReplaced(tuple(claims_of(claims)), GOOD_FOR * NS))
+    if "runtime" in world.sources:
+        node.tell("runtime", containers(world, lying=lying))
+    every = [d.uuid for d in [*world.gpus, *world.slices]]
+    node.look(5, *(use(uuid, 5, None) for uuid in every))
+    node.look(15, *(use(uuid, 15, 5) for uuid in every))
+    node.seconds = 16
+    node.tell("gpus", XidsReported(tuple(report(16, 79, device=uuid) for uuid in every)))
+    node.look(25, *(use(uuid, 25, 15) for uuid in every))
+    return node
+
+
+def claims_of(claims: list[Claim | None]) -> list[Claim]:
+    return [one for one in claims if one is not None]
+
+
+def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None:
+    if not pod.ids:
+        return None
+    if answered and pod.answer is not None:
+        return said(
+            Evidence.PLUGIN_ANSWER,
+            ref,
+            pod.answer,
+            "visible",
+            resource=pod.resource,
+            asked=pod.ids,
+        )
+    return said(Evidence.KUBELET_IDS, ref, pod.ids, "plugin", resource=pod.resource)
+
+
+def offered(world: World) -> ResourcesAdvertised:
+    ids: dict[str, list[str]] = {}
+    for uuid, form in world.form.items():
+        if form == "whole":
+            ids.setdefault(GPU, []).append(uuid)
+        elif form == "replicas":
+            ids.setdefault("nvidia.com/gpu.shared", []).extend(f"{uuid}::{n}" for n in range(4))
+        elif form == "shared" and world.scheduler in PLACEHOLDER:
+            made = [PLACEHOLDER[world.scheduler].format(uuid, n) for n in range(10)]
+            ids.setdefault(RESOURCE[world.scheduler], []).extend(made)
+    if world.slices:
+        ids["nvidia.com/mig-1g.5gb"] = [one.uuid for one in world.slices]
+    return ResourcesAdvertised(
+        tuple(
+            AdvertisedResource(resource, tuple(RawDeviceId("plugin", text) for text in texts))
+            for resource, texts in ids.items()
+        ),
+        GOOD_FOR * NS,
+    )
+
+
+def pods(world: World, *, lying: bool) -> list[Any]:
+    distil = Distiller(Options(), Moments(at(0)), lambda _: None)
+    return [distil(raw(one, lying=lying)) for one in world.pods]
+
+
+def raw(pod: Made, *, lying: bool) -> dict[str, Any]:
+    lie = pod.lie if lying else Lie()
+    return {
+        "metadata": {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "labels": lie.labels,
+            "annotations": pod.annotations | lie.annotations,
+        },
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [{"name": "main", "resources": {"limits": pod.requests}}],
+        },
+        "status": {"phase": "Running", "startTime": STARTED},
+    }
+
+
+def containers(world: World, *, lying: bool) -> ContainersReplaced:
+    talk = Talk()
+    made_pods, made = [], []
+    for one in world.pods:
+        lie = one.lie if lying else Lie()
+        sandbox = f"sandbox-{one.uid}"
+        made_pods.append(
+            wire.message(
+                {
+                    1: sandbox,
+                    2: one.name,
+                    3: one.uid,
+                    4: one.namespace,
+                    5: lie.labels,
+                    6: one.annotations | lie.annotations,
+                }
+            )
+        )
+        nodes = [wire.gpu_node(minor) for minor in one.nodes]
+        mounts = [wire.message({1: path, 2: "bind", 3: "/dev/null"}) for path in lie.mounts]
+        made.append(
+            wire.message(
+                {
+                    1: f"c-{one.uid}",
+                    2: sandbox,
+                    3: "main",
+                    4: 3,
+                    8: [*one.env, *lie.env],
+                    9: mounts,
+                    11: wire.message({2: nodes}),
+                    20: [wire.message({1: name}) for name in one.cdi],
+                }
+            )
+        )
+    talk.synchronize(made_pods, made)
+    return ContainersReplaced(tuple(talk.running().values()), GOOD_FOR * NS)

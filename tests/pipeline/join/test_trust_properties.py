@@ -1,0 +1,98 @@
+"""An author who lies about his own pods changes nothing of anybody else's.
+
+`PODGPU_TRUST_WORLDS=20000 PODGPU_TRUST_SEED=0 pytest tests/pipeline/join/test_trust_properties.py`
+tries as many worlds, one for each seed from the given one on.
+"""
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipeline.model import Evidence, Holder
+from tests.pipeline.join.attacks import AUTHOR, World, told
+from tests.pipeline.join.watched import Watched
+
+WORLDS = int(os.environ.get("PODGPU_TRUST_WORLDS", "300"))
+SEED = int(os.environ.get("PODGPU_TRUST_SEED", "") or Random().randrange(1 << 40))
+LIES = {Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV}
+
+
+def others(holders: tuple[Holder, ...]) -> list[Holder]:
+    return [one for one in holders if one.subject.namespace != AUTHOR]
+
+
+def parts(holders: tuple[Holder, ...]) -> list[Any]:
+    """Who holds which part on which evidence; which container id is his is his to spoil."""
+    return [(h.subject.namespace, h.subject.pod, h.share, h.evidence) for h in holders]
+
+
+def accounts(node: Watched, uuid: str) -> list[Any]:
+    usage = node.snapshot().usage
+    assert usage is not None
+    # A GPU that is divided into MIG instances has no account of its own.
+    found = usage.devices[uuid].containers if uuid in usage.devices else ()
+    return [(o.subject, o.held_ns, o.xids) for o in found if o.subject.namespace != AUTHOR]
+
+
+def struck(node: Watched, uuid: str) -> list[Any]:
+    return [
+        (error.code, victim.subject, victim.holds)
+        for error in node.snapshot().xids
+        for victim in error.victims
+        if victim.device == uuid and victim.subject.namespace != AUTHOR
+    ]
+
+
+def free(node: Watched) -> tuple[int, ...] | None:
+    found = node.snapshot().availability
+    return None if found is None else (found.free, found.part, found.held)
+
+
+def check(seed: int) -> None:
+    world = World(seed)
+    quiet, loud = told(world, lying=False), told(world, lying=True)
+    before = quiet.snapshot().layout.attributions
+    after = loud.snapshot().layout.attributions
+    # He may be one of the pods of the sharing scheduler, and then the lie reaches its GPUs.
+    reach = world.managed if any(p.requested for p in mine(world)) else set()
+    if "kubelet" not in world.sources:
+        # Nobody tells which GPUs a device plugin offers: a request of any scheduler reaches those
+        # that nobody holds.
+        reach = reach | {u for u in after if not before[u].holders and reach_all(world)}
+    for uuid, now in after.items():
+        was = before[uuid]
+        liars = [one for one in now.holders if one.subject.namespace == AUTHOR]
+        for one in liars:
+            pod = next(p for p in mine(world) if p.name == one.subject.pod)
+            assert pod.requested, (seed, uuid, one)
+        if uuid in reach:
+            new = [one for one in liars if one not in was.holders]
+            assert all(one.evidence in LIES for one in new if one.evidence not in truth(was)), seed
+            continue
+        assert others(now.holders) == others(was.holders), (seed, uuid)
+        assert parts(now.holders) == parts(was.holders), (seed, uuid)
+        assert accounts(loud, uuid) == accounts(quiet, uuid), (seed, uuid)
+        assert struck(loud, uuid) == struck(quiet, uuid), (seed, uuid)
+    if not reach and ("kubelet" in world.sources or not reach_all(world)):
+        assert free(loud) == free(quiet), seed
+
+
+def mine(world: World) -> list[Any]:
+    return [one for one in world.pods if one.namespace == AUTHOR]
+
+
+def reach_all(world: World) -> bool:
+    return any(one.requested for one in mine(world))
+
+
+def truth(was: Any) -> set[Evidence]:
+    """The evidence of what he holds without a word of his."""
+    return {one.evidence for one in was.holders if one.subject.namespace == AUTHOR}
+
+
+@pytest.mark.timeout(3600)
+def test_t01_t02_a_lie_moves_nobodys_gpu() -> None:
+    for seed in range(SEED, SEED + WORLDS):
+        check(seed)
