@@ -9,7 +9,6 @@ from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
-from pipeline.texts import line
     Envelope,
     Instant,
     ProcessesSampled,
@@ -19,6 +18,7 @@ from pipeline.texts import line
     SourceState,
     XidsReported,
 )
+from pipeline.texts import line
 
 Tap = Callable[[Envelope], None]
 
@@ -145,9 +145,9 @@ class Publisher:
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue
-            holders = ", ".join(
-                sorted({f"{h.subject.namespace}/{h.subject.pod or h.subject.uid}" for h in known.holders})
-            )
+            subjects = [holder.subject for holder in known.holders]
+            pods = {f"{ref.namespace}/{ref.pod}" if ref.pod else ref.uid for ref in subjects}
+            holders = ", ".join(sorted(pods))
             for pod in known.contradicting:
                 self._once(
                     ("conflict", uuid, pod),

@@ -90,3 +90,13 @@ SAID_BY_PEOPLE: Final = frozenset(
 
 COUNTING: Final = frozenset({"volcano.sh/gpu-number"})
 """Resources whose ids look like real ones and only count: the plugin goes by the annotation."""
+
+
+def as_table() -> str:
+    """Return the rule as the table of the documentation, in Markdown."""
+    rows = [
+        f"| `{trust.evidence.name.lower()}` | {trust.is_} | {trust.among_pods} | {trust.may} |"
+        for trust in TRUST
+    ]
+    head = "| `evidence` | what it is | rank between pods | may |"
+    return "\n".join([head, "|---|---|---|---|", *rows]) + "\n"

@@ -7,7 +7,6 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from sources.pods.allocations.facts import Facts
-from sources.pods.options import Scheduler
 
 _QUANTITY: Final = re.compile(
     r"([0-9]{1,18}(?:\.[0-9]{0,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]{1,2})?"
@@ -58,7 +57,8 @@ def amount(text: str) -> Fraction:
     if unit in _BINARY:
         return value * 2 ** _BINARY[unit]
     exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
-    return value * Fraction(10) ** exponent
+    scale = Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
+    return value * scale
 
 
 def requested(facts: Facts, resources: Collection[str], container: str = "") -> Request | None:
@@ -101,10 +101,3 @@ def _counts(name: str) -> bool:
 
 def _largest(wanted: Mapping[str, Fraction], names: Iterable[str]) -> Fraction:
     return max((wanted[name] for name in names if name in wanted), default=Fraction(0))
-
-
-def asked_of(facts: Facts, resources: Mapping[Scheduler, Collection[str]]) -> frozenset[Scheduler]:
-    """Return the schedulers of which a pod requests a resource."""
-    return frozenset(
-        scheduler for scheduler, names in resources.items() if requested(facts, names) is not None
-    )

@@ -144,8 +144,8 @@ def test_every_scheduler_s_annotation_is_among_these() -> None:
 
 def test_the_annotation_of_a_scheduler_that_is_not_read_is_hidden_no_more_than_others() -> None:
     said = {INDEX: "7,8"}
-    found = allocations(facts(said | {MARK: json.dumps(said)}), (INDEX,), ())
-    assert found == allocations(facts(said), (INDEX,), ())
+    found = allocations(facts(said | {MARK: json.dumps(said)}), (INDEX,), {})
+    assert found == allocations(facts(said), (INDEX,), {})
     assert len(found[1]) == 1
 
 
