@@ -55,7 +55,7 @@ def amount(text: str) -> Fraction:
         return Fraction(0)
     value, unit = Fraction(found[1].rstrip(".")), found[2] or ""
     if unit in _BINARY:
-        return value * 2 ** _BINARY[unit]
+        return value * (1 << _BINARY[unit])
     exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
     scale = Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
     return value * scale

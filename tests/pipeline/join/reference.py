@@ -4,49 +4,16 @@ How ids are read is left to `DeviceIndex`, which has tests of its own.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import replace
 
-from pipeline.join.identity import DeviceIndex, Found
-from pipeline.model import NS, Claim, Evidence, Instant, PartialRef, Pod
+from pipeline.join.identity import DeviceIndex
+from pipeline.model import Evidence, Instant, PartialRef
 from tests.pipeline.join.cluster import SOURCES
+from tests.pipeline.join.hearsay import PodName, Said, closed, named, sayings
 from tests.pipeline.join.worlds import Tables
-from tests.support.nodes import at
 
 Holding = tuple[float | None, str, Evidence, list[str]]
 Shown = dict[str, tuple[dict[PartialRef, Holding], int]]
-PodName = tuple[str, str, str]
-
-
-@dataclass
-class Said:
-    """A claim, and what it is about as far as it is known."""
-
-    source: str
-    claim: Claim
-    found: list[Found]
-    namespace: str
-    name: str
-    uid: str
-    container: str
-    pod: Pod | None
-    parts: bool = False
-    shut: set[str] = field(default_factory=set)
-
-    @property
-    def evidence(self) -> Evidence:
-        return self.claim.origin.evidence
-
-    @property
-    def about(self) -> PodName:
-        return (self.namespace, self.name, self.uid)
-
-    @property
-    def real(self) -> bool:
-        return any(not found.placeholder for found in self.found)
-
-    def on(self, uuid: str, *, counting: bool) -> list[Found]:
-        return [f for f in self.found if f.uuid == uuid and (counting or not f.placeholder)]
 
 
 def expected(tables: Tables) -> Shown:
@@ -76,118 +43,6 @@ def expected(tables: Tables) -> Shown:
     devices = [device.uuid for device in [*missing, *tables.devices]]
     shown = {uuid: decide(uuid, stands, words, lone=index.lone) for uuid in devices}
     return {uuid: found for uuid, found in shown.items() if found[0]}
-
-
-def closed(tables: Tables, index: DeviceIndex) -> set[str]:
-    """What a device plugin offers by its real id: no annotation and no variable reaches it."""
-    offers = tables.offered.resources if tables.offered is not None else ()
-    ids = [index.resolve(raw) for offer in offers for raw in offer.devices]
-    found = {one.uuid for one in ids if one is not None and not one.placeholder}
-    parents = {
-        device.mig.parent_uuid
-        for device in tables.devices
-        if device.mig is not None and device.uuid in found
-    }
-    return found | parents
-
-
-def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
-    """Rule 1."""
-    found = []
-    for source in SOURCES:
-        claims = list(tables.claims[source].claims) if source in tables.claims else []
-        if source == "pods":
-            claims += [claim for pod in tables.pods.values() for claim in pod.claims]
-        for claim in claims:
-            ref = claim.subject
-            ids = [f for raw in claim.devices if (f := index.resolve(raw)) is not None]
-            counted = [f for raw in claim.asked if (f := index.resolve(raw)) is not None]
-            parts = False
-            if claim.origin.evidence is Evidence.KUBELET_IDS:
-                parts = any(f.replica or f.placeholder for f in ids)
-            elif claim.origin.evidence is Evidence.PLUGIN_ANSWER:
-                parts = not counted or not all(f.whole for f in counted)
-            runtime = claim.origin.evidence <= Evidence.RUNTIME_ENV
-            pod = meant(ref, tables.pods)
-            if pod is None:
-                unheard_of = not ref.pod and tables.listed
-                if runtime or not (gone(ref, tables.gone) or unheard_of):
-                    where = (ref.namespace, ref.pod, ref.uid, ref.container)
-                    found.append(Said(source, claim, ids, *where, None, parts))
-                continue
-            by_name = not ref.uid and not took_on(tables, pod, source)
-            early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
-            if not runtime and (pod.ended or by_name or early):
-                continue
-            lasting = [c.name for c in pod.containers if c.kind not in {"init", "ephemeral"}]
-            container = ref.container or (lasting[0] if len(lasting) == 1 else "")
-            info = pod.info
-            found.append(
-                Said(source, claim, ids, info.namespace, info.name, info.uid, container, pod, parts)
-            )
-    return found
-
-
-def meant(ref: PartialRef, pods: dict[str, Pod]) -> Pod | None:
-    for uid, pod in pods.items():
-        if ref.uid in {uid, pod.static_uid} if ref.uid else ref.pod == pod.info.name:
-            return pod
-    return None
-
-
-def gone(ref: PartialRef, pods: dict[str, Pod]) -> bool:
-    """Of a static pod its mirror alone, which goes by the uid."""
-    return any(
-        ref.uid == uid if pod.static_uid else meant(ref, {uid: pod}) is not None
-        for uid, pod in pods.items()
-    )
-
-
-def took_on(tables: Tables, pod: Pod, source: str) -> bool:
-    """Whether the kubelet had taken the pod on when the source stood by its word."""
-    said: Instant = at(tables.confirmed[source])
-    if pod.started is None:
-        return False
-    second_after = pod.started.wall_ns + NS
-    return second_after <= said.wall_ns or at(tables.taken_on[pod.info.uid]) <= said
-
-
-def named(words: list[Said]) -> list[Said]:
-    """Names for those who know uids alone, and uids for those who know names alone."""
-    pairs = {((w.namespace, w.name), w.uid) for w in words if w.name and w.uid}
-    for word in words:
-        if not word.name:
-            places = {
-                (other.namespace, other.name)
-                for other in words
-                if not other.uid and same_devices(word, other)
-            }
-            if len(places) == 1:
-                pairs.add((places.pop(), word.uid))
-    sure = [
-        pair
-        for pair in pairs
-        if not any(
-            pair != other and (pair[0] == other[0] or pair[1] == other[1]) for other in pairs
-        )
-    ]
-    for word, (place, uid) in product(words, sure):
-        if not word.name and word.uid == uid:
-            word.namespace, word.name = place
-        elif word.name and not word.uid and (word.namespace, word.name) == place:
-            word.uid = uid
-    return words
-
-
-def same_devices(one: Said, other: Said) -> bool:
-    def asked(said: Said) -> set[str]:
-        return {raw.text for raw in said.claim.asked or said.claim.devices}
-
-    return (
-        one.container == other.container
-        and one.claim.resource == other.claim.resource
-        and asked(one) == asked(other)
-    )
 
 
 def standing(words: list[Said], shut: set[str]) -> list[Said]:

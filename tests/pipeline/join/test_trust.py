@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from pipeline.join.trust import AMONG_PODS, TRUST, as_table
-from pipeline.model import Evidence, PodsReplaced
+from pipeline.model import NS, Evidence, PodsReplaced
 from tests.pipeline.join.cluster import (
     GOOD_FOR,
     GPUS,
-    NS,
     A,
     B,
     Cluster,
