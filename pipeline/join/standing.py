@@ -281,6 +281,8 @@ def _excludes(word: Word, found: Found) -> bool:
     """Whether the kubelet gave the device to one pod alone."""
     if word.evidence == Evidence.PLUGIN_ANSWER:
         return not word.parts
+    if word.claim.share is not None and word.claim.share < 1:  # by the source itself
+        return False
     return word.evidence == Evidence.KUBELET_IDS and found.whole and not word.parts
 
 

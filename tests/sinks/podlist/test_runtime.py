@@ -161,12 +161,13 @@ async def test_another_s_word_is_followed_and_not_repeated(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with podgpu(path, monkeypatch) as whole:
-        whole.kubelet.says(held("theirs", 2), held("a", 0))
-        await until(lambda: ours(path) == [f"a={short(0)}", f"theirs={short(2)}"])
+        whole.kubelet.says(held("a", 0))
+        await until(lambda: ours(path) == [f"a={short(0)}"])
         path.write_text(json.dumps([*entries(path), THEIRS]))
         await whole.shows("a kubelet", "theirs lists")
         await until(lambda: ours(path) == [f"a={short(0)}"])
-        path.write_text(json.dumps([entry for entry in entries(path) if entry != THEIRS]))
+        # The kubelet's word on a whole device goes before the file's.
+        whole.kubelet.says(held("theirs", 2), held("a", 0))
         await until(lambda: ours(path) == [f"a={short(0)}", f"theirs={short(2)}"])
         await whole.shows("a kubelet", "theirs kubelet")
 

@@ -199,7 +199,7 @@ class Bench:
         return self.ctx.counted("podgpu_sink_errors_total")
 
 
-def env_claim(pod: str, *gpus: int, evidence: Evidence = Evidence.RUNTIME_ENV) -> Claim:
+def env_claim(pod: str, *gpus: int, evidence: Evidence = Evidence.RUNTIME_NODES) -> Claim:
     """A claim that names no resource, as the container runtime makes them."""
     made = held(pod, *gpus, resource="")
     return Claim(made.subject, made.devices, None, None, type(made.origin)(evidence), "")
