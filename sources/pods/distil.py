@@ -79,7 +79,15 @@ class Distiller:
         complaints: tuple[Complaint, ...] = ()
         # A pod that is restored or copied may bring the annotations of another one with it.
         if wants := _wants_devices(spec):
-            facts = Facts(namespace, name, uid, annotations, found)
+            facts = Facts(
+                namespace,
+                name,
+                uid,
+                annotations,
+                found,
+                text(spec.get("nodeName")),
+                requested(spec),
+            )
             claims, complaints = allocations(facts, self._configured, self._schedulers)
         labels, beyond = self._labels.pairs(table(metadata.get("labels")))
         shown, further = self._annotations.pairs(annotations)
@@ -112,6 +120,18 @@ def _wants_devices(spec: Mapping[str, Any]) -> bool:
         return True
     every = items(spec.get("initContainers")) + items(spec.get("containers"))
     return any(_extended(table(container.get("resources"))) for container in every)
+
+
+def requested(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return by container name what it requests: resource to amount, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for container in items(spec.get("initContainers")) + items(spec.get("containers")):
+        resources = table(container.get("resources"))
+        amounts = table(resources.get("requests")) | table(resources.get("limits"))
+        found[text(container.get("name"))] = {
+            name: str(amount) for name, amount in amounts.items() if isinstance(amount, str | int)
+        }
+    return found
 
 
 def _extended(resources: Mapping[str, Any]) -> bool:

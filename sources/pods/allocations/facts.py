@@ -1,7 +1,7 @@
 """What readers of annotations are told, and what is said of annotations that can't be read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.model import PodContainer
@@ -14,6 +14,9 @@ class Facts:
     Attributes:
         annotations: as they were sent, values of any type.
         containers: init containers first.
+        node: the node that the pod is bound to; empty if unknown.
+        requested: by container name, what the container requests: resource to amount, as the text
+            that was sent. The limit counts where limit and request differ.
     """
 
     namespace: str
@@ -21,6 +24,8 @@ class Facts:
     uid: str
     annotations: Mapping[str, Any]
     containers: tuple[PodContainer, ...]
+    node: str = ""
+    requested: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def names(self, *, init: bool = False) -> list[str]:
         """Return the containers' names in the order in which schedulers number them.

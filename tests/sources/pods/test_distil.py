@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import Instant, Pod, PodContainer, PodInfo
+from sources.pods.distil import requested
 from sources.pods.moments import Moments
 from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
 from tests.sources.pods.raws import (
@@ -347,3 +348,18 @@ def test_no_value_anywhere_is_too_strange(path: tuple[Any, ...], by: Any) -> Non
     pod, _ = distilled_with_left(replaced(FULL, path, by), labels=("*",), annotations=("*",))
     assert pod is None or hash(pod) is not None
     json.dumps(by)
+
+
+def test_requests_are_read_of_each_container_and_the_limit_counts() -> None:
+    spec = {
+        "initContainers": [raw_container("prepare", resources={"requests": {"a/x": 2}})],
+        "containers": [
+            raw_container(resources={"requests": {"a/x": "1", "cpu": 2}, "limits": {"a/x": "3"}}),
+            raw_container("side"),
+        ],
+    }
+    assert requested(spec) == {
+        "prepare": {"a/x": "2"},
+        "main": {"a/x": "3", "cpu": "2"},
+        "side": {},
+    }
