@@ -137,6 +137,7 @@ class _OnDevice:
         for word, found in said:
             self._said.setdefault(word.subject.container, []).append((word, found))
             replicated = replicated or found.replica != "" or found.placeholder
+            replicated = replicated or found.reserved
             if word.claim.share is not None:
                 shares.append(word.claim.share)
         # An id of a share tells that others may have some, a share whether they can.

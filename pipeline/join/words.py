@@ -61,12 +61,15 @@ class Heard:
             device.
         vague: those that have ids which may mean any device, and none that names one; what anybody
             can say is not among them.
+        sharing: those that name what a reservation pod got, which is not known yet; nothing is
+            found in them.
     """
 
     words: list[Word]
     unresolved: dict[str, RawIds]
     allocated: dict[str, set[str]]
     vague: list[Word] = field(default_factory=list)
+    sharing: list[Word] = field(default_factory=list)
 
 
 def hear(
@@ -91,6 +94,12 @@ def hear(
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
+            if claim.devices and claim.devices[0].scheme == "reserved":
+                if (known := identify(source, claim)) is not None:
+                    heard.sharing.append(
+                        Word(source, claim, [], known.subject, known.pod, claim.origin.evidence)
+                    )
+                continue
             found, unknown = _find(claim.devices, devices)
             if unknown:
                 strange.update(unknown)

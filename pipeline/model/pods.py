@@ -70,6 +70,8 @@ class Pod:
         containers: init containers first, in the order of the pod's spec.
         claims: what annotations say that it holds.
         wants_devices: a container asks for an extended resource or a resource claim.
+        reserves: the groups of pods for which a scheduler made this pod, to get a device from the
+            kubelet that they share. It holds nothing itself: they hold what it got.
     """
 
     info: PodInfo
@@ -79,3 +81,4 @@ class Pod:
     containers: tuple[PodContainer, ...] = ()
     claims: tuple[Claim, ...] = ()
     wants_devices: bool = False
+    reserves: tuple[str, ...] = ()

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from pipeline.kube.shape import items, table, text
 from pipeline.model import Claim, Pod, PodInfo
-from sources.pods.allocations import Complaint, Facts, allocations
+from sources.pods.allocations import Complaint, Facts, allocations, reserved, shared
+from sources.pods.allocations.kai import groups
 from sources.pods.containers import containers
 from sources.pods.moments import Moments
 from sources.pods.options import Options
@@ -52,6 +53,8 @@ class Distiller:
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._schedulers = options.schedulers
+        self._sharing = "kai" in options.schedulers
+        self._reserving = frozenset(options.reservation_namespaces)
         self._moments = moments
         self._report = report
 
@@ -77,22 +80,29 @@ class Distiller:
         annotations = table(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
         complaints: tuple[Complaint, ...] = ()
+        labelled = table(metadata.get("labels"))
+        facts = Facts(
+            namespace,
+            name,
+            uid,
+            annotations,
+            found,
+            text(spec.get("nodeName")),
+            requested(spec),
+            labels=labelled,
+        )
+        members = groups(labelled) if self._sharing else []
+        reserving = bool(members) and namespace in self._reserving
         # A pod that is restored or copied may bring the annotations of another one with it.
         if wants := _wants_devices(spec):
-            facts = Facts(
-                namespace,
-                name,
-                uid,
-                annotations,
-                found,
-                text(spec.get("nodeName")),
-                requested(spec),
-            )
             claims, complaints = allocations(facts, self._configured, self._schedulers)
-        labels, beyond = self._labels.pairs(table(metadata.get("labels")))
-        shown, further = self._annotations.pairs(annotations)
-        if complaints or beyond or further:
-            self._report(Left(uid, f"{namespace}/{name}", beyond + further, complaints))
+        if members:
+            further = reserved(facts) if reserving else shared(facts)
+            claims, complaints = claims + further[0], complaints + further[1]
+        labels, beyond = self._labels.pairs(labelled)
+        shown, cut = self._annotations.pairs(annotations)
+        if complaints or beyond or cut:
+            self._report(Left(uid, f"{namespace}/{name}", beyond + cut, complaints))
         kind, workload = owner(metadata)
         return Pod(
             PodInfo(
@@ -112,6 +122,7 @@ class Distiller:
             found,
             claims,
             wants,
+            reserves=tuple(members) if reserving else (),
         )
 
 

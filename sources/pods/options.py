@@ -10,7 +10,7 @@ from config.markers import AtLeast, AtMost, Doc
 from config.patterns import Pattern
 from config.types import Duration, FormatError
 
-Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare"]
+Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare", "kai"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     schedulers: Annotated[
         tuple[Scheduler, ...],
         Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),
-    ] = ("koordinator", "hami", "volcano", "gpushare")
+    ] = ("koordinator", "hami", "volcano", "gpushare", "kai")
+    reservation_namespaces: Annotated[
+        tuple[str, ...],
+        Doc("Namespaces in which the scheduler kai makes the pods that reserve GPUs for others."),
+    ] = ("kai-resource-reservation", "runai-reservation")
     device_annotations: Annotated[
         tuple[str, ...],
         Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),

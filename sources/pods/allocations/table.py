@@ -8,7 +8,7 @@ from pipeline.allocations import koordinator
 from pipeline.allocations.reading import Held, MalformedError
 from pipeline.allocations.wrote import own
 from pipeline.model import Claim, Evidence, Origin, PartialRef
-from sources.pods.allocations import configured, gpushare, hami, volcano
+from sources.pods.allocations import configured, gpushare, hami, kai, volcano
 from sources.pods.allocations.facts import Complaint, Facts
 from sources.pods.options import Scheduler
 
@@ -19,7 +19,7 @@ _READERS: Final[dict[Scheduler, _Readers]] = {
             facts.annotations[koordinator.ANNOTATION]
         ),
     },
-    "hami": {hami.ANNOTATION: hami.read},
+    "hami": {hami.ANNOTATION: hami.read, hami.OLD: hami.read_old},
     "volcano": {volcano.VGPU: volcano.read_vgpu, volcano.INDEX: volcano.read_index},
     "gpushare": {
         gpushare.ALLOCATION: gpushare.read_allocation,
@@ -61,6 +61,25 @@ def allocations(
         else:
             claims += _claims(facts, annotation, held)
     return tuple(claims), tuple(complaints)
+
+
+def reserved(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return what a reservation pod says that it got, and what is wrong with that."""
+    return _of(facts, kai.RESERVED, kai.read_reservation)
+
+
+def shared(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return which reserved devices a pod shares, and what is wrong with what it says of that."""
+    return _of(facts, kai.GROUP, kai.read_shared)
+
+
+def _of(
+    facts: Facts, key: str, reader: Callable[[Facts], list[Held]]
+) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    try:
+        return tuple(_claims(facts, key, reader(facts))), ()
+    except MalformedError as error:
+        return (), (Complaint(key, str(error)),)
 
 
 def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:

@@ -35,8 +35,6 @@ EVERY = {
         (raw_asking("kubernetes.io/batch-cpu"), False),
         (raw_asking("nvidia.com/gpu"), True),
         (raw_asking("aliyun.com/gpu-mem"), True),
-        ({"initContainers": raw_asking()["containers"]}, True),
-        ({"resourceClaims": [{"name": "gpu"}]}, True),
     ],
 )
 @pytest.mark.parametrize("broken", [False, True])
@@ -67,3 +65,16 @@ def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...])
     _, left = distilled_with_left(broken, schedulers=schedulers)
     complaints = {one.annotation for told in left for one in told.complaints}
     assert complaints == {key for name in schedulers for key in EVERY[name]} - {DECIDED}
+
+
+@pytest.mark.parametrize("scheduler", ["koordinator", "gpushare", ""])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"initContainers": raw_asking()["containers"]},
+        {"resourceClaims": [{"name": "gpu"}]},
+    ],
+)
+def test_a_pod_as_a_whole_may_ask_in_any_way(scheduler: str, spec: dict[str, Any]) -> None:
+    pod = distilled(raw_pod(spec=spec, annotations=EVERY[scheduler]), device_annotations=(OURS,))
+    assert pod.claims
