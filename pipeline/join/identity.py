@@ -4,8 +4,8 @@ Every form that the field's device plugins, schedulers and runtimes write is tol
 nowhere else:
 
     scheme    forms
-    uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470); each also
-              as a replica (`::K` or `/vgpuK` behind it)
+    uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470);
+              each also as a replica (`::K` or `/vgpuK` behind it)
     minor     `N`
     index     `N`, `N:M`
     visible   what `uuid`, `index` and `cdi` allow

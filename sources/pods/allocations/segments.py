@@ -61,9 +61,9 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
 def _contradicting(parts: Sequence[str], names: Sequence[str], facts: Facts) -> int | None:
     """Return the number of the first row that names a device for a container that requests none."""
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
-        if any(text.strip() and not _empty(text) for text in part.split(":")):
-            if not facts.asks(name):
-                return number
+        names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
+        if names_device and not facts.asks(name):
+            return number
     return None
 
 
