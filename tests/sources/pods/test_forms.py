@@ -1,5 +1,7 @@
 """The forms that schedulers really write, each beside the pod's spec."""
 
+from typing import Any
+
 import pytest
 
 from pipeline.model import PodContainer, RawDeviceId
@@ -52,7 +54,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("annotation", "value", "spec", "told"), FORMS)
 def test_t18_t19_forms_of_schedulers(annotation: str, value: str, spec: str, told: str) -> None:
-    raw = {"containers": [], "initContainers": []}
+    raw: dict[str, list[Any]] = {"containers": [], "initContainers": []}
     for written in spec.split():
         kind, _, name = written.rpartition(":")
         limits = {"limits": {GPU: "1"}} if name.endswith("*") else {}
