@@ -4,6 +4,7 @@ from typing import Final
 
 from pipeline.model import Snapshot, SourceState
 from pipeline.registry import ENTRIES, Holders
+from pipeline.texts import shortened
 
 
 def _kinds(*holders: Holders) -> frozenset[str]:
@@ -46,7 +47,7 @@ def why_unknown(snapshot: Snapshot) -> str:
         told = "; ".join(_told(name, state) for name, state in listing.items())
         return f"no source that lists the holders stands by its word: {told}"
     strange = [raw.text for state in snapshot.sources.values() for raw in state.unresolved]
-    named = ", ".join(repr(text[:64]) for text in strange[:_SHOWN])
+    named = ", ".join(repr(shortened(text)) for text in strange[:_SHOWN])
     return (
         "some container holds GPUs by ids that name none of this node's, and nothing else tells "
         f"which it has: {named}; see podgpu_unresolved_device_ids_total"

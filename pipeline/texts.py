@@ -16,6 +16,25 @@ def line(value: str, longest: int = 300) -> str:
     return "".join(c if c.isprintable() else " " for c in cut)
 
 
+def shortened(value: str, longest: int = 64, at: int | None = None) -> str:
+    """Return a wrong value for a message: on one line, with the part that is wrong.
+
+    Args:
+        value: as it came.
+        longest: characters; of a longer value the beginning and the end are kept, since an id is
+            most often wrong at one of them.
+        at: where in the value the fault is, if that is known; then the part around it is kept.
+    """
+    if len(value) > longest and at is None:
+        tail = longest // 2
+        value = value[: longest - tail] + _CUT + value[len(value) - tail :]
+    elif len(value) > longest and at is not None:
+        start = max(0, min(at - longest // 2, len(value) - longest))
+        end = start + longest
+        value = (_CUT if start else "") + value[start:end] + (_CUT if end < len(value) else "")
+    return "".join(c if c.isprintable() else " " for c in value)
+
+
 def unquestioned(url: str) -> str:
     """Return an address for people: without query and fragment, which may have a secret in them."""
     return url.partition("#")[0].partition("?")[0]

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import orjson
 
 from pipeline.model import RawDeviceId
-from pipeline.texts import line
+from pipeline.texts import shortened
+from pipeline.uuids import UUID
 
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}")
 _NUMBER = re.compile(r"[0-9]{1,7}")
 MOST = 1024
 """Devices of one annotation; no node has that many."""
@@ -37,8 +37,14 @@ class Held:
     resource: str = ""
 
 
-def wrong(place: str, expected: str, found: object) -> NoReturn:
+def wrong(place: str, expected: str, found: object, at: int | None = None) -> NoReturn:
     """Refuse a value.
+
+    Args:
+        place: of the value in the annotation.
+        expected: what has to be there.
+        found: what is there.
+        at: where in a text the fault is, if known.
 
     Raises:
         MalformedError: always.
@@ -48,7 +54,7 @@ def wrong(place: str, expected: str, found: object) -> NoReturn:
     except (TypeError, RecursionError):
         # It nests deeper than orjson writes, and orjson reads what nests deeper still.
         shown = "what nests too deep"
-    raise MalformedError(f'{place}expected {expected}, found "{line(shown, 40)}"')
+    raise MalformedError(f'{place}expected {expected}, found "{shortened(shown, at=at)}"')
 
 
 def parsed(value: str) -> Any:
@@ -59,17 +65,17 @@ def parsed(value: str) -> Any:
     """
     try:
         return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        wrong("", "JSON", value)
+    except orjson.JSONDecodeError as error:
+        wrong("", "JSON", value, error.pos)
 
 
 def uuid(value: str, place: str = "") -> RawDeviceId:
-    """Return a GPU or MIG instance by its uuid.
+    """Return a GPU, a MIG instance or a replica of one by its uuid.
 
     Raises:
         MalformedError: it is none.
     """
-    if not _UUID.fullmatch(value):
+    if not UUID.fullmatch(value):
         wrong(place, "a uuid of a GPU or MIG instance", value)
     return RawDeviceId("uuid", value)
 

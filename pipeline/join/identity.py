@@ -4,7 +4,8 @@ Every form that the field's device plugins, schedulers and runtimes write is tol
 nowhere else:
 
     scheme    forms
-    uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470)
+    uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470);
+              each also as a replica (`::K` or `/vgpuK` behind it)
     minor     `N`
     index     `N`, `N:M`
     visible   what `uuid`, `index` and `cdi` allow
@@ -12,9 +13,9 @@ nowhere else:
               `.nvidia.com/gpu` also `N`, `N:M`, `gpuN` and `migN:M`; of a resource claim
               `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`
     dra       `<driver>/<pool>/<device>`, as a source has told
-    plugin    what `uuid` allows, `nvidiaN` and `nvidiaN/giG`; each also as a replica (`::K` or
-              `/vgpuK` behind it) or as a placeholder (`-K`, `-_-K`, `-memory-K`, `-core-K` behind a
-              GPU's uuid)
+    plugin    what `uuid` allows, `nvidiaN` and `nvidiaN/giG`, those also as replicas; also a
+              placeholder (`-K`, `-_-K`, `-memory-K`, `-core-K` behind a GPU's uuid)
+    reserved  a group; what its reservation pod got is told in `pipeline.join.reservations`
 
 What a source has told of an id by `DeviceAliasesReplaced` goes before its form. Upper and lower
 case are the same. All other texts name no device.
@@ -58,12 +59,14 @@ class Found(NamedTuple):
             the device, to share it; else empty.
         placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
             container really gets, and it need not be this one.
+        reserved: the id means what another pod got from the kubelet, to be shared.
     """
 
     uuid: str
     whole: bool = False
     replica: str = ""
     placeholder: bool = False
+    reserved: bool = False
 
 
 class DeviceIndex:
@@ -153,7 +156,12 @@ class DeviceIndex:
             return self._plugin(text)
         told = self._told.get((scheme, text))
         uuid = self._plain(scheme, text) if told is None else self._uuids.get(told)
-        return None if uuid is None else Found(uuid)
+        if uuid is not None:
+            return Found(uuid)
+        match = _REPLICA.fullmatch(text) if scheme in {"uuid", "visible"} else None
+        if match is None or (uuid := self._uuid(match[1])) is None:
+            return None
+        return Found(uuid, replica=match[2])
 
     def _plain(self, scheme: str, text: str) -> str | None:
         match scheme:

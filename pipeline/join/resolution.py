@@ -33,6 +33,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.join.identity import DeviceIndex
+from pipeline.join.reservations import share
 from pipeline.join.standing import Standing, sift
 from pipeline.join.trust import IN_CONTAINER
 from pipeline.join.weighing import Stake, Verdict, weigh
@@ -98,7 +99,13 @@ def resolve(
     """
     heard = hear(claims, devices, identify, pods=pods, complete=complete)
     said: dict[PodKey, list[Word]] = {}
+    reservations: list[Word] = []
     for word in heard.words:
+        if word.pod is not None and word.pod.reserves:
+            reservations.append(word)
+        else:
+            said.setdefault(_pod(word), []).append(word)
+    for word in share(heard.sharing, reservations):
         said.setdefault(_pod(word), []).append(word)
     resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
     closed |= _given_out(heard.words)

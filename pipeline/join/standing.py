@@ -76,6 +76,7 @@ _LIMITED: Final = frozenset({Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV
 def _open(words: list[Word], closed: frozenset[str]) -> list[Word]:
     """Return what may say who holds what: without what is said of devices that are closed.
 
+    A reserved device is closed to all but those that share the reservation.
     What the configuration's annotations say is the administrator's word, and not limited.
     """
     found: list[Word] = []
@@ -83,7 +84,7 @@ def _open(words: list[Word], closed: frozenset[str]) -> list[Word]:
         if word.evidence not in _LIMITED or word.claim.vouched:
             found.append(word)
             continue
-        left = [one for one in word.found if one.uuid not in closed]
+        left = [one for one in word.found if one.reserved or one.uuid not in closed]
         if left:
             found.append(word if len(left) == len(word.found) else word._replace(found=left))
     return found
@@ -221,7 +222,7 @@ class _OnDevice:
         self._shut = shut
         for word, found in said:
             self._said.setdefault(word.subject.container, []).append((word, found))
-            replicated = replicated or word.parts or found.placeholder
+            replicated = replicated or word.parts or found.placeholder or found.reserved
             self._given = self._given or _excludes(word, found)
             # Which part a replica is, is the device plugin's to say.
             self._shut = self._shut or found.replica != ""
@@ -256,7 +257,8 @@ class _OnDevice:
         """Return the part that a claim tells of, as far as its evidence may."""
         if self._given:
             return None
-        if self._shut and word.evidence == Evidence.SCHEDULER_ANNOTATION and not word.claim.vouched:
+        said = word.evidence == Evidence.SCHEDULER_ANNOTATION and not word.claim.vouched
+        if self._shut and said and not word.found[0].reserved:
             return None
         return word.claim.share
 

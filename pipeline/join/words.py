@@ -67,12 +67,15 @@ class Heard:
             device.
         vague: those that have ids which may mean any device, and none that names one; what anybody
             can say is not among them.
+        sharing: those that name what a reservation pod got, which is not known yet; nothing is
+            found in them.
     """
 
     words: list[Word]
     unresolved: dict[str, RawIds]
     allocated: dict[str, set[str]]
     vague: list[Word] = field(default_factory=list)
+    sharing: list[Word] = field(default_factory=list)
 
 
 def hear(
@@ -97,7 +100,8 @@ def hear(
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
-            found, unknown = _find(claim.devices, devices)
+            sharing = bool(claim.devices) and claim.devices[0].scheme == "reserved"
+            found, unknown = ([], _NONE) if sharing else _find(claim.devices, devices)
             if unknown:
                 strange.update(unknown)
             known = identify(source, claim)
@@ -114,16 +118,13 @@ def hear(
             rank, parts = IN_CONTAINER[evidence], False
             if evidence >= Evidence.PLUGIN_ANSWER:
                 found, rank, parts = _given(claim, known.pod, found, devices)
-            if found:
-                words.append(
-                    Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
-                )
-            elif evidence != Evidence.RUNTIME_ENV and any(
-                devices.vague(raw) for raw in unknown.values()
-            ):
-                vague.append(
-                    Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
-                )
+            word = Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
+            if sharing:
+                heard.sharing.append(word)
+            elif found:
+                words.append(word)
+            elif evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values())):
+                vague.append(word)
         if strange:
             heard.unresolved[source] = strange
     pods = list(pods) if vague else pods

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from pipeline.model.refs import PartialRef
 from pipeline.model.time import Instant
 
-Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra"]
+Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
 """What the text of a device id is:
 
 * `uuid`: a GPU's or a MIG instance's, in the driver's form or in that of drivers before R470
@@ -17,6 +17,7 @@ Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi"
 * `visible`: an element of `NVIDIA_VISIBLE_DEVICES`
 * `cdi`: a qualified CDI name, `vendor/class=name`
 * `dra`: `driver/pool/device` of a ResourceSlice
+* `reserved`: a group of pods; the devices are those that the group's reservation pod got
 """
 
 

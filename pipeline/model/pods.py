@@ -71,6 +71,8 @@ class Pod:
         claims: what annotations say that it holds.
         wants_devices: a container asks for an extended resource or a resource claim.
         requests: the extended resources that its containers request; None if unknown.
+        reserves: the groups of pods for which a scheduler made this pod, to get a device from the
+            kubelet that they share. It holds nothing itself: they hold what it got.
     """
 
     info: PodInfo
@@ -81,3 +83,4 @@ class Pod:
     claims: tuple[Claim, ...] = ()
     wants_devices: bool = False
     requests: tuple[str, ...] | None = None
+    reserves: tuple[str, ...] = ()

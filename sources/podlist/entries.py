@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.model import PartialRef, RawDeviceId
+from pipeline.texts import shortened
+from pipeline.uuids import UUID
 
-# `MIG-GPU-<uuid>/1/0` is how drivers before R470 wrote MIG instances.
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 # Kubernetes allows 253 characters and never a space or a control character; the file's writer took
 # the names from there, so that finer rules would only repeat the API server's. Surrogates stand for
@@ -17,7 +17,6 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,253}")
 _LARGEST = (1 << 20) - 1  # Linux has 20 bits for a minor number
 _DEVICE = "a GPU uuid, a MIG uuid or a number"
 _MOST = 1024  # no node has that many; bounds the time and memory that a list of junk may take
-_SHOWN = 40
 # What podgpu wrote itself is what its sources said before: it must not confirm itself.
 _OURS = "podgpu"
 
@@ -106,7 +105,7 @@ def _devices(entry: dict[str, object], integers: Integers, wrong: list[Wrong]) -
 
 def _device(value: object, integers: Integers) -> RawDeviceId | None:
     if isinstance(value, str):
-        if _UUID.fullmatch(value):
+        if UUID.fullmatch(value):
             return RawDeviceId("uuid", value)
         if _DIGITS.fullmatch(value) and (number := int(value)) <= _LARGEST:
             return RawDeviceId(integers, str(number))
@@ -128,18 +127,17 @@ def _expected(expected: str, found: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value for a message: on one line, cut to a readable length."""
+    """Return a JSON value for a message: on one line, of a readable length."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case str():
-            cut = value if len(value) <= _SHOWN else value[:_SHOWN] + "..."
-            safe = (c if c.isprintable() else ascii(c)[1:-1] for c in cut)
-            return f'"{"".join(safe)}"'
+            safe = (c if c.isprintable() else ascii(c)[1:-1] for c in value)
+            return f'"{shortened("".join(safe))}"'
         case int() | float():
-            return repr(value)[:_SHOWN]
+            return shortened(repr(value))
         case dict():
             return "an object"
         case _:

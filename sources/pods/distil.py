@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from pipeline.kube.shape import items, table, text
 from pipeline.model import Claim, Pod, PodInfo
-from sources.pods.allocations import Complaint, Facts, allocations
+from sources.pods.allocations import Complaint, Facts, allocations, reserved, shared
+from sources.pods.allocations.kai import groups
 from sources.pods.allocations.requests import amount
 from sources.pods.containers import containers
 from sources.pods.moments import Moments
@@ -53,6 +54,8 @@ class Distiller:
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._resources = options.resources
+        self._sharing = "kai" in options.schedulers
+        self._reserving = frozenset(options.reservation_namespaces)
         self._moments = moments
         self._report = report
 
@@ -79,16 +82,29 @@ class Distiller:
         claims: tuple[Claim, ...] = ()
         complaints: tuple[Complaint, ...] = ()
         asked = requested(spec)
+        labelled = table(metadata.get("labels"))
+        facts = Facts(
+            namespace,
+            name,
+            uid,
+            annotations,
+            found,
+            text(spec.get("nodeName")),
+            asked,
+            labels=labelled,
+        )
+        members = groups(labelled) if self._sharing else []
+        reserving = bool(members) and namespace in self._reserving
         # A pod that is restored or copied may bring the annotations of another one with it.
         if wants := _wants_devices(spec):
-            facts = Facts(
-                namespace, name, uid, annotations, found, text(spec.get("nodeName")), asked
-            )
             claims, complaints = allocations(facts, self._configured, self._resources)
-        labels, beyond = self._labels.pairs(table(metadata.get("labels")))
-        shown, further = self._annotations.pairs(annotations)
-        if complaints or beyond or further:
-            self._report(Left(uid, f"{namespace}/{name}", beyond + further, complaints))
+        if members:
+            further = reserved(facts) if reserving else shared(facts)
+            claims, complaints = claims + further[0], complaints + further[1]
+        labels, beyond = self._labels.pairs(labelled)
+        shown, cut = self._annotations.pairs(annotations)
+        if complaints or beyond or cut:
+            self._report(Left(uid, f"{namespace}/{name}", beyond + cut, complaints))
         kind, workload = owner(metadata)
         return Pod(
             PodInfo(
@@ -109,6 +125,7 @@ class Distiller:
             claims,
             wants,
             _extended_ones(asked),
+            tuple(members) if reserving else (),
         )
 
 

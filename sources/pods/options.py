@@ -10,7 +10,7 @@ from config.markers import AtLeast, AtMost, Doc
 from config.patterns import Pattern
 from config.types import Duration, FormatError
 
-Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare"]
+Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare", "kai"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     schedulers: Annotated[
         tuple[Scheduler, ...],
         Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),
-    ] = ("koordinator", "hami", "volcano", "gpushare")
+    ] = ("koordinator", "hami", "volcano", "gpushare", "kai")
     koordinator_resources: Annotated[
         tuple[str, ...],
         Doc("Resources of koordinator; its annotation counts on pods that request one of them."),
@@ -96,6 +96,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         "aliyun.com/gpu-count",
         "aliyun.com/gpu-core.percentage",
     )
+    reservation_namespaces: Annotated[
+        tuple[str, ...],
+        Doc("Namespaces in which the scheduler kai makes the pods that reserve GPUs for others."),
+    ] = ("kai-resource-reservation", "runai-reservation")
     device_annotations: Annotated[
         tuple[str, ...],
         Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),
@@ -110,7 +114,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "volcano": self.volcano_resources,
             "gpushare": self.gpushare_resources,
         }
-        return {name: every[name] for name in self.schedulers}
+        return {name: every[name] for name in self.schedulers if name in every}
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """A pattern has to be a regular expression."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.texts import concealed, line
+from pipeline.texts import concealed, line, shortened
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,18 @@ def test_a_secret_is_concealed_wherever_it_is_cut(
 @given(st.text(), st.text(max_size=3))
 def test_what_is_too_short_to_tell_stays(text: str, short: str) -> None:
     assert concealed(text, [short]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "shown"),
+    [
+        ("x" * 10, None, "x" * 10),
+        ("abcdef" + "x" * 20 + "::five", None, "abcde...:five"),
+        ("x" * 20 + "WRONG" + "y" * 20, 22, "...xxxWRONGyy..."),
+        ("WRONG" + "y" * 20, 0, "WRONGyyyyy..."),
+        ("y" * 20 + "WRONG", 24, "...yyyyyWRONG"),
+        ("a\nb", None, "a b"),
+    ],
+)
+def test_t24_a_message_keeps_the_part_that_is_wrong(text: str, at: int | None, shown: str) -> None:
+    assert shortened(text, 10, at) == shown

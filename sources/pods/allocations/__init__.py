@@ -6,6 +6,6 @@ of an allocation would be a wrong one.
 """
 
 from sources.pods.allocations.facts import Complaint, Facts
-from sources.pods.allocations.table import allocations
+from sources.pods.allocations.table import allocations, reserved, shared
 
-__all__ = ["Complaint", "Facts", "allocations"]
+__all__ = ["Complaint", "Facts", "allocations", "reserved", "shared"]

@@ -1,10 +1,12 @@
 """What readers of annotations are told, and what is said of annotations that can't be read."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pipeline.model import PodContainer
+
+_NATIVE: Final = "kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,9 @@ class Facts:
         containers: init containers first.
         node: the node that the pod is bound to; empty if unknown.
         requested: by container name, what the container requests: resource to amount, as the text
-            that was sent. The limit counts where limit and request differ.
+            that was sent. The limit counts where limit and request differ. Empty if unknown.
+        resources: the resources of the scheduler that is asked about; None for all extended ones.
+        labels: as they were sent, values of any type.
     """
 
     namespace: str
@@ -26,6 +30,8 @@ class Facts:
     containers: tuple[PodContainer, ...]
     node: str = ""
     requested: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    resources: Collection[str] | None = None
+    labels: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, *, init: bool = False) -> list[str]:
         """Return the containers' names in the order in which schedulers number them.
@@ -35,6 +41,18 @@ class Facts:
         """
         kinds = {"init", "sidecar", "app"} if init else {"app"}
         return [container.name for container in self.containers if container.kind in kinds]
+
+    def asks(self, container: str) -> bool:
+        """Whether a container requests a resource of the scheduler; True if unknown."""
+        if not self.requested:
+            return True
+        return any(
+            name in self.resources
+            if self.resources is not None
+            else "/" in name and _NATIVE not in name
+            for name, amount in self.requested.get(container, {}).items()
+            if amount != "0"
+        )
 
 
 @dataclass(frozen=True, slots=True)

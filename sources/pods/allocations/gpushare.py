@@ -51,6 +51,10 @@ def read_allocation(facts: Facts) -> list[Held]:
         container = whole(number)
         if container >= len(names):
             raise MalformedError(f"container {container}: the pod has {len(names)}")
+        if gpus and not facts.asks(names[container]):
+            raise MalformedError(
+                f"container {container} has a device, and {names[container]} requests none"
+            )
         if not isinstance(gpus, dict):
             wrong(f"container {container}: ", "an object", gpus)
         place = f"container {container}: "

@@ -1,13 +1,16 @@
-"""HAMi: segments for each container, and MIG instances in an annotation beside it."""
+"""HAMi: a row for each container, and MIG instances in an annotation beside it."""
 
 from typing import Final
 
 from pipeline.allocations.reading import Held, MalformedError, parsed, uuid, whole, wrong
 from pipeline.model import RawDeviceId
 from sources.pods.allocations.facts import Facts
-from sources.pods.allocations.segments import Place, held, split
+from sources.pods.allocations.segments import Place, held, rows
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
+OLD: Final = "4pd.io/vgpu-ids-new"
+"""As releases before 2.3.8 write it."""
+_OLD_PHASE: Final = "4pd.io/bind-phase"
 _PHASE: Final = "hami.io/bind-phase"
 _MIG: Final = "hami.io/vgpu-mig-allocations"
 
@@ -15,8 +18,8 @@ _MIG: Final = "hami.io/vgpu-mig-allocations"
 def read(facts: Facts) -> list[Held]:
     """Return what a pod's containers were given, once the device plugin has agreed.
 
-    Releases from 2.9 on have a segment for init containers too, those before for the others alone;
-    the number of segments tells which. MIG instances are made by the plugin: until all are, what a
+    Releases from 2.9 on write a row for init containers too, those before for the others alone; the
+    number of rows tells which. MIG instances are made by the plugin: until all are, what a
     container holds is not known.
 
     Raises:
@@ -24,13 +27,22 @@ def read(facts: Facts) -> list[Held]:
     """
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
-    every, lasting = facts.names(init=True), facts.names()
-    parts = split(facts.annotations[ANNOTATION], (len(every), len(lasting)))
+    found = rows(facts.annotations[ANNOTATION], facts, init=True)
     instances = _instances(facts.annotations.get(_MIG))
     if None in instances.values():
         return []
-    names = every if len(parts) == len(every) else lasting
-    return list(held(parts, names, instances.get))
+    return list(held(found, instances.get))
+
+
+def read_old(facts: Facts) -> list[Held]:
+    """Return what old releases, which know no init containers, gave to a pod's containers.
+
+    Raises:
+        MalformedError: the annotation can't be read.
+    """
+    if ANNOTATION in facts.annotations or facts.annotations.get(_OLD_PHASE, "success") != "success":
+        return []
+    return list(held(rows(facts.annotations[OLD], facts), lambda _: None))
 
 
 def _instances(value: object) -> dict[Place, RawDeviceId | None]:

@@ -1,52 +1,83 @@
 """The text that HAMi came up with and volcano took over.
 
-Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon; containers have semicolons
-between or after them, and one without devices leaves its place empty.
+Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon. The devices of one container are
+a row; rows have semicolons between or after them. A container without devices has an empty row, the
+placeholder `,,0,0:`, or no row at all, depending on the release.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.allocations.reading import Held, MalformedError, gathered, percent, uuid, whole
 from pipeline.model import RawDeviceId
+from sources.pods.allocations.facts import Facts
 
 Place = tuple[int, int]
-"""Number of a container in the text, and of a device of it."""
+"""Number of a row, and of a device in it."""
 
 Instead = Callable[[Place], RawDeviceId | None]
 
+Rows = list[tuple[str, str]]
+"""Rows, each with the container that it belongs to."""
 
-def split(value: str, counts: Sequence[int], *, between: bool = False) -> list[str]:
-    """Return the containers' parts.
+
+def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False) -> Rows:
+    """Return the rows with their containers, as the pod's spec tells.
+
+    The number of rows says which containers have one: all, those that aren't init containers, or
+    those that request the scheduler's resource. Of these the first counts in which no row names a
+    device for a container that requests none.
 
     Args:
         value: the text.
-        counts: how many parts there may be.
-        between: semicolons stand between containers, rather than after each.
+        facts: what is known of the pod.
+        init: the scheduler may write rows of init containers.
+        between: semicolons are between rows, rather than after each.
 
     Raises:
-        MalformedError: it has another number of parts.
+        MalformedError: the text has another number of rows, or names a device for a container that
+            requests none.
     """
     parts = value.split(";")
     ended = parts[:-1] if not parts[-1].strip() else parts
-    for candidate in (parts, ended) if between else (ended,):
-        if len(candidate) in counts:
-            return candidate
-    expected = " or ".join(str(count) for count in dict.fromkeys(counts))
+    every, lasting = facts.names(init=init), facts.names()
+    candidates = [every, lasting, [name for name in every if facts.asks(name)]]
+    contradiction = ""
+    for found in (parts, ended) if between else (ended,):
+        for names in candidates:
+            if len(names) != len(found):
+                continue
+            wrong = _contradicting(found, names, facts)
+            if wrong is None:
+                return list(zip(found, names, strict=True))
+            contradiction = contradiction or (
+                f"row {wrong} names a device for container {names[wrong]}, which requests none"
+            )
+        if contradiction:
+            raise MalformedError(contradiction)
+    expected = " or ".join(str(count) for count in dict.fromkeys(map(len, candidates)))
     raise MalformedError(f"expected {expected} containers, found {len(ended)}")
 
 
-def held(parts: Sequence[str], names: Sequence[str], instead: Instead) -> Iterator[Held]:
+def _contradicting(parts: Sequence[str], names: Sequence[str], facts: Facts) -> int | None:
+    """Return the number of the first row that names a device for a container that requests none."""
+    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+        names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
+        if names_device and not facts.asks(name):
+            return number
+    return None
+
+
+def held(found: Rows, instead: Instead) -> Iterator[Held]:
     """Yield what containers hold.
 
     Args:
-        parts: of the text, one for each container.
-        names: the containers.
+        found: the rows.
         instead: the device that is really held at a place, None for the one in the text.
 
     Raises:
-        MalformedError: a part can't be read.
+        MalformedError: a row can't be read.
     """
-    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+    for number, (part, name) in enumerate(found):
         yield from gathered(_devices(part, number, instead), name)
 
 
@@ -55,6 +86,8 @@ def _devices(
 ) -> Iterator[tuple[RawDeviceId, float | None]]:
     texts = [text for text in part.split(":") if text.strip()]
     for index, text in enumerate(texts):
+        if _empty(text):
+            continue
         place = f"container {number}, device {index}: "
         fields = [field.strip() for field in text.split(",")]
         if len(fields) < 4:
@@ -65,3 +98,9 @@ def _devices(
         # No cores are asked for: not none of them, but as many as are free.
         share = percent(whole(fields[3], f"{place}cores: "))
         yield instead((number, index)) or gpu, share
+
+
+def _empty(text: str) -> bool:
+    """Whether it is the placeholder of a container without devices: no uuid, and no amounts."""
+    fields = [field.strip() for field in text.split(",")]
+    return len(fields) >= 4 and fields[0] == "" and set(fields) <= {"", "0"}

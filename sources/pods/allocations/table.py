@@ -10,7 +10,7 @@ from pipeline.allocations.reading import Held, MalformedError
 from pipeline.allocations.wrote import own
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from pipeline.texts import line
-from sources.pods.allocations import configured, gpushare, hami, volcano
+from sources.pods.allocations import configured, gpushare, hami, kai, volcano
 from sources.pods.allocations.facts import Complaint, Facts
 from sources.pods.allocations.requests import requested
 from sources.pods.options import Options, Scheduler
@@ -22,7 +22,7 @@ _READERS: Final[dict[Scheduler, _Readers]] = {
             facts.annotations[koordinator.ANNOTATION]
         ),
     },
-    "hami": {hami.ANNOTATION: hami.read},
+    "hami": {hami.ANNOTATION: hami.read, hami.OLD: hami.read_old},
     "volcano": {volcano.VGPU: volcano.read_vgpu, volcano.INDEX: volcano.read_index},
     "gpushare": {
         gpushare.ALLOCATION: gpushare.read_allocation,
@@ -32,11 +32,13 @@ _READERS: Final[dict[Scheduler, _Readers]] = {
 _OF_SCHEDULERS: Final = frozenset(key for readers in _READERS.values() for key in readers)
 
 
-_NODES: Final[dict[Scheduler, str]] = {
-    "hami": "hami.io/vgpu-node",
-    "volcano": "volcano.sh/vgpu-node",
+_NODES: Final = {
+    hami.ANNOTATION: "hami.io/vgpu-node",
+    hami.OLD: "4pd.io/vgpu-node",
+    volcano.VGPU: "volcano.sh/vgpu-node",
+    volcano.INDEX: "volcano.sh/vgpu-node",
 }
-"""Annotations that name the node for which a scheduler decided."""
+"""By annotation, the one beside it that names the node for which the scheduler decided."""
 
 _SCHEDULERS: Final[dict[str, Scheduler]] = {
     annotation: scheduler for scheduler, readers in _READERS.items() for annotation in readers
@@ -62,9 +64,9 @@ def allocations(
     """
     resources = Options().resources if resources is None else resources
     readers: _Readers = {}
-    for scheduler, its_own in _READERS.items():
+    for scheduler, of_scheduler in _READERS.items():
         if scheduler in resources:
-            readers |= its_own
+            readers |= of_scheduler
     ours = own(facts.annotations).keys() - _OF_SCHEDULERS
     claims: list[Claim] = []
     complaints: list[Complaint] = []
@@ -73,16 +75,37 @@ def allocations(
             continue
         vouched = annotation not in readers
         try:
-            held = _read(facts, annotation, readers)
-            if not vouched:
-                scheduler = _SCHEDULERS[annotation]
-                _check_node(facts, scheduler)
-                held = _within(facts, held, resources[scheduler])
+            if vouched:
+                held = _read(facts, annotation, readers)
+            else:
+                its_own = resources[_SCHEDULERS[annotation]]
+                _check_node(facts, annotation)
+                held = _read(replace(facts, resources=its_own), annotation, readers)
+                held = _within(facts, held, its_own)
         except MalformedError as error:
             complaints.append(Complaint(annotation, str(error)))
         else:
             claims += _claims(facts, annotation, held, vouched=vouched)
     return tuple(claims), tuple(complaints)
+
+
+def reserved(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return what a reservation pod says that it got, and what is wrong with that."""
+    return _of(facts, kai.RESERVED, kai.read_reservation)
+
+
+def shared(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return which reserved devices a pod shares, and what is wrong with what it says of that."""
+    return _of(facts, kai.GROUP, kai.read_shared)
+
+
+def _of(
+    facts: Facts, key: str, reader: Callable[[Facts], list[Held]]
+) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    try:
+        return tuple(_claims(facts, key, reader(facts), vouched=False)), ()
+    except MalformedError as error:
+        return (), (Complaint(key, str(error)),)
 
 
 def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
@@ -92,8 +115,8 @@ def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
     return configured.read(facts, annotation) if reader is None else reader(facts)
 
 
-def _check_node(facts: Facts, scheduler: Scheduler) -> None:
-    key = _NODES.get(scheduler, "")
+def _check_node(facts: Facts, annotation: str) -> None:
+    key = _NODES.get(annotation, "")
     node = facts.annotations.get(key)
     if node and facts.node and node != facts.node:
         raise MalformedError(

@@ -1,11 +1,11 @@
-"""volcano: segments in the manner of HAMi, and before those the numbers of whole GPUs."""
+"""volcano: rows in the manner of HAMi, and before those the numbers of whole GPUs."""
 
 from typing import Final
 
 from pipeline.allocations.reading import Held, gathered, whole
 from pipeline.model import RawDeviceId
 from sources.pods.allocations.facts import Facts
-from sources.pods.allocations.segments import held, split
+from sources.pods.allocations.segments import held, rows
 
 VGPU: Final = "volcano.sh/vgpu-ids-new"
 INDEX: Final = "volcano.sh/gpu-index"
@@ -21,9 +21,8 @@ def read_vgpu(facts: Facts) -> list[Held]:
     """
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
-    names = facts.names()
-    parts = split(facts.annotations[VGPU], (len(names),), between=True)
-    return list(held(parts, names, lambda _: None))
+    found = rows(facts.annotations[VGPU], facts, between=True)
+    return list(held(found, lambda _: None))
 
 
 def read_index(facts: Facts) -> list[Held]:

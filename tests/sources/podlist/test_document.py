@@ -154,7 +154,12 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "device file": ('["/dev/nvidia0"]', f'.gpu_list[0]: {DEVICE}, found "/dev/nvidia0"'),
     "space": ('["GPU-a "]', f'.gpu_list[0]: {DEVICE}, found "GPU-a "'),
     "other digits": ('["\u0663"]', f'.gpu_list[0]: {DEVICE}, found "\u0663"'),
-    "long": (f'["{"x" * 50}"]', f'.gpu_list[0]: {DEVICE}, found "{"x" * 40}..."'),
+    "long": (f'["{"x" * 70}::y"]', f'.gpu_list[0]: {DEVICE}, found "{"x" * 32}...{"x" * 29}::y"'),
+    # T24: a message shows the part that is wrong.
+    "replica": (
+        '["GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d::five"]',
+        f'.gpu_list[0]: {DEVICE}, found "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d::five"',
+    ),
     "unprintable": ('["a\\nb\\u0000"]', f'.gpu_list[0]: {DEVICE}, found "a\\nb\\x00"'),
     "list": ("[[1]]", f".gpu_list[0]: {DEVICE}, found a list"),
     "object": ("[{}]", f".gpu_list[0]: {DEVICE}, found an object"),

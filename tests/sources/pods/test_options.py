@@ -14,7 +14,8 @@ def test_what_holds_if_nothing_is_set() -> None:
         max_labels=20,
         max_age=Duration(300),
         resource_slices=True,
-        schedulers=("koordinator", "hami", "volcano", "gpushare"),
+        schedulers=("koordinator", "hami", "volcano", "gpushare", "kai"),
+        reservation_namespaces=("kai-resource-reservation", "runai-reservation"),
         device_annotations=(),
     )
 

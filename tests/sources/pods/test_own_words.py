@@ -113,6 +113,7 @@ SAID: list[dict[str, str]] = [
     {OURS: json.dumps({KEY: A})},
     {HAMI: f"{A},NVIDIA,3000,50:;"},
     {HAMI: "rubbish"},
+    {"4pd.io/vgpu-ids-new": f"{A},NVIDIA,3000,50:;"},
     {VGPU: f"{A},NVIDIA,3000,50:;"},
     {INDEX: "0", DECIDED: "1"},
     {ALIYUN: "0", ALIYUN_ASSIGNED: "true"},

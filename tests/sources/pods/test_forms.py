@@ -1,0 +1,155 @@
+"""The forms that schedulers really write, each beside the pod's spec."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.model import PodContainer, RawDeviceId
+from sources.pods.allocations import allocations
+from tests.sources.pods.annotations import ALIYUN2, HAMI, KOORDINATOR, VGPU, A, B, facts
+from tests.sources.pods.raws import distilled_with_left, raw_container, raw_pod
+
+OLD_HAMI = "4pd.io/vgpu-ids-new"
+GPU = "nvidia.com/gpu"
+RESOURCES = {VGPU: "volcano.sh/vgpu-number", ALIYUN2: "aliyun.com/gpu-count"}
+"""By annotation, the resource that a pod of that scheduler requests; `GPU` for the others."""
+A1, B1 = f"{A},NVIDIA,1000,0:", f"{B},NVIDIA,1000,0:"
+NONE = ",,0,0:"
+
+# Containers: a name, a `*` behind it for each GPU that it requests, `i` before an init container.
+FORMS = [
+    # HAMi up to 2.8: a row for each container that isn't an init container.
+    (HAMI, f"{A1};", "a*", "a=A"),
+    (HAMI, f"{A1};", "i:i a*", "a=A"),
+    (HAMI, f"{A1};{B1};", "i:i* a* b*", "a=A b=B"),
+    # HAMi 2.9 (issue 1932, HAMi-WebUI 98): rows of init containers come first.
+    (HAMI, f";{A1};", "i:i a*", "a=A"),
+    (HAMI, f";;{A1}{B1};", "i:i i:j a**", "a=A,B"),
+    (HAMI, f"{A1};{B1};", "i:i* a*", "i=A a=B"),
+    # HAMi 2.10 (issue 2899): the row of an init container that requests nothing is left out.
+    (HAMI, f"{A1};{B1};", "i:i a* b*", "a=A b=B"),
+    # T18: a missing row is told by the spec.
+    (HAMI, f"{A1};", "a b*", "b=A"),
+    (HAMI, f"{A1};{B1};", "i:i* a* b", "i=A a=B"),
+    (HAMI, f"{A1};;", "a b*", "row 0 names a device for container a, which requests none"),
+    # T19, HAMi issue 991: placeholders and empty rows, also in one text.
+    (HAMI, f"{NONE};{A1};{NONE};", "a b* c", "b=A"),
+    (HAMI, f";{A1};;", "a b* c", "b=A"),
+    (HAMI, f"{A1};;{NONE};{NONE};", "a* b c d", "a=A"),
+    (HAMI, f"{A1};;{NONE};", "a b* c", "row 0 names a device for container a, which requests none"),
+    # HAMi 2.3 and the releases before it.
+    (OLD_HAMI, f"{A1};", "a*", "a=A"),
+    (OLD_HAMI, f";{A1};", "a b*", "b=A"),
+    # volcano: joined by semicolons, without init containers.
+    (VGPU, f"{A1}{B1}", "a**", "a=A,B"),
+    (VGPU, f";{A1}", "a b*", "b=A"),
+    (VGPU, f"{NONE};{A1}", "a b*", "b=A"),
+    (VGPU, f"{A1};", "a b*", "row 0 names a device for container a, which requests none"),
+    # gpushare: by the container's number.
+    (ALIYUN2, '{"1":{"1":4}}', "a b*", "b=1"),
+    (ALIYUN2, '{"0":{"1":4}}', "a b*", "container 0 has a device, and a requests none"),
+    # koordinator: for the whole pod, by minor number before 1.6 and by uuid since.
+    (KOORDINATOR, '{"gpu":[{"minor":1}]}', "a b*", "=1"),
+    (KOORDINATOR, f'{{"gpu":[{{"minor":1,"id":"{A}"}}]}}', "a b*", "=A"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "spec", "told"), FORMS)
+def test_t18_t19_forms_of_schedulers(annotation: str, value: str, spec: str, told: str) -> None:
+    raw: dict[str, list[Any]] = {"containers": [], "initContainers": []}
+    for written in spec.split():
+        kind, _, name = written.rpartition(":")
+        number = name.count("*")
+        resource = RESOURCES.get(annotation, GPU)
+        limits = {"limits": {resource: str(number)}} if number else {}
+        raw["initContainers" if kind else "containers"].append(
+            raw_container(name.rstrip("*"), resources=limits)
+        )
+    pod, left = distilled_with_left(raw_pod(spec=raw, annotations={annotation: value}))
+    assert pod is not None
+    short = {A: "A", B: "B"}
+    found = [
+        f"{c.subject.container}={','.join(short.get(d.text, d.text) for d in c.devices)}"
+        for c in pod.claims
+    ]
+    said = [complaint.text for one in left for complaint in one.complaints]
+    assert " ".join(found + said) == told
+
+
+def test_t18_the_scheduler_s_own_resource_counts() -> None:
+    """A network card is no GPU."""
+    known = facts({HAMI: f"{A1};;"}, (PodContainer("a"), PodContainer("b")))
+    for resource, claimed in ((GPU, True), ("rdma/hca", False)):
+        asked = {"a": {resource: "1"}, "b": {GPU: "1"}}
+        given = type(known)(
+            *(known.namespace, known.name, known.uid, known.annotations, known.containers),
+            requested=asked,
+            resources={GPU},
+        )
+        claims, complaints = allocations(given)
+        assert (bool(claims), bool(complaints)) == (claimed, not claimed)
+
+
+GROUP = "runai-gpu-group"
+RESERVED = "run.ai/reserve_for_gpu_index"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "told"),
+    [
+        ({GROUP: "g"}, {"gpu-fraction": "0.5"}, ("main", ["g"], 0.5)),
+        ({GROUP: "g"}, {"gpu-memory": "2000"}, ("main", ["g"], None)),
+        ({GROUP: "g"}, {}, ("main", ["g"], None)),
+        (
+            {f"{GROUP}/g": "g", f"{GROUP}/h": "h"},
+            {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"},
+            ("main", ["g", "h"], 0.5),
+        ),
+        (
+            {GROUP: "g"},
+            {"gpu-fraction": ".25", "gpu-fraction-container-name": "b"},
+            ("b", ["g"], 0.25),
+        ),
+        ({f"{GROUP}/g": "g", f"{GROUP}/h": "h"}, {"gpu-fraction": "0.5"}, None),
+        ({GROUP: "g"}, {"gpu-fraction": "7"}, None),
+        ({GROUP: "g"}, {"gpu-fraction-container-name": "x"}, None),
+    ],
+)
+def test_t21_a_pod_shares_what_its_group_s_reservation_pod_got(
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    told: tuple[str, list[str], float | None] | None,
+) -> None:
+    spec = {"containers": [raw_container(), raw_container("b")]}
+    pod, left = distilled_with_left(raw_pod(labels=labels, annotations=annotations, spec=spec))
+    assert pod is not None
+    assert pod.reserves == ()
+    if told is None:
+        assert (pod.claims, len(left)) == ((), 1)
+        return
+    [claim] = pod.claims
+    devices = [RawDeviceId("reserved", group) for group in told[1]]
+    assert (claim.subject.container, list(claim.devices), claim.share) == (
+        told[0],
+        devices,
+        told[2],
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespace", "reserves"),
+    [("kai-resource-reservation", ("g",)), ("runai-reservation", ("g",)), ("ml", ())],
+)
+def test_t21_only_a_pod_in_a_reservation_namespace_reserves(
+    namespace: str, reserves: tuple[str, ...]
+) -> None:
+    raw = raw_pod(labels={GROUP: "g"}, annotations={RESERVED: A}, metadata={"namespace": namespace})
+    pod, _ = distilled_with_left(raw)
+    assert pod is not None
+    assert pod.reserves == reserves
+    assert [claim.devices for claim in pod.claims] == [
+        (RawDeviceId("uuid", A),) if reserves else (RawDeviceId("reserved", "g"),)
+    ]
+    pod, _ = distilled_with_left(raw, schedulers=("hami",))
+    assert pod is not None
+    assert (pod.reserves, pod.claims) == ((), ())
