@@ -4,11 +4,10 @@ Installing a package would start a service and leave an account and a configurat
 unpacking leaves a few files below build/.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,20 +71,29 @@ class Building:
 def building() -> Building:
     """Return the programs, fetched first when they aren't there yet."""
     root = _CACHE / "building"
+    buildah = root / "usr/bin/buildah"
     if not root.is_dir():
-        _unpack("building", root, ("buildah", "debootstrap"))
-    libraries = [
-        str(path) for path in (*root.glob("usr/lib/*-linux-gnu"), *root.glob("lib/*-linux-gnu"))
-    ]
+        _unpack("building", root, ("buildah", "debootstrap"), finish=_find_libraries)
     search = (*(root / place for place in ("usr/sbin", "usr/bin", "sbin", "bin")), _USUAL_PATH)
     env = {
         "PATH": ":".join(map(str, search)),
-        "LD_LIBRARY_PATH": ":".join(libraries),
         "DEBOOTSTRAP_DIR": str(root / "usr/share/debootstrap"),
     }
-    found = Building(root / "usr/bin/buildah", root / "usr/sbin/debootstrap", env, _mirror())
-    _check(found.buildah, env)
-    return found
+    _check(buildah)
+    return Building(buildah, root / "usr/sbin/debootstrap", env, _mirror())
+
+
+def _find_libraries(unpacked: Path, root: Path) -> None:
+    """Write into buildah where its libraries will be: below the root.
+
+    A variable such as LD_LIBRARY_PATH is not enough: for each RUN, buildah starts a copy of itself
+    in memory with an environment of its own. For the same reason `$ORIGIN` is not enough.
+    """
+    patchelf = _unpacked("patchelf") / "usr/bin/patchelf"
+    folders = (*unpacked.glob("usr/lib/*-linux-gnu"), *unpacked.glob("lib/*-linux-gnu"))
+    search = ":".join(str(root / folder.relative_to(unpacked)) for folder in folders)
+    buildah = unpacked / "usr/bin/buildah"
+    _run(str(patchelf), "--force-rpath", "--set-rpath", search, str(buildah), cwd=unpacked)
 
 
 def _mirror() -> str:
@@ -103,8 +111,16 @@ def _unpacked(package: str) -> Path:
     return root
 
 
-def _unpack(name: str, root: Path, whole: Sequence[str] = ()) -> None:
-    """Unpack a package; or several, with all that they need and this machine hasn't installed."""
+def _unpack(
+    name: str,
+    root: Path,
+    whole: Sequence[str] = (),
+    finish: Callable[[Path, Path], None] | None = None,
+) -> None:
+    """Unpack a package; or several, with all that they need and this machine hasn't installed.
+
+    `finish` gets the unpacked folder and the root that it becomes, before anybody else finds it.
+    """
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise RuntimeError(f"no {tool}: the end-to-end tests take {name} from Debian")
@@ -117,6 +133,8 @@ def _unpack(name: str, root: Path, whole: Sequence[str] = ()) -> None:
         unpacked = folder / "whole"
         for archive in folder.glob("*.deb"):
             _run("dpkg-deb", "--extract", str(archive), str(unpacked), cwd=folder)
+        if finish is not None:
+            finish(unpacked, root)
         try:
             # In one step: whoever finds the folder finds all of it.
             unpacked.rename(root)
@@ -141,15 +159,15 @@ def _download(name: str, folder: Path, whole: Sequence[str]) -> None:
         _run(*command, cwd=folder)
 
 
-def _check(program: Path, env: Mapping[str, str] | None = None) -> None:
+def _check(program: Path) -> None:
     """Make sure that the loader finds every library: the package's dependencies aren't here."""
-    listed = _run("ldd", str(program), cwd=program.parent, env=env)
+    listed = _run("ldd", str(program), cwd=program.parent)
     missing = [line.strip() for line in listed.splitlines() if "not found" in line]
     if missing:
         raise RuntimeError(f"{program} lacks libraries: {', '.join(missing)}")
 
 
-def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+def _run(*command: str, cwd: Path) -> str:
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -157,7 +175,6 @@ def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> str:
         text=True,
         check=False,
         timeout=300,
-        env={**os.environ, **(env or {})},
     )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr.strip()}")

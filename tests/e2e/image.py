@@ -45,6 +45,9 @@ _NOT_RUN = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/ma
 _LIMIT = 600
 """Seconds for one command."""
 
+_UNDER_POLICY = {"from", "commit", "build-using-dockerfile", "push"}
+"""Commands that read a signature policy. This machine may have none in /etc/containers."""
+
 
 @dataclass(frozen=True)
 class Image:
@@ -197,8 +200,8 @@ def _buildah(tools: debian.Building, command: str, *words: str) -> str:
     policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
     # vfs copies, and works on whatever file system is there.
     places = ("--root", str(_STORAGE), "--runroot", str(_STATE), "--storage-driver", "vfs")
-    how = ["--signature-policy", str(policy)] if command.startswith("build-") else []
-    how += ["--isolation", "chroot"] if command.startswith("build-") else []
+    how = ["--signature-policy", str(policy)] if command in _UNDER_POLICY else []
+    how += ["--isolation", "chroot"] if command == "build-using-dockerfile" else []
     return _run([str(tools.buildah), *places, command, *how, *words], tools).strip()
 
 
