@@ -32,6 +32,7 @@ The result depends on what the sources' tables say, not on the order in which th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.standing import Standing, sift
 from pipeline.join.weighing import Stake, Verdict, weigh
@@ -70,6 +71,7 @@ def resolve(
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     before: Resolution | None = None,
+    claimed: ClaimedDevices | None = None,
 ) -> Resolution:
     """Apply the rule of this module.
 
@@ -80,8 +82,9 @@ def resolve(
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
+        claimed: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(claims, devices, identify, pods=pods, complete=complete)
+    heard = hear(claims, devices, identify, pods=pods, complete=complete, claimed=claimed)
     said: dict[PodKey, list[Word]] = {}
     for word in heard.words:
         said.setdefault(_pod(word), []).append(word)

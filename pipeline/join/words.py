@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
+from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex, Found
 from pipeline.join.pods import Known
 from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
@@ -76,6 +77,7 @@ def hear(
     *,
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
+    claimed: ClaimedDevices | None = None,
 ) -> Heard:
     """Find out what all claims are about.
 
@@ -85,16 +87,25 @@ def hear(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
+        claimed: what names of DRA drivers meant when they were given out; None where they mean what
+            they mean now.
     """
     heard = Heard([], {}, {})
     words, vague = heard.words, heard.vague
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
-            found, unknown = _find(claim.devices, devices)
+            open_ = False
+            if claimed is not None and claimed.concerns(claim):
+                known = identify(source, claim)
+                if known is None:
+                    continue
+                found, unknown, open_ = claimed.find(claim, known, devices)
+            else:
+                found, unknown = _find(claim.devices, devices)
+                known = identify(source, claim)
             if unknown:
                 strange.update(unknown)
-            known = identify(source, claim)
             if known is None:
                 continue
             evidence = claim.origin.evidence
@@ -107,8 +118,9 @@ def hear(
                     out.add(text)
             if found:
                 words.append(Word(source, claim, found, known.subject, known.pod, evidence))
-            elif evidence != Evidence.RUNTIME_ENV and any(
-                devices.vague(raw) for raw in unknown.values()
+            elif open_ or (
+                evidence != Evidence.RUNTIME_ENV
+                and any(devices.vague(raw) for raw in unknown.values())
             ):
                 vague.append(Word(source, claim, found, known.subject, known.pod, evidence))
         if strange:

@@ -76,6 +76,8 @@ class Claim:
             `nvidia.com/gpu`; empty where the source doesn't know of resources.
         asked: the ids that the kubelet asked for where the device plugin handed out others; they
             tell which of the kubelet's claims this one stands for.
+        resource_claim: `namespace/name` of the ResourceClaim that the devices were allocated to;
+            empty where there is none, or the source doesn't know it.
     """
 
     subject: PartialRef
@@ -85,3 +87,4 @@ class Claim:
     origin: Origin
     resource: str = ""
     asked: tuple[RawDeviceId, ...] = ()
+    resource_claim: str = ""

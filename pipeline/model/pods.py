@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.model.claims import Claim
+from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.time import Instant
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -57,6 +57,29 @@ class PodContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A ResourceClaim that a pod uses.
+
+    Attributes:
+        name: in the pod's namespace.
+        uid: the API server's; empty while the object could not be read. Then nothing else but the
+            name is known.
+        own: it was made for this pod alone, from a template.
+        created: when the object was created.
+        allocated: when its devices were allocated; None where the API server doesn't say.
+        admin: the devices, as `dra` ids, to which it gives admin access: they are used beside
+            their holders, and not held.
+    """
+
+    name: str
+    uid: str = ""
+    own: bool = False
+    created: Instant | None = None
+    allocated: Instant | None = None
+    admin: tuple[RawDeviceId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod of this node.
 
@@ -70,6 +93,7 @@ class Pod:
         containers: init containers first, in the order of the pod's spec.
         claims: what annotations say that it holds.
         wants_devices: a container asks for an extended resource or a resource claim.
+        resource_claims: the ResourceClaims that it uses, each once.
     """
 
     info: PodInfo
@@ -79,3 +103,4 @@ class Pod:
     containers: tuple[PodContainer, ...] = ()
     claims: tuple[Claim, ...] = ()
     wants_devices: bool = False
+    resource_claims: tuple[ResourceClaim, ...] = ()

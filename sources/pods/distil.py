@@ -13,6 +13,7 @@ from sources.pods.moments import Moments
 from sources.pods.options import Options
 from sources.pods.owners import owner
 from sources.pods.passing import Passing
+from sources.pods.resourceclaims import names
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
@@ -104,6 +105,7 @@ class Distiller:
             found,
             claims,
             wants,
+            names(spec, status),
         )
 
 
