@@ -11,8 +11,8 @@ from typing import Final, Literal, cast
 import msgspec
 
 from pipeline.contracts import Delivery, Sink, SinkContext, Source
-from pipeline.model import SourceAdded
 from pipeline.fields import words
+from pipeline.model import SourceAdded
 
 _HANGING_FILE: Final = (
     "see the file system of its path: a file server that is away, or a mount of one that went"

@@ -65,7 +65,9 @@ class SourceSet:
             connect=shared.kube,
         )
         source = build_source(component.kind, component.options)
-        await shared.inlet.put(name, component.kind, added(component.kind, component.options, order))
+        await shared.inlet.put(
+            name, component.kind, added(component.kind, component.options, order)
+        )
         task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
         self._running[name] = _Running(component, task)
 
@@ -87,7 +89,9 @@ class SourceSet:
                 await self.start(component, order)
                 started.append(name)
             elif difference.reordered:
-                await self._shared.inlet.put(name, component.kind, added(component.kind, component.options, order))
+                await self._shared.inlet.put(
+                    name, component.kind, added(component.kind, component.options, order)
+                )
         for component in left:
             if started:
                 leaving = self._shared.spawn(

@@ -222,7 +222,9 @@ class Attributor:
         self.pods.end(at)
         # Before the first enumeration every id would look wrong.
         unresolved = resolution.unresolved if self.inventory.declared else {}
-        changed = self._sources.unresolved(unresolved, at) or resolution.allocated != before.allocated
+        changed = (
+            self._sources.unresolved(unresolved, at) or resolution.allocated != before.allocated
+        )
         if self.informed != self._informed:
             self._informed = self.informed
             changed = True

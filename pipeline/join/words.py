@@ -95,15 +95,8 @@ def hear(
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
-            open_ = False
-            if claimed is not None and claimed.concerns(claim):
-                known = identify(source, claim)
-                if known is None:
-                    continue
-                found, unknown, open_ = claimed.find(claim, known, devices)
-            else:
-                found, unknown = _find(claim.devices, devices)
-                known = identify(source, claim)
+            known = identify(source, claim)
+            found, unknown, open_ = _meant(claim, known, devices, claimed)
             if unknown:
                 strange.update(unknown)
             if known is None:
@@ -139,6 +132,15 @@ def hear(
 def _sure(word: Word) -> bool:
     """Whether a word is about a pod that is there, where all pods that hold something are named."""
     return bool(word.subject.pod) or word.evidence <= Evidence.RUNTIME_ENV
+
+
+def _meant(
+    claim: Claim, known: Known | None, devices: DeviceIndex, claimed: ClaimedDevices | None
+) -> tuple[list[Found], RawIds, bool]:
+    """Return what a claim's ids name, and whether it holds something that isn't known."""
+    if claimed is None or not claimed.concerns(claim):
+        return (*_find(claim.devices, devices), False)
+    return ([], _NONE, False) if known is None else claimed.find(claim, known, devices)
 
 
 def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:

@@ -33,7 +33,8 @@ class Held:
     """What all pods hold.
 
     Attributes:
-        claims: one for each container and resource or ResourceClaim, sorted: the kubelet's order is random.
+        claims: one for each container and resource or ResourceClaim, sorted: the kubelet's order is
+            random.
         unprepared: namespace and name of pods with resource claims of which nothing is known yet.
     """
 

@@ -41,7 +41,7 @@ def names(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceC
 
 
 def distil(raw: Mapping[str, Any], moments: Moments) -> ResourceClaim | None:
-    """Return what is needed of a ResourceClaim, of whichever version; None if it has no identity."""
+    """Return what is needed of a ResourceClaim, of any version; None if it has no identity."""
     metadata, status = table(raw.get("metadata")), table(raw.get("status"))
     name, uid = text(metadata.get("name")), text(metadata.get("uid"))
     if not (name and uid):
@@ -178,4 +178,3 @@ class ClaimReader:
                 error,
                 _LATEST / 60,
             )
-

@@ -25,10 +25,22 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
     (source("pods", resource_slices=False, resource_claims=False), [PODS_RULE]),
     (source("pods", kubeconfig="/etc/podgpu/kubeconfig"), []),
     ({"config": {"sources": {"pods": None}}}, []),
-    (sink("node", kind="node"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("nodes", "get", "patch")]),
-    (sink("marks", kind="pods"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("pods", "get", "patch")]),
-    (sink("told", kind="events"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("events", "create", "patch")]),
-    (sink("told", kind="events", kubeconfig="/etc/podgpu/it"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    (
+        sink("node", kind="node"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("nodes", "get", "patch")],
+    ),
+    (
+        sink("marks", kind="pods"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("pods", "get", "patch")],
+    ),
+    (
+        sink("told", kind="events"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("events", "create", "patch")],
+    ),
+    (
+        sink("told", kind="events", kubeconfig="/etc/podgpu/it"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE],
+    ),
     (source("log", kind="kernel"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
     ({"rbac": {"create": False}}, []),
     ({"kubernetes": {"rbac": {"create": False}}}, []),
@@ -40,7 +52,10 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
     ({"arguments": ["--kubernetes-enable-pod-labels"]}, [PODS_RULE]),
     ({"arguments": ["--kubernetes-enable-pod-labels=false"]}, []),
     ({"arguments": ["-kubernetes-enable-dra=true"]}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
-    ({"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    (
+        {"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}},
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE],
+    ),
     (
         {
             "arguments": ["-c", "1000"],

@@ -1,6 +1,6 @@
 """A resource claim keeps the device that its name meant when it was given out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -132,7 +132,7 @@ def test_t15_two_pods_do_not_swap_devices_when_the_names_do() -> None:
     node.slices(SWAPPED, 20, 20.1)
     assert node.held() == {A: ["pz/main"], B: ["py/main"]}
     assert {uuid: node.on(uuid).holders for uuid in (A, B)} == before
-    node.tell("gpus", XidsReported((XidReport(B, 31, 1, at(21)),)))
+    node.tell("gpus", XidsReported((XidReport(B, "", 31, at(21)),)))
     [error] = node.snapshot().xids
     assert [victim.subject.pod for victim in error.victims] == ["py"]
 
@@ -210,7 +210,7 @@ def test_t15_after_a_restart_the_name_counts_where_its_slice_has_not_changed(
     since: float | None, started: float, known: bool, order: int
 ) -> None:
     node = Dra()
-    steps = [
+    steps: list[Callable[[], None]] = [
         lambda: node.slices(FIRST, since, 100),
         lambda: node.begins("py", started, 100),
         lambda: node.prepare(100, prepared("py", "gpu-1")),
