@@ -58,15 +58,17 @@ def distil(raw: Mapping[str, Any], moments: Moments | None = None) -> Slice | No
         number(pool.get("generation")) or 0,
         number(pool.get("resourceSliceCount")) or 1,
         tuple(_aliases(driver, pool_name, items(spec.get("devices")))),
-        None if moments is None else _since(table(raw.get("metadata")), moments),
+        None if moments is None else _since(raw, moments),
     )
 
 
-def _since(metadata: Mapping[str, Any], moments: Moments) -> Instant | None:
+def _since(raw: Mapping[str, Any], moments: Moments) -> Instant | None:
     """Return since when an object is as it is: its creation, or the end of its last change."""
+    metadata, pool = table(raw.get("metadata")), table(table(raw.get("spec")).get("pool"))
     created = moments.parse(metadata.get("creationTimestamp"))
-    if number(metadata.get("generation")) in (None, 1):
-        # The API server counts up with each change.
+    # The API server counts up with each change of the object; where it doesn't say, the driver
+    # does with each change of its pool.
+    if number(metadata.get("generation", pool.get("generation"))) in (0, 1):
         return created
     changes = [moments.parse(each.get("time")) for each in items(metadata.get("managedFields"))]
     times = [change for change in changes if change is not None]

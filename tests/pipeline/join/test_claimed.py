@@ -10,22 +10,18 @@ from hypothesis import strategies as st
 
 from pipeline.model import (
     Claim,
-    Device,
     DeviceAliasesReplaced,
-    DevicesDiscovered,
     Evidence,
-    MigPlace,
     PartialRef,
     Pod,
     RawDeviceId,
     ResourceClaim,
-    SourceAdded,
     SourceLost,
     XidReport,
     XidsReported,
 )
 from tests.pipeline.join.cluster import GPUS, A, B, Cluster, pod, said, uid_of
-from tests.support.nodes import Node, at, claim, gpu, mig, uuid_of
+from tests.support.nodes import at
 
 POOL = "gpu.nvidia.com/node-1/"
 FIRST = {"gpu-0": A, "gpu-1": B}
@@ -290,136 +286,3 @@ def test_t15_the_device_of_a_live_claim_never_changes(seed: int) -> None:
         second += 3
         node.prepare(second, *(prepared(n, device) for n, device in sorted(taken.items())))
         assert node.held() == {uuid: [f"{name}/main"] for name, uuid in held.items()}
-
-
-PARENT = gpu(0)
-
-
-def placed(gi: int, profile: str, start: int | None, ci: int = 0) -> Device:
-    made = mig(PARENT, gi, ci, profile)
-    return replace(made, mig=MigPlace(PARENT.uuid, gi, ci, profile, None, start))
-
-
-ONE, TWO = placed(3, "3g.40gb", 0), placed(1, "3g.40gb", 4)
-
-
-@pytest.mark.parametrize(
-    ("devices", "name", "found"),
-    [
-        ([ONE, TWO], "gpu-0-mig-3g40gb-9-0", ONE),
-        ([ONE, TWO], "gpu-0-mig-3g40gb-9-4", TWO),
-        ([placed(3, "1g.10gb", 0)], "gpu-0-mig-3g40gb-9-0", None),
-        ([placed(3, "3g.40gb", None)], "gpu-0-mig-3g40gb-9-0", None),
-        ([ONE, placed(3, "3g.40gb", 0, ci=1)], "gpu-0-mig-3g40gb-9-0", None),
-        ([], "gpu-0-mig-3g40gb-9-0", None),
-    ],
-)
-def test_t16_an_instance_made_for_a_claim_is_found_by_profile_and_placement(
-    devices: list[Device], name: str, found: Device | None
-) -> None:
-    start = name.rpartition("-")[2]
-    node = Dra()
-    node.has(PARENT, *devices)
-    node.slices({name: f"MIG-{PARENT.uuid}/3g.40gb@{start}"}, 0, 1)
-    node.begins("py", 10, 11)
-    node.prepare(12, prepared("py", name))
-    assert node.held() == ({} if found is None else {found.uuid: ["py/main"]})
-    # By the runtime's name, where nobody tells of slices, by the minor number alone.
-    node = Dra()
-    node.has(PARENT, *devices)
-    node.runtime(injected("py", name))
-    assert node.held() == ({} if found is None else {found.uuid: ["py/main"]})
-
-
-def test_t16_the_next_claim_on_the_place_holds_the_next_instance() -> None:
-    name = "gpu-0-mig-3g40gb-9-0"
-    node = Dra()
-    node.has(PARENT)
-    node.slices({name: f"MIG-{PARENT.uuid}/3g.40gb@0"}, 0, 1)
-    node.begins("py", 10, 11)
-    node.prepare(12, prepared("py", name))
-    assert node.held() == {}
-    node.has(PARENT, ONE)
-    assert node.held() == {ONE.uuid: ["py/main"]}
-    node.ends("py", 20)
-    again = replace(ONE, uuid="MIG-another")
-    node.has(PARENT, again)
-    node.begins("pz", 22, 23)
-    node.prepare(24, prepared("pz", name))
-    assert node.held() == {"MIG-another": ["pz/main"]}
-
-
-class Starting(Node):
-    """A node on which podgpu starts: a source of devices, one of names, and a list."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.say(SourceAdded(0, frozenset({"devices"})), "gpus", "nvml")
-        self.say(SourceAdded(1, frozenset({"names"})), "pods", "pods")
-        self.say(SourceAdded(2), "podlist", "podlist")
-
-    def counted(self) -> int:
-        return self.snapshot().sources["podlist"].unresolved_total
-
-    def after(self, seconds: float) -> "Starting":
-        self.seconds = seconds
-        self.podlist(claim("a", POOL + "gpu-0", scheme="dra"), claim("b", uuid_of(9)))
-        return self
-
-
-FOUND = DevicesDiscovered((gpu(0),))
-NAMED = DeviceAliasesReplaced(((dra("gpu-0"), gpu(0).uuid),))
-
-
-def test_t17_an_id_counts_once_all_who_could_resolve_it_have_reported() -> None:
-    node = Starting().after(1)
-    node.say(FOUND, "gpus", "nvml")
-    assert node.counted() == 0
-    assert node.snapshot().sources["podlist"].unresolved == ()
-    node.say(NAMED, "pods", "pods")
-    assert node.counted() == 1
-    assert [raw.text for raw in node.snapshot().sources["podlist"].unresolved] == [uuid_of(9)]
-
-
-def test_t17_names_before_devices_wait_for_the_devices() -> None:
-    node = Starting().after(1)
-    node.say(NAMED, "pods", "pods")
-    assert node.counted() == 0
-    node.say(FOUND, "gpus", "nvml")
-    assert node.counted() == 1
-
-
-def test_t17_who_can_not_report_is_not_waited_for() -> None:
-    node = Starting().after(1)
-    node.say(FOUND, "gpus", "nvml")
-    node.say(SourceLost("no API server"), "pods", "pods")
-    assert node.counted() == 2
-
-
-def test_t17_who_never_reports_is_waited_for_a_minute() -> None:
-    node = Starting().after(1)
-    node.say(FOUND, "gpus", "nvml")
-    assert node.after(59.9).counted() == 0
-    assert node.after(60).counted() == 2
-    node.say(NAMED, "pods", "pods")
-    assert [raw.text for raw in node.snapshot().sources["podlist"].unresolved] == [uuid_of(9)]
-    assert node.counted() == 2
-
-
-def test_t17_what_counts_already_counts_once_when_another_source_is_added() -> None:
-    node = Starting().after(1)
-    node.say(FOUND, "gpus", "nvml")
-    node.say(NAMED, "pods", "pods")
-    node.say(SourceAdded(3, frozenset({"devices"})), "late", "dcgm")
-    node.podlist(claim("b", uuid_of(9)), claim("c", uuid_of(8)))
-    assert node.counted() == 1
-    node.say(FOUND, "late", "dcgm")
-    assert node.counted() == 2
-
-
-def test_t17_names_bring_no_lost_source_up() -> None:
-    node = Starting()
-    node.say(SourceLost("may not list pods"), "pods", "pods")
-    node.say(NAMED, "pods", "pods")
-    state = node.snapshot().sources["pods"]
-    assert (state.up, state.reason) == (False, "may not list pods")

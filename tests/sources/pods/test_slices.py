@@ -61,6 +61,7 @@ def test_a_device_without_name_or_uuid_has_no_alias(device: object) -> None:
         ({}, None),
         ({"creationTimestamp": "2026-01-01T00:00:00Z"}, "2026-01-01T00:00:00Z"),
         ({"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 2}, None),
+        ({"creationTimestamp": "2026-01-01T00:00:00Z", "generation": "?"}, None),
         (
             {
                 "creationTimestamp": "2026-01-01T00:00:00Z",
