@@ -12,6 +12,7 @@ import msgspec
 
 from pipeline.contracts import Delivery, Sink, SinkContext, Source
 from pipeline.fields import words
+from pipeline.model import SourceAdded
 
 _HANGING_FILE: Final = (
     "see the file system of its path: a file server that is away, or a mount of one that went"
@@ -46,6 +47,8 @@ class Entry:
             same as for anything that hangs.
         holders: what a source tells of who holds what. It takes the word of one that tells all to
             know what is free.
+        resolves: what a source tells that device ids are resolved by: it enumerates devices, or it
+            says what devices are called. Ids that fit no device count once it has said so.
     """
 
     summary: str
@@ -56,6 +59,7 @@ class Entry:
     doctor: str = ""
     late: str = ""
     holders: Holders = "none"
+    resolves: frozenset[Literal["devices", "names"]] = frozenset()
 
 
 ENTRIES: dict[tuple[Role, str], Entry] = {
@@ -67,6 +71,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sources.nvml.doctor:examine",
         late="the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the "
         "file system that its library is on does not answer",
+        resolves=frozenset({"devices"}),
     ),
     ("source", "podlist"): Entry(
         "reads who holds which GPU from koordinator's podlist.json",
@@ -99,6 +104,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sources.pods.doctor:examine",
         late=_SILENT_SERVER,
         holders="some",
+        resolves=frozenset({"names"}),
     ),
     ("source", "nri"): Entry(
         "hears from the container runtime of each container, as a plugin of its NRI",
@@ -115,6 +121,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         planned=True,
         doctor="sources.dcgm.doctor:examine",
         late="see that dcgm-exporter answers at url, or the file system of path",
+        resolves=frozenset({"devices"}),
     ),
     ("source", "hostengine"): Entry(
         "asks a DCGM host engine for the profiling fields that NVML can't give",
@@ -123,6 +130,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         planned=True,
         doctor="sources.hostengine.doctor:examine",
         late="see that nv-hostengine answers (dcgmi discovery -l), and the file system of library",
+        resolves=frozenset({"devices"}),
     ),
     ("source", "kernel"): Entry(
         "reads XID errors from the kernel's log, with the processes that it names",
@@ -246,6 +254,15 @@ class RegisteredKinds:
             KeyError: another noun.
         """
         return {"field or group": words}[noun]()
+
+
+def added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
+    """Return the event by which a source begins."""
+    entry = ENTRIES.get(("source", kind))
+    resolves = entry.resolves if entry is not None else frozenset()
+    if not getattr(options, "resource_slices", True):
+        resolves -= {"names"}
+    return SourceAdded(order, resolves)
 
 
 def build_source(kind: str, options: msgspec.Struct) -> Source:

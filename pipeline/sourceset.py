@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from config.schema import Component, Config
 from pipeline.contexts import RunningSource
 from pipeline.logs import ROOT
-from pipeline.model import SourceAdded, SourceRemoved
-from pipeline.registry import build_source
+from pipeline.model import SourceRemoved
+from pipeline.registry import added, build_source
 from pipeline.reloading import Changes
 from pipeline.shared import Shared
 from pipeline.supervision import supervise_source
@@ -66,7 +66,9 @@ class SourceSet:
             accepted=shared.accepted,
         )
         source = build_source(component.kind, component.options)
-        await shared.inlet.put(name, component.kind, SourceAdded(order))
+        await shared.inlet.put(
+            name, component.kind, added(component.kind, component.options, order)
+        )
         task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
         self._running[name] = _Running(component, task)
 
@@ -88,7 +90,9 @@ class SourceSet:
                 await self.start(component, order)
                 started.append(name)
             elif difference.reordered:
-                await self._shared.inlet.put(name, component.kind, SourceAdded(order))
+                await self._shared.inlet.put(
+                    name, component.kind, added(component.kind, component.options, order)
+                )
         for component in left:
             if started:
                 leaving = self._shared.spawn(

@@ -1,10 +1,11 @@
 """Who holds what: the tables that say so, and what they come to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
+from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
@@ -86,6 +87,7 @@ class Attributor:
         self._sources = sources
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
+        self._claimed = ClaimedDevices()
         self._devices = DeviceIndex(())
         self._resolution = Resolution()
         self._since: dict[str, _Since] = {}
@@ -106,16 +108,18 @@ class Attributor:
         if not same or source in self._early:
             self.attribute(source)
 
-    def name(self, source: str, told: DeviceAliasesReplaced) -> bool:
+    def name(self, source: str, told: DeviceAliasesReplaced, at: Instant) -> bool:
         """Take in all further names of devices; return whether `enumerate` has to follow."""
         before = self._aliases.get(source)
         self._aliases[source] = told
+        self._claimed.tell(source, told, at)
         return before != told
 
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
         self._claims.pop(source, None)
         self._aliases.pop(source, None)
+        self._claimed.remove(source)
         self.pods.remove(source)
         self.containers.remove(source)
         self.resources.remove(source)
@@ -140,6 +144,8 @@ class Attributor:
         withdrawn = self.resources.expire(now.mono_ns)
         if expired or withdrawn:
             self.attribute(*expired)
+        if self._sources.waited(now):
+            self.attribute()
         return Outcome(changed=withdrawn or bool(expired))
 
     def enumerate(self, *sources: str) -> None:
@@ -204,6 +210,9 @@ class Attributor:
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin(ranking, up)
         before = self._resolution
+        claimed = None if self._claimed.idle else self._claimed
+        if claimed is not None:
+            claimed.begin(self._resource_claims(ranking), self.pods.lives)
         resolution = resolve(
             {s: self._said(s) for s in ranking},
             self._devices,
@@ -212,12 +221,17 @@ class Attributor:
             complete=any(s in up and said.complete for s, said in self._claims.items()),
             closed=self._closed(),
             before=before,
+            claimed=claimed,
         )
+        if claimed is not None:
+            claimed.end()
         self._resolution = resolution
         self.pods.end(at)
         # Before the first enumeration every id would look wrong.
         unresolved = resolution.unresolved if self.inventory.declared else {}
-        changed = self._sources.unresolved(unresolved) or resolution.allocated != before.allocated
+        changed = (
+            self._sources.unresolved(unresolved, at) or resolution.allocated != before.allocated
+        )
         if self.informed != self._informed:
             self._informed = self.informed
             changed = True
@@ -273,6 +287,13 @@ class Attributor:
             yield from said.claims
         yield from self.pods.claims(source)
         yield from self.containers.claims(source)
+
+    def _resource_claims(self, ranking: Iterable[str]) -> Iterator[tuple[Claim, Known]]:
+        """Yield the claims on ResourceClaims, and what is known of their containers."""
+        for source in ranking:
+            for claim in self._said(source):
+                if claim.resource_claim and (known := self._identify(source, claim)) is not None:
+                    yield claim, known
 
     def _identify(self, source: str, claim: Claim) -> Known | None:
         said = self._sources.confirmed_at(source)

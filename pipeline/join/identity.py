@@ -11,7 +11,8 @@ nowhere else:
     visible   what `uuid`, `index` and `cdi` allow
     cdi       `<vendor>/<class>=<uuid>`; where the kind is `nvidia.com/gpu` or ends in
               `.nvidia.com/gpu` also `N`, `N:M`, `gpuN` and `migN:M`; of a resource claim
-              `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`
+              `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`, where the device is told by a source,
+              or `gpu-<minor>`, or `gpu-<minor>-mig-<profile>-<profile id>-<first memory slice>`
     dra       `<driver>/<pool>/<device>`, as a source has told
     plugin    what `uuid` allows, `nvidiaN` and `nvidiaN/giG`, those also as replicas; also a
               placeholder (`-K`, `-_-K`, `-memory-K`, `-core-K` behind a GPU's uuid)
@@ -25,7 +26,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from pipeline.model import Device, RawDeviceId
+from pipeline.model import Device, RawDeviceId, placement_name
 
 _HEX: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _N: Final = "[0-9]{1,9}"
@@ -37,6 +38,7 @@ _INDEX: Final = re.compile(rf"(?:gpu)?({_N})|(?:mig)?({_N}:{_N})")
 _GPU_KIND: Final = re.compile(r"(?:.+\.)?nvidia\.com/gpu")
 _CLAIMED: Final = re.compile(rf"{_HEX}-(.+)")
 _BY_MINOR: Final = re.compile(rf"gpu-({_N})")
+_MIG_BY_MINOR: Final = re.compile(rf"gpu-({_N})-mig-([0-9]+g[0-9a-z-]+)-{_N}-({_N})")
 _NAMES_ONE: Final = re.compile(
     rf"(?:(?:gpu-|mig-)?{_HEX}|mig-gpu-{_HEX}/{_N}/{_N})(?:(?:::|/vgpu){_N})?"
     r"|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -87,6 +89,7 @@ class DeviceIndex:
         self._minors: dict[str, str] = {}
         self._indices: dict[str, str] = {}
         self._slices: dict[tuple[str, int], list[Device]] = {}
+        self._placed: dict[str, set[str]] = {}
         self._told: dict[tuple[str, str], str] = {}
         self._claimed: dict[str, set[str]] = {}
         self._known: dict[tuple[str, str], Found | None] = {}
@@ -105,6 +108,8 @@ class DeviceIndex:
         if device.mig is not None:
             place = (device.mig.parent_uuid.lower(), device.mig.gpu_instance_id)
             self._slices.setdefault(place, []).append(device)
+            if placement := device.mig.placement:
+                self._placed.setdefault(placement.lower(), set()).add(device.uuid)
             if device.index is not None and device.mig.index is not None:
                 self._indices[f"{device.index}:{device.mig.index}"] = device.uuid
             return
@@ -134,6 +139,16 @@ class DeviceIndex:
         found = self._known[key] = self._look_up(raw.scheme, raw.text.lower())
         return found
 
+    def target(self, told: str) -> Found | None:
+        """Return the device that a source means by a uuid or by a `MigPlace.placement`."""
+        uuid = self._told_device(told.lower())
+        return None if uuid is None else Found(uuid)
+
+    def _told_device(self, told: str) -> str | None:
+        placed = self._placed.get(told, set())
+        # Several compute instances may share a GPU instance: then it isn't known which is meant.
+        return self._uuids.get(told) or (next(iter(placed)) if len(placed) == 1 else None)
+
     def vague(self, raw: RawDeviceId) -> bool:
         """Whether an id that names no device of this node may be meant for one all the same.
 
@@ -155,7 +170,7 @@ class DeviceIndex:
         if scheme == "plugin":
             return self._plugin(text)
         told = self._told.get((scheme, text))
-        uuid = self._plain(scheme, text) if told is None else self._uuids.get(told)
+        uuid = self._plain(scheme, text) if told is None else self._told_device(told)
         if uuid is not None:
             return Found(uuid)
         match = _REPLICA.fullmatch(text) if scheme in {"uuid", "visible"} else None
@@ -212,9 +227,25 @@ class DeviceIndex:
         """Resolve a device name of NVIDIA's resource driver: as told, else `gpu-<minor>`."""
         told = self._claimed.get(name, set())
         if told:
-            return self._uuids.get(next(iter(told))) if len(told) == 1 else None
-        match = _BY_MINOR.fullmatch(name)
-        return self._minors.get(match[1]) if match else None
+            return self._told_device(next(iter(told))) if len(told) == 1 else None
+        if match := _BY_MINOR.fullmatch(name):
+            return self._minors.get(match[1])
+        return self._by_placement(name)
+
+    def _by_placement(self, name: str) -> str | None:
+        """Resolve `gpu-<minor>-mig-<profile>-<profile id>-<start>`; the profile has no dot."""
+        match = _MIG_BY_MINOR.fullmatch(name)
+        gpu = self._minors.get(match[1]) if match else None
+        if match is None or gpu is None:
+            return None
+        fit = [
+            uuid
+            for placement, uuids in self._placed.items()
+            if placement.replace(".", "").replace("+", "-")
+            == placement_name(gpu.lower(), match[2], int(match[3])).lower()
+            for uuid in uuids
+        ]
+        return fit[0] if len(fit) == 1 else None
 
     def _plugin(self, text: str) -> Found | None:
         match = _REPLICA.fullmatch(text)

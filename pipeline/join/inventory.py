@@ -107,12 +107,13 @@ def _filled(device: Device, other: Device) -> Device:
     """Return a device with what only the other description knows of it."""
     mig = device.mig
     if mig is not None and other.mig is not None:
-        ci, index = mig.compute_instance_id, mig.index
+        ci, index, start = mig.compute_instance_id, mig.index, mig.start
         mig = replace(
             mig,
             compute_instance_id=other.mig.compute_instance_id if ci is None else ci,
             profile=mig.profile or other.mig.profile,
             index=other.mig.index if index is None else index,
+            start=other.mig.start if start is None else start,
         )
     return replace(
         device,

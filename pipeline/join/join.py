@@ -135,7 +135,7 @@ class Join:
                 return self._confirmed(envelope) | self._take_containers(envelope)
             case DeviceAliasesReplaced() as told:
                 woke = self._heard(envelope)
-                return self._enumerate(envelope) if who.name(source, told) else woke
+                return self._enumerate(envelope) if who.name(source, told, envelope.at) else woke
             case ResourcesAdvertised() | TopologyRead():
                 return self._heard(envelope) | self._take_node(envelope)
             case DevicesDiscovered(devices):
@@ -198,7 +198,10 @@ class Join:
     def _take_source(self, envelope: Envelope) -> Outcome:
         match envelope.event:
             case SourceLost():
-                return Outcome(changed=self._sources.lost(envelope))
+                news = self._sources.lost(envelope)
+                if self._sources.waited(envelope.at):
+                    self._attributor.attribute()
+                return Outcome(changed=news)
             case SourceRemoved():
                 for name in self._sources.with_relayed(envelope.source):
                     self._sources.removed(name)

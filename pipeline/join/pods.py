@@ -115,6 +115,13 @@ class PodTable:
         found = (told.find(name) for told in self._ranked)
         return next((pod for pod in found if pod is not None), None)
 
+    def lives(self, uid: str) -> bool | None:
+        """Whether a pod is there and has not ended; None where no source lists pods now."""
+        if not any(told.listed for told in self._told.values()):
+            return None
+        pods = [told.pods[uid] for told in self._told.values() if uid in told.pods]
+        return any(not pod.ended for pod in pods)
+
     def begin(self, ranking: Iterable[str], up: Container[str]) -> None:
         """Begin to work out what all claims mean.
 

@@ -32,6 +32,7 @@ The result depends on what the sources' tables say, not on the order in which th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.reservations import share
 from pipeline.join.standing import Standing, sift
@@ -84,6 +85,7 @@ def resolve(
     complete: bool = False,
     closed: frozenset[str] = frozenset(),
     before: Resolution | None = None,
+    claimed: ClaimedDevices | None = None,
 ) -> Resolution:
     """Apply the rule of this module.
 
@@ -96,8 +98,9 @@ def resolve(
         closed: devices that a device plugin offers by their real ids; those that it gave out are
             added.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
+        claimed: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(claims, devices, identify, pods=pods, complete=complete)
+    heard = hear(claims, devices, identify, pods=pods, complete=complete, claimed=claimed)
     said: dict[PodKey, list[Word]] = {}
     reservations: list[Word] = []
     for word in heard.words:

@@ -6,7 +6,9 @@ from typing import Final
 
 from pipeline.join.words import RawIds
 from pipeline.model import (
+    NS,
     DeviceAliasesReplaced,
+    DevicesDiscovered,
     Envelope,
     Instant,
     ResourcesAdvertised,
@@ -20,6 +22,10 @@ MOST_UNRESOLVED: Final = 1000
 """How many ids that fit no device a source's state names; all of them are counted."""
 
 
+_WAITING_NS: Final = 60 * NS
+"""How long ids that fit no device wait for a source that might resolve them and says nothing."""
+
+
 class SourceTable:
     """States by source name."""
 
@@ -28,6 +34,8 @@ class SourceTable:
         self._ranking: list[str] = []
         self._via: dict[str, str] = {}
         self._told: set[str] = set()
+        self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
+        self._given_up = False
         # No more than the claims that name them, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
@@ -48,6 +56,8 @@ class SourceTable:
             known = SourceState(envelope.kind, order)
             self._unresolved.pop(envelope.source, None)
             self._told.discard(envelope.source)
+            if isinstance(event, SourceAdded) and event.resolves:
+                self._awaited[envelope.source] = (envelope.at.mono_ns, event.resolves)
         self._put(envelope.source, replace(known, order=order))
 
     def heard(self, envelope: Envelope) -> bool:
@@ -63,7 +73,34 @@ class SourceTable:
             envelope.event, DeviceAliasesReplaced | ResourcesAdvertised | TopologyRead
         ):
             self._told.add(name)
+        match envelope.event:
+            case DevicesDiscovered():
+                self._reported(name, "devices")
+            case DeviceAliasesReplaced():
+                self._reported(name, "names")
+                if self._states[name].lost is not None:
+                    # Names are a list of their own: they show nothing of what the source lost.
+                    return False
+            case _:
+                pass
         return self._spoke(name, envelope.at)
+
+    def _reported(self, name: str, what: str) -> None:
+        if name in self._awaited:
+            since_ns, awaited = self._awaited.pop(name)
+            if left := awaited - {what}:
+                self._awaited[name] = (since_ns, left)
+
+    def _awaits(self, now: Instant) -> bool:
+        return any(now.mono_ns < ns + _WAITING_NS for ns, _ in self._awaited.values())
+
+    def waited(self, now: Instant) -> bool:
+        """Return whether a source was given up since the last call, or has been by this moment."""
+        late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
+        for name in late:
+            del self._awaited[name]
+        given_up, self._given_up = self._given_up or bool(late), False
+        return given_up
 
     def _spoke(self, name: str, at: Instant) -> bool:
         state = self._states[name]
@@ -89,6 +126,7 @@ class SourceTable:
                 state, up=False, spoken=True, reason=reason, lost=envelope.at
             )
             self._told.add(name)
+            self._given_up |= self._awaited.pop(name, None) is not None
             news = news or state.up or not state.spoken or state.reason != reason
         return news
 
@@ -97,6 +135,7 @@ class SourceTable:
         self._via.pop(name, None)
         self._unresolved.pop(name, None)
         self._told.discard(name)
+        self._awaited.pop(name, None)
         if self._states.pop(name, None) is not None:
             self._rank()
 
@@ -127,15 +166,18 @@ class SourceTable:
         """Note how many devices a source enumerated."""
         self._states[name] = replace(self._states[name], devices=devices)
 
-    def unresolved(self, ids: Mapping[str, RawIds]) -> bool:
+    def unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
         """Note the ids that fit no device, by source; return whether anything changed.
 
+        While a source that may resolve them has not reported, ids that turn up don't count yet.
         An id counts when it turns up, not each time it is said again. The state names the first
         `MOST_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
         """
-        changed = False
+        changed, early = False, self._awaits(at)
         for name, state in self._states.items():
             now, before = ids.get(name, {}), self._unresolved.get(name, {})
+            if early:
+                now = {key: raw for key, raw in now.items() if key in before}
             if now.keys() == before.keys():
                 continue
             self._unresolved[name] = now

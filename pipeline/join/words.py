@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
+from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex, Found
 from pipeline.join.pods import Known
 from pipeline.join.trust import COUNTING, IN_CONTAINER
@@ -85,6 +86,7 @@ def hear(
     *,
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
+    claimed: ClaimedDevices | None = None,
 ) -> Heard:
     """Find out what all claims are about.
 
@@ -94,17 +96,21 @@ def hear(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
+        claimed: what names of DRA drivers meant when they were given out; None where they mean what
+            they mean now.
     """
     heard = Heard([], {}, {})
     words, vague = heard.words, heard.vague
     for source, said in claims.items():
         strange: RawIds = {}
         for claim in said:
+            known = identify(source, claim)
             sharing = bool(claim.devices) and claim.devices[0].scheme == "reserved"
-            found, unknown = ([], _NONE) if sharing else _find(claim.devices, devices)
+            found, unknown, open_ = (
+                ([], _NONE, False) if sharing else _meant(claim, known, devices, claimed)
+            )
             if unknown:
                 strange.update(unknown)
-            known = identify(source, claim)
             if known is None:
                 continue
             evidence = claim.origin.evidence
@@ -123,7 +129,9 @@ def hear(
                 heard.sharing.append(word)
             elif found:
                 words.append(word)
-            elif evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values())):
+            elif open_ or (
+                evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values()))
+            ):
                 vague.append(word)
         if strange:
             heard.unresolved[source] = strange
@@ -163,6 +171,15 @@ def _given(
 def _sure(word: Word) -> bool:
     """Whether a word is about a pod that is there, where all pods that hold something are named."""
     return bool(word.subject.pod) or word.evidence <= Evidence.RUNTIME_ENV
+
+
+def _meant(
+    claim: Claim, known: Known | None, devices: DeviceIndex, claimed: ClaimedDevices | None
+) -> tuple[list[Found], RawIds, bool]:
+    """Return what a claim's ids name, and whether it holds something that isn't known."""
+    if claimed is None or not claimed.concerns(claim):
+        return (*_find(claim.devices, devices), False)
+    return ([], _NONE, False) if known is None else claimed.find(claim, known, devices)
 
 
 def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:

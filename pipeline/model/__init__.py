@@ -7,7 +7,7 @@ clock or knows a wire format.
 
 from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
 from pipeline.model.containers import RunningContainer
-from pipeline.model.devices import Device, MigPlace
+from pipeline.model.devices import Device, MigPlace, placement_name
 from pipeline.model.events import (
     AdvertisedResource,
     ClaimsReplaced,
@@ -34,7 +34,7 @@ from pipeline.model.events import (
     XidsReported,
 )
 from pipeline.model.holders import Holder, sole
-from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo
+from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo, ResourceClaim
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
 from pipeline.model.refs import PartialRef
 from pipeline.model.snapshot import (
@@ -92,6 +92,7 @@ __all__ = [
     "ProcessesSampled",
     "RawDeviceId",
     "Reading",
+    "ResourceClaim",
     "ResourceCount",
     "ResourcesAdvertised",
     "RunningContainer",
@@ -113,5 +114,6 @@ __all__ = [
     "XidReport",
     "XidVictim",
     "XidsReported",
+    "placement_name",
     "sole",
 ]

@@ -78,6 +78,8 @@ class Claim:
         asked: the ids that the kubelet asked for where the device plugin handed out others; they
             tell which of the kubelet's claims this one stands for.
         vouched: the configuration names what it was read from: the administrator's word.
+        resource_claim: `namespace/name` of the ResourceClaim that the devices were allocated to;
+            empty where there is none, or the source doesn't know it.
     """
 
     subject: PartialRef
@@ -88,3 +90,4 @@ class Claim:
     resource: str = ""
     asked: tuple[RawDeviceId, ...] = ()
     vouched: bool = False
+    resource_claim: str = ""

@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 
+def placement_name(parent_uuid: str, profile: str, start: int) -> str:
+    """Return `MigPlace.placement` of an instance that need not exist yet."""
+    return f"MIG-{parent_uuid}/{profile}@{start}"
+
+
 @dataclass(frozen=True, slots=True)
 class MigPlace:
     """Where a MIG instance sits on its GPU.
@@ -14,6 +19,8 @@ class MigPlace:
             the source knows the GPU instance alone.
         profile: the profile's name, such as `1g.10gb`.
         index: NVML's index of the instance on the parent, counted from 0; None when unknown.
+        start: the first memory slice of the parent that the GPU instance has, counted from 0; None
+            when unknown.
     """
 
     parent_uuid: str
@@ -21,6 +28,18 @@ class MigPlace:
     compute_instance_id: int | None
     profile: str
     index: int | None = None
+    start: int | None = None
+
+    @property
+    def placement(self) -> str:
+        """Name the instance by its profile and its place in the parent's memory.
+
+        `MIG-<GPU>/<profile>@<start>`; empty where one of them is unknown. At any time at most one
+        GPU instance has this name.
+        """
+        if self.start is None or not self.profile:
+            return ""
+        return placement_name(self.parent_uuid, self.profile, self.start)
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ whole of what its source knows, so that applying it twice changes nothing.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.containers import RunningContainer
@@ -155,10 +155,15 @@ class DeviceAliasesReplaced:
     """Every further name of a device that the source knows.
 
     Attributes:
-        aliases: pairs of the name and of the uuid of the device that goes by it.
+        aliases: pairs of the name and of the uuid of the device that goes by it, or of the
+            `MigPlace.placement` of one that is made when it is needed.
+        since: for the names whose meaning can change, since when at the latest each has had this
+            meaning; None where that is unknown. A name that is missing here always has the meaning
+            it has now.
     """
 
     aliases: tuple[tuple[RawDeviceId, str], ...]
+    since: tuple[tuple[RawDeviceId, Instant | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +212,11 @@ class SourceAdded:
     Attributes:
         order: place in the configuration file; of two sources that read the same field of the same
             device the earlier one wins.
+        resolves: what it tells that ids are resolved by: it enumerates devices, or it names them.
     """
 
     order: int
+    resolves: frozenset[Literal["devices", "names"]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

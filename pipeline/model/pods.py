@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.model.claims import Claim
+from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.time import Instant
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -57,6 +57,29 @@ class PodContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A ResourceClaim that a pod uses.
+
+    Attributes:
+        name: in the pod's namespace.
+        uid: the API server's; empty while the object could not be read. Then nothing else but the
+            name is known.
+        own: it was made for this pod alone, from a template.
+        created: when the object was created.
+        allocated: when its devices were allocated; None where the API server doesn't say.
+        admin: the devices, as `dra` ids, to which it gives admin access: they are used beside
+            their holders, and not held.
+    """
+
+    name: str
+    uid: str = ""
+    own: bool = False
+    created: Instant | None = None
+    allocated: Instant | None = None
+    admin: tuple[RawDeviceId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod of this node.
 
@@ -73,6 +96,7 @@ class Pod:
         requests: the extended resources that its containers request; None if unknown.
         reserves: the groups of pods for which a scheduler made this pod, to get a device from the
             kubelet that they share. It holds nothing itself: they hold what it got.
+        resource_claims: the ResourceClaims that it uses, each once.
     """
 
     info: PodInfo
@@ -84,3 +108,4 @@ class Pod:
     wants_devices: bool = False
     requests: tuple[str, ...] | None = None
     reserves: tuple[str, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()

@@ -279,6 +279,19 @@ class Library:
                     found[kind] = max(found[kind], count)
         return found if any(found.values()) else None
 
+    def first_slice(self, handle: Handle, gi: int) -> tuple[int, int]:
+        """Ask for the first memory slice of a GPU instance; some drivers ask for privileges.
+
+        Args:
+            handle: the GPU's.
+            gi: the id of the GPU instance.
+        """
+        instance, info = pynvml.c_nvmlGpuInstance_t(), pynvml.c_nvmlGpuInstanceInfo_t()
+        code = self.ask(
+            "nvmlDeviceGetGpuInstanceById", handle, ctypes.c_uint(gi), ctypes.byref(instance)
+        ) or self.ask("nvmlGpuInstanceGetInfo", instance, ctypes.byref(info))
+        return code, info.placement.start
+
     def attributes(self, handle: Handle) -> tuple[int, Attributes]:
         """Ask for the size of a MIG instance."""
         attributes = pynvml.c_nvmlDeviceAttributes()

@@ -208,12 +208,18 @@ class MigInstances:
             parent.pci_bus_id,
             parent.model,
             parent.driver,
-            MigPlace(parent.uuid, gi, ci, self._profile(), index),
+            MigPlace(parent.uuid, gi, ci, self._profile(), index, self._start(gi)),
             parent.facts,
         )
         compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
         compiled.add(self._profiling.instance(uuid, gi))
         return _Slot(key, device, compiled, self._handle, library.address(self._handle))
+
+    def _start(self, gi: int) -> int | None:
+        """Return the GPU instance's first memory slice; None where the driver doesn't say."""
+        code, start = self._nvml.first_slice(self._gpu, gi)
+        codes.check_driver(code)
+        return start if code == 0 else None
 
     def _profile(self) -> str:
         """Return the profile's name: from the instance's own name, else from its size."""

@@ -33,7 +33,8 @@ class Held:
     """What all pods hold.
 
     Attributes:
-        claims: one for each container and resource, sorted: the kubelet's order is random.
+        claims: one for each container and resource or ResourceClaim, sorted: the kubelet's order is
+            random.
         unprepared: namespace and name of pods with resource claims of which nothing is known yet.
     """
 
@@ -54,7 +55,7 @@ def read_list(data: bytes, origin: str, selection: Selection) -> Held:
             and devices for.
     """
     held: dict[PartialRef, dict[str, list[str]]] = {}
-    claimed: dict[PartialRef, set[RawDeviceId]] = {}
+    claimed: dict[tuple[PartialRef, str], set[RawDeviceId]] = {}
     unprepared: set[tuple[str, str]] = set()
     for pod in _decode("ListPodResourcesResponse", data).pod_resources:
         for container in pod.containers:
@@ -66,7 +67,8 @@ def read_list(data: bytes, origin: str, selection: Selection) -> Held:
                 if not claim.claim_resources:
                     unprepared.add((pod.namespace, pod.name))
                 found = _claimed(claim.claim_resources, selection)
-                claimed.setdefault(subject, set()).update(found)
+                name = f"{claim.claim_namespace}/{claim.claim_name}" if claim.claim_name else ""
+                claimed.setdefault((subject, name), set()).update(found)
     source = Origin(Evidence.KUBELET_IDS, origin)
     claims = [
         Claim(subject, plugin_ids(ids), None, None, source, resource)
@@ -74,8 +76,8 @@ def read_list(data: bytes, origin: str, selection: Selection) -> Held:
         for resource, ids in resources.items()
     ]
     claims += [
-        Claim(subject, tuple(sorted(devices)), None, None, source)
-        for subject, devices in claimed.items()
+        Claim(subject, tuple(sorted(devices)), None, None, source, resource_claim=name)
+        for (subject, name), devices in claimed.items()
         if devices
     ]
     if sum(len(claim.devices) for claim in claims) > MOST_HELD:
@@ -83,7 +85,7 @@ def read_list(data: bytes, origin: str, selection: Selection) -> Held:
             f"its containers hold more than {MOST_HELD} devices, a shared one counted for each of "
             "them; name fewer `resources`"
         )
-    claims.sort(key=lambda claim: (claim.subject, claim.resource))
+    claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
     return Held(tuple(claims), tuple(sorted(unprepared)))
 
 

@@ -147,16 +147,23 @@ def _merged(said: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
     """Put claims of several sockets together: a proxy repeats the kubelet's own."""
     if len(said) == 1:
         return said[0]
-    known: set[tuple[object, str, RawDeviceId]] = set()
+    known: set[tuple[object, str, str, RawDeviceId]] = set()
     merged: list[Claim] = []
     for claims in said:
         news: list[Claim] = []
         for claim in claims:
-            keys = [(claim.subject, claim.resource, device) for device in claim.devices]
-            devices = tuple(key[2] for key in keys if key not in known)
+            keys = [
+                (claim.subject, claim.resource, claim.resource_claim, device)
+                for device in claim.devices
+            ]
+            devices = tuple(key[3] for key in keys if key not in known)
             if devices:
                 news.append(claim if devices == claim.devices else replace(claim, devices=devices))
-        known.update((c.subject, c.resource, device) for c in claims for device in c.devices)
+        known.update(
+            (c.subject, c.resource, c.resource_claim, device)
+            for c in claims
+            for device in c.devices
+        )
         merged += news
     return tuple(
         sorted(merged, key=lambda claim: (claim.subject, claim.resource, claim.origin.detail))

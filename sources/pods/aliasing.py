@@ -1,6 +1,7 @@
 """Follows ResourceSlices beside the pods, where the cluster has them and lets us read them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pipeline.backoff import Backoff
@@ -8,7 +9,8 @@ from pipeline.contracts import KubeApi, SourceContext
 from pipeline.errors import ApiError
 from pipeline.kube.reflector import Reflector
 from pipeline.model import DeviceAliasesReplaced
-from sources.pods.slices import Aliases, Pools, Slice, distil
+from sources.pods.moments import Moments
+from sources.pods.slices import Pools, Slice, distil
 
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _SOON: Final = 2.0
@@ -44,15 +46,17 @@ class SliceFollower:
         ctx: of the source.
         api: session with the API server.
         node: whose slices.
+        moments: for timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, node: str) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi, node: str, moments: Moments) -> None:
         self._ctx = ctx
         self._api = api
         self._node = node
         self._slices: dict[str, Slice] = {}
         self._pools = Pools()
-        self._said: Aliases | None = None
+        self._moments = moments
+        self._said: DeviceAliasesReplaced | None = None
         self._failures = 0
         self._told: _Kind | None = None
 
@@ -69,6 +73,9 @@ class SliceFollower:
             if self._failures > 1 and kind != self._told:
                 self._told = kind
                 self._say(reason)
+                if self._said is None:
+                    # Nobody needs to wait for names.
+                    await self._tell()
             await self._ctx.clock.sleep(backoff.delay(lasted))
 
     async def _follow(self) -> tuple[_Kind, str]:
@@ -78,7 +85,7 @@ class SliceFollower:
                 self._api,
                 f"/apis/resource.k8s.io/{version}/resourceslices",
                 {"fieldSelector": f"spec.nodeName={self._node}"},
-                distil,
+                partial(distil, moments=self._moments),
                 self,
                 clock=self._ctx.clock,
             )
@@ -113,10 +120,10 @@ class SliceFollower:
             raise _UnavailableError(error)
 
     async def _tell(self) -> None:
-        aliases = self._pools.aliases(self._slices.values())
-        if aliases != self._said:
-            self._said = aliases
-            await self._ctx.emit(DeviceAliasesReplaced(aliases))
+        names = self._pools.names(self._slices.values())
+        if names != self._said:
+            self._said = names
+            await self._ctx.emit(names)
 
     def _say(self, reason: str) -> None:
         self._ctx.log.info(

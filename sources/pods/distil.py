@@ -15,6 +15,7 @@ from sources.pods.moments import Moments
 from sources.pods.options import Options
 from sources.pods.owners import owner
 from sources.pods.passing import Passing
+from sources.pods.resourceclaims import names
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
@@ -126,6 +127,7 @@ class Distiller:
             wants,
             _extended_ones(asked),
             tuple(members) if reserving else (),
+            names(spec, status),
         )
 
 

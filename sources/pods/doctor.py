@@ -63,7 +63,9 @@ async def _asked(api: KubeApi, options: Options, ctx: DoctorContext, place: str)
     found += [check.failure(place, f"may not {each}", each.mend) for each in refused]
     slices = await _slices(api, query, place) if options.resource_slices else []
     found += slices
-    if not refused and all(each.check != check.id for each in slices):
+    claims = await _claims(api, place) if options.resource_claims else []
+    found += claims
+    if not refused and all(each.check != check.id for each in slices + claims):
         found.append(check.ok(place, "list, watch pods" + _besides(options)))
     if error is None:
         found += await _pods(api, node, ctx)
@@ -71,9 +73,9 @@ async def _asked(api: KubeApi, options: Options, ctx: DoctorContext, place: str)
 
 
 def _besides(options: Options) -> str:
-    return (
-        "; list, watch resourceslices, or the cluster has none" if options.resource_slices else ""
-    )
+    slices = "; list, watch resourceslices, or the cluster has none"
+    claims = "; get resourceclaims, or the cluster has none"
+    return slices * options.resource_slices + claims * options.resource_claims
 
 
 def _server(error: TransientError, place: str) -> Finding:
@@ -109,6 +111,20 @@ async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Findi
         )
         for each in rights
     ]
+
+
+async def _claims(api: KubeApi, place: str) -> list[Finding]:
+    """Return a warning if a ResourceClaim may not be read: one that there need not be."""
+    for version in _VERSIONS:
+        path = f"/apis/{_GROUP}/{version}/namespaces/default/resourceclaims/podgpu-doctor"
+        error = await try_list(api, path, {})
+        if error is not None and error.status == FORBIDDEN:
+            right = Right("get", "resourceclaims", _GROUP)
+            mend = f"{right.mend}; or set resource_claims: false without DRA"
+            return [CHECKS["pods.rbac"].warning(place, f"may not {right}", mend)]
+        if error is None or error.status != NOT_FOUND:
+            break
+    return []
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:

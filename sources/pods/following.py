@@ -1,23 +1,34 @@
 """From what the API server says of pods to events, with nothing said twice but to confirm it."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, NoReturn
 
 from pipeline.contracts import SourceContext
 from pipeline.errors import ApiError
 from pipeline.model import NS, Pod, PodDeleted, PodsReplaced, PodUpserted, SourceLost
 from sources.pods.options import Options
+from sources.pods.resourceclaims import ClaimReader
 
 _CONFIRM_NS: Final = 30 * NS
 """Between confirmations; each may wait for a bookmark, which comes once a minute."""
 
 
 class PodFollower:
-    """Implements `pipeline.kube.reflector.Handler` for pods."""
+    """Implements `pipeline.kube.reflector.Handler` for pods.
 
-    def __init__(self, ctx: SourceContext, options: Options) -> None:
+    Args:
+        ctx: of the source.
+        options: of the source.
+        claims: reads the pods' ResourceClaims; None where they aren't to be read.
+    """
+
+    def __init__(
+        self, ctx: SourceContext, options: Options, claims: ClaimReader | None = None
+    ) -> None:
         self._ctx = ctx
         self._options = options
+        self._claims = claims
         self._pods: dict[tuple[str, str], Pod] = {}
         self._said: PodsReplaced | None = None
         self._due_ns: int | None = None
@@ -26,6 +37,11 @@ class PodFollower:
     async def replaced(self, objects: Sequence[Pod]) -> None:
         """Take all pods; those that are as they were remain the objects that they were."""
         pods: dict[tuple[str, str], Pod] = {}
+        if self._claims is not None:
+            staying = {pod.info.uid for pod in objects}
+            gone = {pod.info.uid for pod in self._pods.values()} - staying
+            self._claims.forget(gone)
+            objects = await self._claims.complete(objects)
         for pod in objects:
             key = _key(pod)
             before = self._pods.get(key)
@@ -38,13 +54,15 @@ class PodFollower:
 
     async def upserted(self, found: Pod) -> None:
         """Take a pod; tell of it if anything has changed that we tell of."""
+        if self._claims is not None:
+            [found] = await self._claims.complete([found])
         before = self._pods.get(_key(found))
         if before == found:
             return
         if before is not None and before.info.uid != found.info.uid:
             # Its end was not heard of, but two pods can't have one name.
             self._ctx.accepted.drop(self._ctx.name, before)
-            await self._ctx.emit(PodDeleted(before.info.uid))
+            await self._deleted(before.info.uid)
         self._pods[_key(found)] = found
         self._ctx.accepted.put(self._ctx.name, found)
         self._said = None
@@ -58,7 +76,25 @@ class PodFollower:
         del self._pods[_key(found)]
         self._ctx.accepted.drop(self._ctx.name, before)
         self._said = None
-        await self._ctx.emit(PodDeleted(found.info.uid))
+        await self._deleted(found.info.uid)
+
+    async def _deleted(self, uid: str) -> None:
+        if self._claims is not None:
+            self._claims.forget([uid])
+        await self._ctx.emit(PodDeleted(uid))
+
+    async def read_claims(self, claims: ClaimReader) -> NoReturn:
+        """Try again to read ResourceClaims that could not be read, until cancelled."""
+        while True:
+            await claims.lacking()
+            lacking = [pod for pod in self._pods.values() if claims.lacks(pod)]
+            for pod in await claims.complete(lacking):
+                before = self._pods.get(_key(pod))
+                if before is not None and before.info.uid == pod.info.uid and before != pod:
+                    now = replace(before, resource_claims=pod.resource_claims)
+                    self._pods[_key(pod)] = now
+                    self._said = None
+                    await self._ctx.emit(PodUpserted(now))
 
     async def confirmed(self) -> None:
         """Say again what stands, if that was long ago or had come into doubt."""

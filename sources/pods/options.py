@@ -52,6 +52,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Doc("Follow the node's ResourceSlices, which tell what devices of DRA drivers are."),
     ] = True
+    resource_claims: Annotated[
+        bool,
+        Doc("Read the ResourceClaims of the node's pods: admin access to a device holds nothing."),
+    ] = True
     schedulers: Annotated[
         tuple[Scheduler, ...],
         Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),

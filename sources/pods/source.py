@@ -11,6 +11,7 @@ from sources.pods.distil import Distiller
 from sources.pods.following import PodFollower
 from sources.pods.moments import Moments
 from sources.pods.options import Options
+from sources.pods.resourceclaims import ClaimReader
 
 _BASE = "base"
 
@@ -37,15 +38,20 @@ class PodsSource:
         base = ctx.kept.setdefault(_BASE, ctx.clock.now())
         assert isinstance(base, Instant)  # noqa: S101 - nobody else writes it
         complaints = Complaints(ctx.log, options.max_labels)
+        moments = Moments(base)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
+            claims = ClaimReader(ctx, api, moments) if options.resource_claims else None
+            follower = PodFollower(ctx, options, claims)
             pods = Reflector(
                 api,
                 "/api/v1/pods",
                 {"fieldSelector": f"spec.nodeName={node}"},
-                Distiller(options, Moments(base), complaints.report),
-                PodFollower(ctx, options),
+                Distiller(options, moments, complaints.report),
+                follower,
                 clock=ctx.clock,
             )
             group.create_task(pods.run())
+            if claims is not None:
+                group.create_task(follower.read_claims(claims))
             if options.resource_slices:
-                group.create_task(SliceFollower(ctx, api, node).run())
+                group.create_task(SliceFollower(ctx, api, node, moments).run())

@@ -12,22 +12,36 @@ ROOT_READS = {
     "/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", True),
 }
 PODS_RULE = rule("pods", "list", "watch")
+CLAIMS_RULE = rule("resourceclaims", "get", group="resource.k8s.io")
 SLICES_RULE = rule("resourceslices", "list", "watch", group="resource.k8s.io")
 
 
 RIGHTS: list[tuple[Values, list[Object]]] = [
     ({"preset": "gpus"}, []),
-    ({"preset": "kubernetes"}, [PODS_RULE, SLICES_RULE]),
-    ({"preset": "runtime"}, [PODS_RULE, SLICES_RULE]),
-    ({"preset": "koordinator"}, [PODS_RULE, SLICES_RULE]),
-    (source("pods", resource_slices=False), [PODS_RULE]),
+    ({"preset": "kubernetes"}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    ({"preset": "runtime"}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    ({"preset": "koordinator"}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    (source("pods", resource_slices=False), [PODS_RULE, CLAIMS_RULE]),
+    (source("pods", resource_slices=False, resource_claims=False), [PODS_RULE]),
     (source("pods", kubeconfig="/etc/podgpu/kubeconfig"), []),
     ({"config": {"sources": {"pods": None}}}, []),
-    (sink("node", kind="node"), [PODS_RULE, SLICES_RULE, rule("nodes", "get", "patch")]),
-    (sink("marks", kind="pods"), [PODS_RULE, SLICES_RULE, rule("pods", "get", "patch")]),
-    (sink("told", kind="events"), [PODS_RULE, SLICES_RULE, rule("events", "create", "patch")]),
-    (sink("told", kind="events", kubeconfig="/etc/podgpu/it"), [PODS_RULE, SLICES_RULE]),
-    (source("log", kind="kernel"), [PODS_RULE, SLICES_RULE]),
+    (
+        sink("node", kind="node"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("nodes", "get", "patch")],
+    ),
+    (
+        sink("marks", kind="pods"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("pods", "get", "patch")],
+    ),
+    (
+        sink("told", kind="events"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("events", "create", "patch")],
+    ),
+    (
+        sink("told", kind="events", kubeconfig="/etc/podgpu/it"),
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE],
+    ),
+    (source("log", kind="kernel"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
     ({"rbac": {"create": False}}, []),
     ({"kubernetes": {"rbac": {"create": False}}}, []),
     # dcgm-exporter's options, in each way to give them.
@@ -37,8 +51,11 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
     ({"dcgmExporter": True, "kubernetes": {"enablePodUID": True}}, [PODS_RULE]),
     ({"arguments": ["--kubernetes-enable-pod-labels"]}, [PODS_RULE]),
     ({"arguments": ["--kubernetes-enable-pod-labels=false"]}, []),
-    ({"arguments": ["-kubernetes-enable-dra=true"]}, [PODS_RULE, SLICES_RULE]),
-    ({"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}}, [PODS_RULE, SLICES_RULE]),
+    ({"arguments": ["-kubernetes-enable-dra=true"]}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
+    (
+        {"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}},
+        [PODS_RULE, CLAIMS_RULE, SLICES_RULE],
+    ),
     (
         {
             "arguments": ["-c", "1000"],

@@ -39,6 +39,7 @@ from pipeline.model import (
     ProcessUse,
     RawDeviceId,
     Reading,
+    ResourceClaim,
     ResourcesAdvertised,
     RunningContainer,
     SamplesTaken,
@@ -101,6 +102,7 @@ devices = st.builds(
         st.integers(0, 99),
         texts,
         st.none() | st.integers(0, 6),
+        st.none() | st.integers(0, 7),
     ),
     st.just(()) | attrs,
 )
@@ -116,6 +118,7 @@ all_claims = st.builds(
     st.builds(Origin, st.sampled_from(Evidence), texts),
     texts,
     ids,
+    texts,
 )
 some_claims = st.lists(all_claims, max_size=2).map(tuple)
 pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
@@ -138,6 +141,18 @@ pods = st.builds(
     ).map(tuple),
     some_claims,
     st.booleans(),
+    st.lists(
+        st.builds(
+            ResourceClaim,
+            texts,
+            texts,
+            st.booleans(),
+            st.none() | instants,
+            st.none() | instants,
+            ids,
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 containers = st.builds(
     RunningContainer,
@@ -258,7 +273,11 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(ContainersReplaced, st.lists(containers, max_size=2).map(tuple), ns),
     st.builds(ContainerStarted, containers),
     st.builds(ContainerStopped, texts),
-    st.builds(DeviceAliasesReplaced, st.lists(st.tuples(raw_ids, texts), max_size=2).map(tuple)),
+    st.builds(
+        DeviceAliasesReplaced,
+        st.lists(st.tuples(raw_ids, texts), max_size=2).map(tuple),
+        st.lists(st.tuples(raw_ids, st.none() | instants), max_size=2).map(tuple),
+    ),
     st.builds(
         ResourcesAdvertised,
         st.lists(st.builds(AdvertisedResource, texts, ids), max_size=2).map(tuple),
@@ -269,7 +288,9 @@ events: st.SearchStrategy[Event] = st.one_of(
         st.lists(cards, max_size=2).map(tuple),
         st.lists(joints, max_size=2).map(tuple),
     ),
-    st.builds(SourceAdded, st.integers(0, 99)),
+    st.builds(
+        SourceAdded, st.integers(0, 99), st.frozensets(st.sampled_from(["devices", "names"]))
+    ),
     st.builds(SourceLost, texts),
     st.just(SourceRemoved()),
 )

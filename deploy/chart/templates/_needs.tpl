@@ -54,6 +54,9 @@
 {{- else if eq $it.kind "pods" -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}
+{{- if ne (toString $it.resource_claims) "false" -}}
+{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceclaims" (list "get")) -}}
+{{- end -}}
 {{- if ne (toString $it.resource_slices) "false" -}}
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
 {{- end -}}
@@ -142,7 +145,10 @@
 {{- if has (get $said . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
 {{- end -}}
 {{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
-{{- if has "dra" $on -}}{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}{{- end -}}
+{{- if has "dra" $on -}}
+{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceclaims" (list "get")) -}}
+{{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
+{{- end -}}
 {{- if regexMatch "^[^:]+:[^:]+$" $said.map -}}{{- $_ := set $needs "maps" (list $said.map) -}}{{- end -}}
 {{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "the kubelet is asked who holds which GPU on its socket, which is made anew when the kubelet starts") -}}
 {{- include "podgpu.asroot" (list $needs "the kubelet's socket is root's") -}}

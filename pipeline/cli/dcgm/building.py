@@ -113,7 +113,9 @@ def _holders(config: Made, settings: Settings) -> None:
     else:
         config.begin("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
         slices = settings.switch("kubernetes-enable-dra")
-        config.put("sources.pods.resource_slices", slices, settings.origin("kubernetes-enable-dra"))
+        origin = settings.origin("kubernetes-enable-dra")
+        config.put("sources.pods.resource_slices", slices, origin)
+        config.put("sources.pods.resource_claims", slices, origin)
     if settings.switch("kubernetes-enable-pod-labels"):
         _pod_labels(config, settings)
 

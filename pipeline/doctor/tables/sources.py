@@ -128,7 +128,8 @@ CHECKS: Final = (
     ),
     Check(
         "pods.rbac",
-        "each request that the source makes: list and watch of pods and of ResourceSlices",
+        "each request that the source makes: list and watch of pods and of ResourceSlices, "
+        "get of a ResourceClaim",
         "a verb is missing, which is named",
         "give the service account a ClusterRole with that verb",
         BOTH,

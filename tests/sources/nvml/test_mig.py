@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import DevicesDiscovered, MigPlace, SamplesTaken
+from sources.nvml import codes
 from tests.fakes.nvml import FakeNvml, Mig, Proc, Scenario, h100, mig_node, mixed, slices
 from tests.sources.nvml.harness import (
     GPU,
@@ -47,10 +48,27 @@ async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvm
         mig(3, 7),
     ]
     instance = found[3]
-    assert instance.mig == MigPlace(GPU[1], 8, 0, "2g.20gb", index=1)
+    assert instance.mig is not None
+    assert instance.mig == MigPlace(GPU[1], 8, 0, "2g.20gb", index=1, start=instance.mig.start)
     assert (instance.index, instance.minor) == (1, 2)
     assert instance.pci_bus_id == found[1].pci_bus_id
     assert instance.model == "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize("refusal", [None, codes.NO_PERMISSION, codes.NOT_SUPPORTED])
+async def test_t16_an_instance_has_its_first_memory_slice_where_the_driver_tells_it(
+    fake_nvml: FakeNvml, refusal: int | None
+) -> None:
+    ctx = FakeSourceContext()
+    errors = {} if refusal is None else {"nvmlDeviceGetGpuInstanceById": refusal}
+    instance = Mig(gi=1, profile="3g.40gb", uuid=mig(0, 1), placement_start=4)
+    fake_nvml.set(Scenario(gpus=[h100(mig=[instance], errors=errors)]))
+    async with running(ctx):
+        await next_rounds(ctx)
+    found = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[1].mig
+    assert found is not None
+    assert found.start == (4 if refusal is None else None)
+    assert found.placement == ("" if refusal else f"MIG-{GPU[0]}/3g.40gb@4")
 
 
 async def test_an_instance_has_memory_and_processes_and_no_gpu_up(fake_nvml: FakeNvml) -> None:
@@ -119,8 +137,8 @@ async def test_the_same_uuid_on_another_place_is_another_instance(fake_nvml: Fak
         samples = await next_rounds(ctx)
     places = [event.devices[1].mig for event in ctx.events if isinstance(event, DevicesDiscovered)]
     assert places == [
-        MigPlace(GPU[0], 7, 0, "3g.40gb", index=0),
-        MigPlace(GPU[0], 9, 1, "1g.10gb", index=0),
+        MigPlace(GPU[0], 7, 0, "3g.40gb", index=0, start=0),
+        MigPlace(GPU[0], 9, 1, "1g.10gb", index=0, start=0),
     ]
     assert values(samples, mig(0, 7))["memory_total_bytes"] == 9856 << 20
 

@@ -83,13 +83,14 @@ def raw_slice(
     pool: str = "node-1",
     driver: str = "gpu.nvidia.com",
     basic: bool = False,
+    metadata: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     told = []
     for device, uuid in ({"gpu-0": "GPU-0"} if devices is None else devices).items():
         attributes = {"attributes": {"uuid": {"string": uuid}, "type": {"string": "gpu"}}}
         told.append({"name": device, **({"basic": attributes} if basic else attributes)})
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "generation": 1} | (metadata or {}),
         "spec": {
             "driver": driver,
             "nodeName": "node-1",

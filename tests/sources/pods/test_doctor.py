@@ -15,6 +15,11 @@ from tests.support.kube import ApiServer, Collection, status
 
 PODS = "/api/v1/pods"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = [
+    f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/podgpu-doctor"
+    for version in ("v1", "v1beta2", "v1beta1")
+]
+"""A ResourceClaim that isn't there: whether it may be read is seen all the same."""
 OLD_SLICES = "/apis/resource.k8s.io/v1beta1/resourceslices"
 NODE = "node: node-1\n"
 
@@ -48,7 +53,7 @@ async def test_a_healthy_server_is_well_in_all_and_nothing_is_changed(tmp_path: 
     async with serving() as server:
         found = await looked(tmp_path, server)
     assert verdicts(found) == WELL
-    selected = {query.get("fieldSelector") for _, query in server.requests}
+    selected = {query.get("fieldSelector") for p, query in server.requests if p not in CLAIMS}
     assert selected == {"spec.nodeName=node-1"}, "no other node's pods are asked for"
 
 
@@ -87,6 +92,12 @@ VERBS = [
         "warning",
         "may not watch resourceslices.resource.k8s.io",
         'resources ["resourceslices"], verbs [watch]',
+    ),
+    (
+        ("list", CLAIMS[0]),
+        "warning",
+        "may not get resourceclaims.resource.k8s.io",
+        'resources ["resourceclaims"], verbs [get]',
     ),
 ]
 

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.errors import ApiError
 from pipeline.model import DeviceAliasesReplaced, RawDeviceId
+from sources.pods.moments import Moments
 from sources.pods.slices import Pools, Slice, distil
-from tests.sources.pods.raws import raw_pod, raw_slice
+from tests.sources.pods.raws import BASE, raw_pod, raw_slice
 from tests.sources.pods.running import SLICES, FakeCluster, Following, following
 from tests.support.kube import Collection, FakeApi
 
@@ -22,7 +23,7 @@ def part(raw: dict[str, Any]) -> Slice:
 
 
 def names(*slices: dict[str, Any], pools: Pools | None = None) -> dict[str, str]:
-    aliases = (pools or Pools()).aliases([part(raw) for raw in slices])
+    aliases = (pools or Pools()).names([part(raw) for raw in slices]).aliases
     assert list(aliases) == sorted(aliases)
     return {name.text: uuid for name, uuid in aliases}
 
@@ -52,6 +53,65 @@ def test_a_device_without_name_or_uuid_has_no_alias(device: object) -> None:
     raw = raw_slice()
     raw["spec"]["devices"] = [device]
     assert part(raw).aliases == ()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "since"),
+    [
+        ({}, None),
+        ({"creationTimestamp": "2026-01-01T00:00:00Z"}, "2026-01-01T00:00:00Z"),
+        ({"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 2}, None),
+        ({"creationTimestamp": "2026-01-01T00:00:00Z", "generation": "?"}, None),
+        (
+            {
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "generation": 3,
+                "managedFields": [
+                    {"time": "2026-01-01T00:00:05Z"},
+                    {"time": "2026-01-01T00:00:09Z"},
+                    {"time": 7},
+                ],
+            },
+            # Some time within the second before.
+            "2026-01-01T00:00:10Z",
+        ),
+    ],
+)
+def test_t15_a_slice_says_since_when_it_is_as_it_is(
+    metadata: dict[str, Any], since: str | None
+) -> None:
+    moments = Moments(BASE)
+    found = distil(raw_slice(metadata=metadata), moments)
+    assert found is not None
+    assert found.since == moments.parse(since)
+    named = Pools().names([found])
+    assert named.since == ((named.aliases[0][0], found.since),)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "expected"),
+    [
+        ("gpu-0-mig-3g40gb-9-0", {}, "MIG-GPU-0/3g.40gb@0"),
+        ("gpu-0-mig-3g40gb-9-4", {}, "MIG-GPU-0/3g.40gb@4"),
+        ("gpu-0-mig-1g10gb-me-20-6", {"profile": "1g.10gb+me"}, "MIG-GPU-0/1g.10gb+me@6"),
+        # Until 2025: the profile's id, the first memory slice, and how many there are.
+        ("gpu-0-mig-9-4-4", {}, "MIG-GPU-0/3g.40gb@4"),
+        ("gpu-0-mig-3g40gb-9-0", {"uuid": "MIG-7"}, "MIG-7"),
+        ("gpu-0-mig-3g40gb-9-0", {"parentUUID": ""}, None),
+        ("gpu-0-mig-3g40gb-9-0", {"profile": ""}, None),
+        ("gpu-0-mig-3g40gb", {}, None),
+        ("gpu-0", {}, None),
+    ],
+)
+def test_t16_an_instance_that_is_made_for_a_claim_has_a_place_and_no_uuid(
+    name: str, attributes: dict[str, str], expected: str | None
+) -> None:
+    told = {"type": "mig", "profile": "3g.40gb", "parentUUID": "GPU-0"} | attributes
+    raw = raw_slice()
+    raw["spec"]["devices"] = [
+        {"name": name, "attributes": {key: {"string": value} for key, value in told.items()}}
+    ]
+    assert [what for _, what in part(raw).aliases] == ([expected] if expected else [])
 
 
 def test_a_uuid_may_be_under_the_drivers_own_name() -> None:
@@ -168,13 +228,14 @@ async def test_without_slices_pods_are_followed_and_slices_looked_for_again(
         [message] = caplog.messages
         assert message.startswith(text)
         assert ctx.levels(caplog) == ["INFO"]
-        assert said(ctx) == []
-        assert set(ctx.kinds()) == {"PodsReplaced"}
+        # Nobody needs to wait for names.
+        assert said(ctx) == [{}]
+        assert set(ctx.kinds()) == {"PodsReplaced", "DeviceAliasesReplaced"}
         # Twice each time, as a stream and as a list, where they seem to be unknown.
         assert 8 <= cluster.asked.count(SLICES) <= 24
         cluster.paths[SLICES] = cluster.slices
         await asyncio.sleep(380)  # five minutes and what chance adds
-        assert said(ctx) == [FIRST]
+        assert said(ctx) == [{}, FIRST]
         cluster.pods.collection.put(raw_pod("b"))
         await asyncio.sleep(1)
         assert len(ctx.pods()) == 2
@@ -216,7 +277,7 @@ async def test_refusals_in_other_words_are_told_once_and_again_after_a_good_whil
         assert len(caplog.messages) == 1
         cluster.paths[SLICES] = cluster.slices
         await asyncio.sleep(400)
-        assert said(ctx) == [FIRST]
+        assert said(ctx) == [{}, FIRST]
         cluster.slices.cut(ApiError("reset"))
         await refuse(100)
         assert len(caplog.messages) == 2
