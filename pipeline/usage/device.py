@@ -139,9 +139,9 @@ class DeviceAccount:
             interval = self._sums.count_time(pieces, time_ns, times)
             total = use.busy_ns
             if total is not None:
-                if time_ns < whole_ns:
-                    total = total * time_ns // whole_ns
-                    processes = [p.within(time_ns, whole_ns) for p in processes]
+                # Nothing is busy for longer than there was time.
+                total = min(total, whole_ns) * time_ns // whole_ns
+                processes = [p.within(time_ns, whole_ns) for p in processes]
                 found = busy(total, processes, sole(pieces), before, listed=use.listed)
                 self._sums.count_busy(interval, found)
         self._good_for_ns = use.good_for_ns

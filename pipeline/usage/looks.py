@@ -47,10 +47,10 @@ class Process(NamedTuple):
         return self.there, self.busy_ns or 0
 
     def within(self, time_ns: int, whole_ns: int) -> "Process":
-        """Return it with its busy time in a part of the interval."""
+        """Return it with its busy time in a part of the interval; that is no longer than it."""
         if self.busy_ns is None:
             return self
-        return self._replace(busy_ns=self.busy_ns * time_ns // whole_ns)
+        return self._replace(busy_ns=min(self.busy_ns, whole_ns) * time_ns // whole_ns)
 
 
 @dataclass(slots=True)

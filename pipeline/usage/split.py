@@ -144,7 +144,8 @@ def busy(
     """Split busy time.
 
     Args:
-        total: how long the device was busy, in nanoseconds.
+        total: how long the device was busy, in nanoseconds: no longer than there was time. Where
+            processes come to more, they are scaled down to it, those of no container too.
         processes: those of the interval. Where the driver tells busy time of none of them, it is a
             container's if all of them are, else nobody's.
         alone: the one container that held the device in the interval, if there is exactly one.
@@ -154,7 +155,7 @@ def busy(
     """
     total = max(total, 0)
     parts: Parts = {}
-    told, whole = False, True
+    others, told, whole = 0, False, True
     for process in processes:
         if process.busy_ns is None:
             continue
@@ -162,7 +163,9 @@ def busy(
         container = process.whose(alone)
         if container is not None:
             parts[container] = parts.get(container, 0) + max(process.busy_ns, 0)
-        elif process.busy_ns > 0 and not process.known:
+            continue
+        others += max(process.busy_ns, 0)
+        if process.busy_ns > 0 and not process.known:
             whole = False
     if not told:
         whose = {process.whose(alone) for process in processes} | set(before)
@@ -171,10 +174,10 @@ def busy(
         if len(whose) == 1 and (only := next(iter(whose))) is not None:
             return Busy({only: total}, 0, whole=True)
         return Busy({}, total, whole=listed and not total)
-    if sum(parts.values()) > total:
+    if sum(parts.values()) + others > total:
         order = sorted(parts)
-        fitted = apportion(total, [parts[one] for one in order])
-        parts = dict(zip(order, fitted, strict=True))
+        fitted = apportion(total, [*(parts[one] for one in order), others])
+        parts = dict(zip(order, fitted[:-1], strict=True))
     return Busy(parts, total - sum(parts.values()), whole)
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pipeline.model import DeviceUse, GpuProcess, ProcessUse
 from sources.nvml.looks import Seen
 from sources.nvml.procfs import UNKNOWN, Found, Process
-from sources.nvml.utilization import Entry
+from sources.nvml.utilization import Entry, fit
 
 _KINDS: Final[tuple[Literal["mps", "compute", "graphics"], ...]] = ("mps", "compute", "graphics")
 """A process that stands in several lists counts for the first: it is the same one, and so is its
@@ -42,6 +42,9 @@ def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) 
     listed = _merged(seen.listed or ())
     told = seen.entries is not None
     entries = seen.entries or {}
+    if seen.since is not None:
+        # Nothing is busy for longer than there was time.
+        entries = fit(entries, seen.at.mono_ns - seen.since.mono_ns)
     uses: list[ProcessUse] = []
     for pid in listed.keys() | entries.keys():
         found, entry = processes.get(pid, UNKNOWN), entries.get(pid)

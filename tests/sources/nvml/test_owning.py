@@ -192,7 +192,7 @@ def test_nothing_is_lost_and_nothing_is_told_twice(
     listed: list[GpuProcess], entries: dict[int, Entry], found: dict[int, Found]
 ) -> None:
     made = use_of(seen(listed=tuple(listed), entries=entries), found, 15)
-    assert made.busy_ns == sum(e.busy_ns for e in entries.values())
+    assert made.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
     assert made.busy_ns == sum(one.busy_ns or 0 for one in made.processes)
     assert sorted(one.pid for one in made.processes if one.kind) == sorted({p.pid for p in listed})
     order = [(one.pid, one.started or 0) for one in made.processes]
