@@ -181,6 +181,54 @@ def busy(
     return Busy(parts, total - sum(parts.values()), whole)
 
 
+def busy_beside_mps(
+    total: int,
+    processes: Sequence[Process],
+    hidden: Collection[Name],
+    others: Collection[Name | None],
+) -> Busy:
+    """Split busy time where an MPS server works on the device: most of it is nobody's.
+
+    Args:
+        total: as of `busy`.
+        processes: those of the interval.
+        hidden: the containers of whom nothing is known: see `concealed`.
+        others: as of `concealed`.
+    """
+    only = _only_client(processes, others)
+    if only is not None:
+        return Busy({only: total}, 0, whole=False)
+    own = [one for one in processes if one.busy_ns is not None and one.container not in hidden]
+    found = busy(total, own, None) if own else Busy({}, total, whole=False)
+    return found._replace(whole=False)
+
+
+def concealed(processes: Sequence[Process], others: Collection[Name | None]) -> frozenset[Name]:
+    """Return the containers of whom an MPS server conceals what they did.
+
+    Its clients come and go unseen. So those are all that may have any, except those whose own
+    processes have all a busy time that is known. If there is but one container, and it has clients,
+    nothing is concealed: it did all.
+
+    Args:
+        processes: those of the interval.
+        others: who else may have had processes in it: holders, and whose were there at its
+            beginning.
+    """
+    if _only_client(processes, others) is not None:
+        return frozenset()
+    hidden = {one.container for one in processes if one.busy_ns is None}
+    known = {one.container for one in processes} - hidden
+    return frozenset([one for one in hidden | (set(others) - known) if one is not None])
+
+
+def _only_client(processes: Sequence[Process], others: Collection[Name | None]) -> Name | None:
+    """Return the one container that there is, if it has clients of MPS."""
+    whose = {one.container for one in processes} | set(others)
+    clients = any(one.client for one in processes)
+    return next(iter(whose)) if clients and len(whose) == 1 else None
+
+
 def energy(total: int, idle: int, interval: Interval) -> tuple[Parts, int]:
     """Split energy, by a model: what is drawn when idle by held time, the rest by busy time.
 
