@@ -140,6 +140,7 @@ def test_t4_parts_are_the_whole_and_no_client_has_any(
     story: list[tuple[list[str | None], int, int]],
 ) -> None:
     book, energy = shared(), 0
+    account = book.of()
     for step, (pods, busy, used) in enumerate(story):
         energy += used
         told = [server(), *(process(pod, client=pod is not None) for pod in pods)]
