@@ -102,11 +102,16 @@ class Inventory:
         return len(self.gpus) < self._count or not all(gpu.up for gpu in self.gpus.values())
 
     @property
-    def all_unknown(self) -> bool:
-        """Whether all GPUs that are read answer nothing but "unknown", and so the driver itself.
+    def count_unknown(self) -> bool:
+        """Whether the driver answers "unknown" when it is asked how many GPUs there are."""
+        return self._count_code == codes.UNKNOWN
 
-        It answers so where the devices were taken from this process. One GPU that is lost, or that
-        answers anything else, is a fault of its own.
+    @property
+    def all_unknown(self) -> bool:
+        """Whether all GPUs that are read answer nothing but "unknown".
+
+        The driver answers so where the devices were taken from this process. One GPU that is lost,
+        or that answers anything else, is a fault of its own.
         """
         gpus = self.gpus
         faults = [gpu.fault for gpu in gpus.values() if gpu.is_read]

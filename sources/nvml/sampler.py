@@ -28,6 +28,9 @@ from sources.nvml.xids import FIELDS
 EARLY_NS: Final = NS
 """How long after the first round a second one follows where rounds are far apart."""
 
+DARK_ROUNDS: Final = 3
+"""In so many rounds all GPUs have to fail alike before NVML is initialised anew."""
+
 BETWEEN: Final = frozenset({*METRICS, *TOTALS, *RATES})
 """Fields that tell what was between two looks."""
 
@@ -71,6 +74,7 @@ class Sampler:
         if self._reports.waiting:
             self._has_news.set()
         self._own_watch = False
+        self._dark_rounds = 0
         self._forced_ns: dict[str, int] = {}
 
     async def run(self) -> None:
@@ -184,10 +188,15 @@ class Sampler:
     def _check_driver(self) -> None:
         """Initialise NVML anew if nothing at all works, unless a call hangs: that says more.
 
+        Where the driver still counts its GPUs, they have to fail for some rounds: one after the
+        other may come back.
+
         Raises:
             DriverGoneError: nothing works.
         """
-        if self._inventory.all_unknown and not self._crew.stuck:
+        dark = self._inventory.all_unknown and not self._crew.stuck
+        self._dark_rounds = self._dark_rounds + 1 if dark else 0
+        if self._dark_rounds >= (1 if self._inventory.count_unknown else DARK_ROUNDS):
             raise codes.DriverGoneError(
                 codes.UNKNOWN,
                 f"all GPUs answer {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN}): NVML is "

@@ -76,6 +76,22 @@ async def test_t23_it_is_initialised_after_5_10_and_at_most_300_seconds(
     assert (await lost(fake_nvml, ctx, source)).retry_after == 5, "it worked meanwhile"
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_t23_where_the_driver_still_counts_its_gpus_three_rounds_have_to_fail(
+    fake_nvml: FakeNvml, count: int
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(count))
+    task = asyncio.create_task(NvmlSource(options()).run(ctx))
+    await next_rounds(ctx)
+    before = len(rounds(ctx))
+    fake_nvml.set(h100s(count, errors=UNKNOWN))
+    with pytest.raises(TransientError, match="all GPUs answer unknown"):
+        await asyncio.wait_for(task, 10)
+    dark = [r for r in rounds(ctx)[before:] if set(ups(r).values()) == {0}]
+    assert len(dark) == 3 + 1, "and the last word on all of them"
+
+
 @pytest.mark.parametrize("code", [1, 18, 999])
 async def test_t23_one_rule_for_all_that_takes_the_driver_away(
     fake_nvml: FakeNvml, code: int
