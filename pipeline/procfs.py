@@ -41,6 +41,15 @@ def started_ticks(text: str) -> int | None:
     return int(fields[place]) if len(fields) > place and fields[place].isdecimal() else None
 
 
+def name(text: str) -> str:
+    """Return the name of a process, of which the kernel keeps 15 letters; empty if not told.
+
+    Args:
+        text: of `/proc/PID/stat`.
+    """
+    return text.partition("(")[2].rpartition(")")[0]
+
+
 def uptime_ns(text: str) -> int | None:
     """Return for how long the machine has been up, in nanoseconds; None if not told.
 

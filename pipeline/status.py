@@ -39,12 +39,18 @@ class Status:
         return True, "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the first snapshot is complete: every source has spoken, or had its time."""
+        """Whether there is something to show, with a line for people.
+
+        Every source has spoken, or had its time; and not all sources that have devices are down.
+        """
         if self._publisher.latest is None:
             return False, "no snapshot yet"
         silent = [n for n, s in self._publisher.join.sources().items() if not s.spoken]
         if silent and self._started.seconds_until(self._clock.now()) < _READY_LIMIT:
             return False, f"waiting for the first word of: {', '.join(silent)}"
+        having = {n: s for n, s in self._publisher.join.sources().items() if s.devices}
+        if having and not any(state.up for state in having.values()):
+            return False, f"no GPU can be read: {', '.join(having)} is down"
         return True, "ready"
 
     def collect(self) -> list[FamilyPoints]:

@@ -125,10 +125,10 @@ class UsageTable:
 
     def _process(self, use: ProcessUse) -> Process:
         owner = use.owner
-        there, memory, busy = use.kind != "", use.memory_bytes, use.busy_ns
+        rest = (use.kind != "", use.memory_bytes, use.busy_ns, use.kind == "mps")
         if owner is None:
-            return Process(None, False, None, there, memory, busy)
+            return Process(None, False, None, *rest)
         if not (owner.uid or owner.container_id):  # outside all pods
-            return Process(None, True, None, there, memory, busy)
+            return Process(None, True, None, *rest)
         container, pod = self._owners.find(owner)
-        return Process(container, container is not None, pod, there, memory, busy)
+        return Process(container, container is not None, pod, *rest)

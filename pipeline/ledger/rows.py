@@ -69,7 +69,7 @@ class Batch:
         """Add what was gained in an hour."""
         key = hour, device, whose
         known = self.hours.get(key)
-        self.hours[key] = more if known is None else _sum(known, more)
+        self.hours[key] = more if known is None else _followed(known, more)
 
     def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None]]:
         """Yield hour, device, accounted time, gap, busy time and energy: the sums of the parts."""
@@ -129,6 +129,19 @@ def _sum(one: Amounts, other: Amounts) -> Amounts:
     held, busy, energy = one
     more_held, more_busy, more_energy = other
     return held + more_held, _plus(busy, more_busy), _plus(energy, more_energy)
+
+
+def _followed(one: Amounts, later: Amounts) -> Amounts:
+    """Return the sum of what follows each other in an hour.
+
+    A 0 that something unknown follows isn't kept: it would stand for both.
+    """
+    held, busy, energy = _sum(one, later)
+    return (
+        held,
+        busy or None if later[1] is None else busy,
+        energy or None if later[2] is None else energy,
+    )
 
 
 def _plus(one: int | None, other: int | None) -> int | None:

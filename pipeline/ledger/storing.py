@@ -18,8 +18,10 @@ _IDS: Final = 8192
 _ADD_HOUR: Final = """
 INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     held_ns = held_ns + excluded.held_ns,
-    busy_ns = ifnull(busy_ns + excluded.busy_ns, ifnull(busy_ns, excluded.busy_ns)),
-    energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
+    busy_ns = CASE WHEN excluded.busy_ns IS NULL THEN nullif(busy_ns, 0)
+        ELSE ifnull(busy_ns, 0) + excluded.busy_ns END,
+    energy_mj = CASE WHEN excluded.energy_mj IS NULL THEN nullif(energy_mj, 0)
+        ELSE ifnull(energy_mj, 0) + excluded.energy_mj END
 """
 _ADD_DEVICE_HOUR: Final = """
 INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET

@@ -23,7 +23,8 @@ class ProcessUse:
             look: it had ended, or `/proc` isn't the host's.
         kind: which of NVML's lists it stands in; empty for one that has ended.
         memory_bytes: device memory that it has now; None where the driver doesn't say.
-        busy_ns: how long it kept the device busy; None where the driver doesn't say it by process.
+        busy_ns: how long it kept the device busy; None where the driver doesn't say it by process,
+            as of an MPS server and its clients.
     """
 
     pid: int
@@ -50,6 +51,8 @@ class DeviceUse:
         energy_mj: the counter of the GPU, in millijoules; None for MIG instances, whose GPU has it.
         good_for_ns: how long the memory that it tells of stands without another look.
         listed: the processes could be listed; else only those stand there that are known otherwise.
+        mps: an MPS server works on the device: what its clients do, and those that came and went,
+            the driver reports as the server's.
     """
 
     device: str
@@ -62,6 +65,7 @@ class DeviceUse:
     energy_mj: int | None
     good_for_ns: int
     listed: bool = True
+    mps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,14 @@ class Uses(msgspec.Struct, omit_defaults=True):
         devices: further entries of the table of devices.
         processes: further entries of the table of processes: pid, start, owner, kind.
         found: the looks.
+        mps: places among them of devices on which an MPS server works.
     """
 
     reset: bool = False
     devices: list[str] = []
     processes: list[_Process] = []
     found: list[Found] = []
+    mps: list[_Ref] = []
 
     @property
     def extends(self) -> bool:
@@ -64,7 +66,7 @@ class UsesEncoder:
 
     def encode(self, event: ProcessesSampled, base: Instant) -> Uses:
         """Return looks, with times as seen from `base`."""
-        line = Uses()
+        line = Uses(mps=[at for at, use in enumerate(event.uses) if use.mps])
         if self._bytes > TABLE_BYTES:
             self._devices.clear()
             self._processes.clear()
@@ -144,8 +146,9 @@ class UsesDecoder:
                     found.energy_mj,
                     found.good_for_ns,
                     found.listed,
+                    mps=at in line.mps,
                 )
-                for found in line.found
+                for at, found in enumerate(line.found)
             )
         )
 

@@ -122,24 +122,45 @@ class Accounts:
             if interval is not None:
                 account.pend(interval)
         else:
-            used = account.meter.read(source, use.energy_mj, adjoins=account.adjoins(since))
-            time_ns = 0 if since is None else at.mono_ns - since.mono_ns
+            adjoins = account.adjoins(since)
+            used = account.meter.read(source, use.energy_mj, at.mono_ns, adjoins=adjoins)
             if device in self._instances:
+                account.take_pending()
                 account.look_away(at)
-                self._split(account, used, time_ns)
+                self._split(account, used)
             else:
-                interval = account.look(use, since, processes)
-                if used is not None and interval is not None:
-                    meter = account.meter
-                    meter.learn(used, time_ns, interval.busy_ns)
-                    account.spend(used, meter.idle(used, time_ns), interval)
+                self._spend(account, used, use, since, processes)
             account.publish(at.mono_ns)
         self._due_ns = min(self._due_ns, account.due_ns)
         self._dirty = True
         return True
 
-    def _split(self, gpu: DeviceAccount, used: int | None, time_ns: int) -> None:
-        """Split the energy of a GPU among the instances that it carries."""
+    def _spend(
+        self,
+        account: DeviceAccount,
+        used: int | None,
+        use: DeviceUse,
+        since: Instant | None,
+        processes: Sequence[Process],
+    ) -> None:
+        """Take in a look at a whole GPU, with what it used since its counter was last known."""
+        if not account.adjoins(since):
+            account.take_pending()
+        interval = account.look(use, since, processes)
+        if interval is not None:
+            account.pend(interval)
+        meter = account.meter
+        if meter.waits:
+            return
+        interval = account.take_pending()
+        if used is not None and interval.time_ns:
+            meter.learn(used, meter.time_ns, interval.busy_ns)
+            account.spend(used, meter.idle(used, meter.time_ns), interval)
+
+    def _split(self, gpu: DeviceAccount, used: int | None) -> None:
+        """Split the energy of a GPU among the instances that it carries, once it is known."""
+        if gpu.meter.waits:
+            return
         slices = self._instances[gpu.device]
         accounts = {uuid: self._accounts[uuid] for uuid in slices}
         looked: list[tuple[DeviceAccount, int, Interval]] = []
@@ -148,7 +169,7 @@ class Accounts:
             if interval.time_ns:
                 looked.append((account, slices[uuid], interval))
         if used is not None:
-            self._share_out(gpu, used, time_ns, looked)
+            self._share_out(gpu, used, looked)
         if gpu.at is not None:
             for account in accounts.values():
                 account.publish(gpu.at.mono_ns)
@@ -157,10 +178,9 @@ class Accounts:
         self,
         gpu: DeviceAccount,
         used: int,
-        time_ns: int,
         looked: Sequence[tuple[DeviceAccount, int, Interval]],
     ) -> None:
-        slices = self._instances[gpu.device]
+        slices, time_ns = self._instances[gpu.device], gpu.meter.time_ns
         times = [interval.busy_ns for _, _, interval in looked]
         if len(looked) == len(slices) and None not in times:
             gpu.meter.learn(used, time_ns, sum(time or 0 for time in times))

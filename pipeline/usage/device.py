@@ -12,7 +12,7 @@ from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
 from pipeline.usage.restoring import Restored, restored
 from pipeline.usage.roster import KEPT_NS, Entry
-from pipeline.usage.split import Memory, busy, memory, sole
+from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
 from pipeline.usage.sums import Sums
 from pipeline.usage.timeline import Held, Timeline
 
@@ -137,12 +137,18 @@ class DeviceAccount:
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
             interval = self._sums.count_time(pieces, time_ns, times)
+            others = {*before, *interval.held} if use.mps else set[Name | None]()
+            if use.mps:
+                self._sums.conceal(interval, concealed(processes, others))
             total = use.busy_ns
             if total is not None:
-                if time_ns < whole_ns:
-                    total = total * time_ns // whole_ns
-                    processes = [p.within(time_ns, whole_ns) for p in processes]
-                found = busy(total, processes, sole(pieces), before, listed=use.listed)
+                # Nothing is busy for longer than there was time.
+                total = min(total, whole_ns) * time_ns // whole_ns
+                processes = [p.within(time_ns, whole_ns) for p in processes]
+                if use.mps:
+                    found = busy_beside_mps(total, processes, interval.concealed, others)
+                else:
+                    found = busy(total, processes, sole(pieces), before, listed=use.listed)
                 self._sums.count_busy(interval, found)
         self._good_for_ns = use.good_for_ns
         self._looked(at)

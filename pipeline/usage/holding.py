@@ -27,6 +27,7 @@ class HoldingAccount:
             the monotonic clock.
         memory_bytes: what the last look showed, while that stands; None where it isn't known.
         peak_ppm: the largest part of an interval that is long enough to tell.
+        concealed: as of `Entry`.
     """
 
     start: Instant
@@ -46,6 +47,7 @@ class HoldingAccount:
     busy_time_ns: int = 0
     peak_ppm: int | None = None
     xids: dict[int, int] = field(default_factory=dict)
+    concealed: bool = False
 
     @property
     def void(self) -> bool:
@@ -94,6 +96,13 @@ class HoldingAccount:
         self.busy_time_ns += time_ns
         if time_ns >= LEAST_NS:
             self.peak_ppm = max(self.peak_ppm or 0, _part(part_ns, time_ns))
+
+    def conceal(self) -> None:
+        """Let what it does now be unknown, and what it did so far too where that was nothing."""
+        self.concealed = True
+        self.energy_mj = self.energy_mj or None
+        if not self.busy_ns:
+            self.busy_ns, self.busy_time_ns, self.peak_ppm = None, 0, None
 
     def add_energy(self, part_mj: int) -> None:
         """Take in its energy, in millijoules."""

@@ -24,6 +24,7 @@ class Process(NamedTuple):
         there: it is there now.
         memory_bytes: device memory that it has now; None where the driver doesn't say.
         busy_ns: how long it kept the device busy; None where the driver doesn't say.
+        client: it is a client of an MPS server.
     """
 
     container: Name | None
@@ -32,6 +33,7 @@ class Process(NamedTuple):
     there: bool
     memory_bytes: int | None
     busy_ns: int | None
+    client: bool = False
 
     def whose(self, alone: Name | None) -> Name | None:
         """Return whose it is, by claims where nobody could look.
@@ -47,10 +49,10 @@ class Process(NamedTuple):
         return self.there, self.busy_ns or 0
 
     def within(self, time_ns: int, whole_ns: int) -> "Process":
-        """Return it with its busy time in a part of the interval."""
+        """Return it with its busy time in a part of the interval; that is no longer than it."""
         if self.busy_ns is None:
             return self
-        return self._replace(busy_ns=self.busy_ns * time_ns // whole_ns)
+        return self._replace(busy_ns=min(self.busy_ns, whole_ns) * time_ns // whole_ns)
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Interval:
         busy: busy time by container; None where it isn't known how long the device was busy.
         busy_other_ns: busy time that no container is known to have had.
         times: how much of the time each holding had.
+        concealed: containers of whom MPS conceals what they did: neither busy time nor energy.
     """
 
     time_ns: int = 0
@@ -72,6 +75,7 @@ class Interval:
     busy: dict[Name, int] | None = field(default_factory=dict)
     busy_other_ns: int = 0
     times: dict[HoldingAccount, int] = field(default_factory=dict)
+    concealed: frozenset[Name] = frozenset()
 
     @property
     def busy_ns(self) -> int | None:
@@ -84,6 +88,7 @@ class Interval:
         self.unheld_ns += later.unheld_ns
         _add(self.held, later.held)
         _add(self.times, later.times)
+        self.concealed |= later.concealed
         if self.busy is None or later.busy is None:
             self.busy, self.busy_other_ns = None, 0
         else:

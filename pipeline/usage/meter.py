@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from pipeline.growth import Growth, energy_rate
 from pipeline.model import NS
 
 LEAST_NS: Final = 9 * NS // 10
@@ -9,27 +10,45 @@ LEAST_NS: Final = 9 * NS // 10
 steps, and a short one may hold none of them."""
 
 
+_RATE: Final = energy_rate(None)
+"""Sources know the power limit and have judged each reading by it. The account depends on nobody's
+care: it judges each one again, by a limit that holds for every GPU."""
+
+
 class Meter:
-    """Reads a counter, and learns the least power that was drawn with nothing to do."""
+    """Reads a counter, and learns the least power that was drawn with nothing to do.
+
+    Attributes:
+        waits: there is a good reading, but the last one wasn't: what the next good one brings is of
+            all the time between.
+    """
 
     def __init__(self) -> None:
-        self._stood: tuple[str, int] | None = None
+        self.waits = False
+        self._growth = Growth()
+        self._source = ""
         self._idle: tuple[int, int] | None = None
 
-    def read(self, source: str, counter_mj: int | None, *, adjoins: bool) -> int | None:
-        """Return what was used since the counter was last read; None where that isn't known.
+    @property
+    def time_ns(self) -> int:
+        """In which time that was used which `read` last returned."""
+        return self._growth.time_ns
+
+    def read(self, source: str, counter_mj: int | None, at_ns: int, *, adjoins: bool) -> int | None:
+        """Return what was used since the last good reading; None where that isn't known.
 
         Args:
             source: who read it.
-            counter_mj: where it stands, in millijoules.
-            adjoins: the interval begins when it was last read.
+            counter_mj: where it stands, in millijoules; None where it couldn't be read.
+            at_ns: when it was read.
+            adjoins: nothing lies between the last look and the interval that ends now.
         """
-        stood = self._stood
-        self._stood = None if counter_mj is None else (source, counter_mj)
-        if counter_mj is None or stood is None or not adjoins or stood[0] != source:
-            return None
-        used = counter_mj - stood[1]
-        return used if used >= 0 else None
+        if not adjoins or source != self._source:
+            self._growth.forget()
+        self._source = source
+        used = None if counter_mj is None else self._growth.read(counter_mj, at_ns, _RATE)
+        self.waits = self._growth.waits and (counter_mj is None or self._growth.wrong)
+        return used
 
     def learn(self, energy_mj: int, time_ns: int, busy_ns: int | None) -> None:
         """Take in an interval: if nothing was busy in it, it may tell what the GPU draws idle."""

@@ -29,6 +29,7 @@ class Entry:
         running: the holding that goes on.
         closing: those that have ended, and for which something may still come.
         closed: when the last of those ended for which nothing may come any more.
+        concealed: MPS concealed what it did for a time: no 0 stands for that.
     """
 
     name: Name
@@ -48,6 +49,7 @@ class Entry:
     running: HoldingAccount | None = None
     closing: list[HoldingAccount] = field(default_factory=list)
     closed: Instant | None = None
+    concealed: bool = False
 
     def begin(self, start: Instant) -> HoldingAccount:
         """See that a holding goes on, from a moment on if there was none.
@@ -75,6 +77,13 @@ class Entry:
             running.end = max(moment, running.start)
             self.closing.append(running)
             self.running = None
+
+    def conceal(self) -> None:
+        """Let what it does now be unknown, and what it did so far too where that was nothing."""
+        self.concealed = True
+        self.busy_ns, self.energy_mj = self.busy_ns or None, self.energy_mj or None
+        for one in self.open():
+            one.conceal()
 
     def open(self) -> list[HoldingAccount]:
         """Return the holdings for which something may come, the latest last."""

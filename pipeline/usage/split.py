@@ -144,7 +144,8 @@ def busy(
     """Split busy time.
 
     Args:
-        total: how long the device was busy, in nanoseconds.
+        total: how long the device was busy, in nanoseconds: no longer than there was time. Where
+            processes come to more, they are scaled down to it, those of no container too.
         processes: those of the interval. Where the driver tells busy time of none of them, it is a
             container's if all of them are, else nobody's.
         alone: the one container that held the device in the interval, if there is exactly one.
@@ -154,7 +155,7 @@ def busy(
     """
     total = max(total, 0)
     parts: Parts = {}
-    told, whole = False, True
+    others, told, whole = 0, False, True
     for process in processes:
         if process.busy_ns is None:
             continue
@@ -162,7 +163,9 @@ def busy(
         container = process.whose(alone)
         if container is not None:
             parts[container] = parts.get(container, 0) + max(process.busy_ns, 0)
-        elif process.busy_ns > 0 and not process.known:
+            continue
+        others += max(process.busy_ns, 0)
+        if process.busy_ns > 0 and not process.known:
             whole = False
     if not told:
         whose = {process.whose(alone) for process in processes} | set(before)
@@ -171,11 +174,59 @@ def busy(
         if len(whose) == 1 and (only := next(iter(whose))) is not None:
             return Busy({only: total}, 0, whole=True)
         return Busy({}, total, whole=listed and not total)
-    if sum(parts.values()) > total:
+    if sum(parts.values()) + others > total:
         order = sorted(parts)
-        fitted = apportion(total, [parts[one] for one in order])
-        parts = dict(zip(order, fitted, strict=True))
+        fitted = apportion(total, [*(parts[one] for one in order), others])
+        parts = dict(zip(order, fitted[:-1], strict=True))
     return Busy(parts, total - sum(parts.values()), whole)
+
+
+def busy_beside_mps(
+    total: int,
+    processes: Sequence[Process],
+    hidden: Collection[Name],
+    others: Collection[Name | None],
+) -> Busy:
+    """Split busy time where an MPS server works on the device: most of it is nobody's.
+
+    Args:
+        total: as of `busy`.
+        processes: those of the interval.
+        hidden: the containers of whom nothing is known: see `concealed`.
+        others: as of `concealed`.
+    """
+    only = _only_client(processes, others)
+    if only is not None:
+        return Busy({only: total}, 0, whole=False)
+    own = [one for one in processes if one.busy_ns is not None and one.container not in hidden]
+    found = busy(total, own, None) if own else Busy({}, total, whole=False)
+    return found._replace(whole=False)
+
+
+def concealed(processes: Sequence[Process], others: Collection[Name | None]) -> frozenset[Name]:
+    """Return the containers of whom an MPS server conceals what they did.
+
+    Its clients come and go unseen. So those are all that may have any, except those whose own
+    processes have all a busy time that is known. If there is but one container, and it has clients,
+    nothing is concealed: it did all.
+
+    Args:
+        processes: those of the interval.
+        others: who else may have had processes in it: holders, and whose were there at its
+            beginning.
+    """
+    if _only_client(processes, others) is not None:
+        return frozenset()
+    hidden = {one.container for one in processes if one.busy_ns is None}
+    known = {one.container for one in processes} - hidden
+    return frozenset([one for one in hidden | (set(others) - known) if one is not None])
+
+
+def _only_client(processes: Sequence[Process], others: Collection[Name | None]) -> Name | None:
+    """Return the one container that there is, if it has clients of MPS."""
+    whose = {one.container for one in processes} | set(others)
+    clients = any(one.client for one in processes)
+    return next(iter(whose)) if clients and len(whose) == 1 else None
 
 
 def energy(total: int, idle: int, interval: Interval) -> tuple[Parts, int]:

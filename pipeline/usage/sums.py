@@ -51,6 +51,14 @@ class Sums:
         self.unheld_ns += interval.unheld_ns
         return interval
 
+    def conceal(self, interval: Interval, containers: frozenset[Name]) -> None:
+        """Note of whom MPS conceals what they did."""
+        interval.concealed |= containers
+        for name in containers:
+            entry = self.roster.get(name)
+            if entry is not None:
+                entry.conceal()
+
     def count_busy(self, interval: Interval, found: Busy) -> None:
         """Take in the busy time of an interval, whose time has been taken in."""
         interval.busy, interval.busy_other_ns = {}, found.unattributed
@@ -67,10 +75,10 @@ class Sums:
         if found.whole:
             for entry in self.roster:
                 if entry.name not in interval.busy:
-                    if entry.busy_ns is None and _there(entry, interval):
+                    if entry.busy_ns is None and _begins(entry, interval):
                         entry.busy_ns = 0
                     for holding in entry.open():
-                        if holding in interval.times:
+                        if holding in interval.times and not holding.concealed:
                             holding.add_busy(0, interval.times[holding])
         self.busy_ns = (self.busy_ns or 0) + sum(interval.busy.values()) + interval.busy_other_ns
         self.busy_other_ns += interval.busy_other_ns
@@ -85,14 +93,16 @@ class Sums:
         """
         parts, nobody = energy(total, idle, interval)
         for entry in self.roster:
-            if entry.energy_mj is None and _there(entry, interval):
+            if entry.energy_mj is None and _begins(entry, interval):
                 entry.energy_mj = 0
             for holding in entry.open():
-                if holding.energy_mj is None and holding in interval.times:
+                first = holding.energy_mj is None and not holding.concealed
+                if first and holding in interval.times:
                     holding.energy_mj = 0
         for container, part in parts.items():
             known = self.roster.get(container)
-            if known is None or not (holdings := known.open()):
+            hidden = container in interval.concealed
+            if known is None or hidden or not (holdings := known.open()):
                 nobody += part
                 continue
             known.energy_mj = (known.energy_mj or 0) + part
@@ -135,7 +145,10 @@ class Sums:
         )
 
 
-def _there(entry: Entry, interval: Interval) -> bool:
+def _begins(entry: Entry, interval: Interval) -> bool:
+    """Whether a container's sum begins at 0: it is there, and nothing that it did is unknown."""
+    if entry.concealed:
+        return False
     return (entry.ended is None and not entry.awaited) or entry.name in interval.held
 
 

@@ -20,6 +20,7 @@ GPU_IS_LOST: Final = 15
 RESET_REQUIRED: Final = 16
 LIB_RM_VERSION_MISMATCH: Final = 18
 ARGUMENT_VERSION_MISMATCH: Final = 25
+UNKNOWN: Final = 999
 
 OUT_OF_RANGE: Final = -1
 """Not NVML's: it gave a value that can't be true."""
@@ -70,7 +71,7 @@ _NAMES: Final = {
     27: "not_ready",
     28: "gpu_not_found",
     29: "invalid_state",
-    999: "unknown",
+    UNKNOWN: "unknown",
 }
 
 
@@ -88,11 +89,17 @@ class DeviceLostError(Exception):
 
 
 class DriverGoneError(TransientError):
-    """The driver went away under the initialised library, as in a reload or an upgrade."""
+    """The driver as a whole doesn't work for this process: NVML has to be initialised anew.
 
-    def __init__(self, code: int) -> None:
+    Args:
+        code: NVML's.
+        text: what happened and what helps; by default that the driver was reloaded.
+    """
+
+    def __init__(self, code: int, text: str = "") -> None:
         super().__init__(
-            f"the NVIDIA driver answers {name(code)}: it was reloaded or upgraded; "
+            text
+            or f"the NVIDIA driver answers {name(code)}: it was reloaded or upgraded; "
             "NVML is initialised anew, nothing needs to be done unless this repeats"
         )
         self.code = code

@@ -30,6 +30,7 @@ class Gpu:
         handle: of this initialisation of NVML.
         devices: the GPU and its MIG instances.
         up: how the last visit ended.
+        fault: NVML's code for which it is down; 0 while it is up.
         mig_mode: whether MIG mode is on; None if the driver failed to say.
     """
 
@@ -46,6 +47,7 @@ class Gpu:
         self.device = device
         self.handle = handle
         self.up = True
+        self.fault = codes.OK
         self.mig_mode: bool | None = False
         self._visited = False
         self._nvml = nvml
@@ -150,7 +152,7 @@ class Gpu:
             DriverGoneError: the driver is gone.
         """
         sheet = Sheet(self.uuid, self._now())
-        self._visited = True
+        self._visited, self.fault = True, codes.OK
         try:
             self._read(sheet, slow=slow)
         except codes.DeviceLostError as lost:
@@ -219,7 +221,7 @@ class Gpu:
         sheet.clear()
         sheet.processes.clear()
         sheet.errors = [code] if code in codes.LOST else sheet.errors
-        sheet.up = False
+        sheet.up, self.fault = False, code
         self._plan.forget()
         if self._mig is not None:
             self._mig.forget()

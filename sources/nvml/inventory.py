@@ -57,6 +57,8 @@ class Inventory:
         self._now_open: tuple[_Open, _Closed] = ({}, dict(remembered))
         self.errors: list[tuple[str, int]] = []
         self._found: dict[int, Gpu | Device] = {}
+        self._count_code = codes.OK
+        self._refused: dict[int, int] = {}
 
     @property
     def gpus(self) -> _Open:
@@ -99,6 +101,26 @@ class Inventory:
         """Whether some GPU is down or could not be opened: opening it anew may help."""
         return len(self.gpus) < self._count or not all(gpu.up for gpu in self.gpus.values())
 
+    @property
+    def count_unknown(self) -> bool:
+        """Whether the driver answers "unknown" when it is asked how many GPUs there are."""
+        return self._count_code == codes.UNKNOWN
+
+    @property
+    def all_unknown(self) -> bool:
+        """Whether all GPUs that are read answer nothing but "unknown".
+
+        The driver answers so where the devices were taken from this process. One GPU that is lost,
+        or that answers anything else, is a fault of its own.
+        """
+        gpus = self.gpus
+        faults = [gpu.fault for gpu in gpus.values() if gpu.is_read]
+        faults += [code for index, code in self._refused.items() if index not in gpus]
+        if not all(gpu.is_read for gpu in gpus.values()):
+            # Nobody has asked the others.
+            faults.append(self._count_code)
+        return all(code == codes.UNKNOWN for code in faults or [self._count_code])
+
     def find(self, uuids: Iterable[str]) -> list[Gpu]:
         """Return the GPUs that are, or carry, these devices."""
         wanted = frozenset(uuids)
@@ -132,13 +154,14 @@ class Inventory:
     def _ask_count(self) -> int:
         code, count = self._nvml.number(_COUNT_SYMBOLS)
         codes.check_driver(code)
+        self._count_code = code
         if code:
             self.errors.append(("", code))
             return max(self._count, 0)
         return count
 
     def _scan_steps(self, count: int) -> list[Step]:
-        self._found = {}
+        self._found, self._refused = {}, {}
         steps = [
             Step(self._place(index), partial(self._open_gpu, index), partial(self._note, index))
             for index in range(count)
@@ -188,6 +211,7 @@ class Inventory:
         codes.check_driver(code)
         if code or not uuid:
             self.errors.append((self._place(index), code))
+            self._refused[index] = code
             return None
         old = self.gpus.get(index)
         if old is not None and old.up and old.uuid == uuid and same(old.handle, handle):
@@ -203,6 +227,7 @@ class Inventory:
             return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
+            self._refused[index] = lost.code
             return device
 
 

@@ -10,6 +10,8 @@ from sources.nvml.watch import XidWatch
 
 _KEY = "nvml"
 
+_FIRST, _LONGEST = 5.0, 300.0  # seconds
+
 
 class Kept:
     """Everything that a reload of the configuration must not lose.
@@ -22,6 +24,7 @@ class Kept:
         reports: XIDs that are still to be told.
         joints: how the GPUs are joined.
         owners: whose the processes are.
+        attempts: how often NVML was initialised anew since a GPU last answered.
     """
 
     def __init__(self) -> None:
@@ -32,6 +35,12 @@ class Kept:
         self.reports = XidReports()
         self.joints = Joints()
         self.owners = Owners()
+        self.attempts = 0
+
+    def patience(self) -> float:
+        """Return the seconds before NVML is initialised anew: 5, 10, 20, ... 300."""
+        self.attempts += 1
+        return min(_FIRST * 2.0 ** min(self.attempts - 1, 16), _LONGEST)
 
     @classmethod
     def of(cls, kept: dict[str, object]) -> "Kept":

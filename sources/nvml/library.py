@@ -23,6 +23,7 @@ Handle: TypeAlias = Any
 """A device handle: a ctypes pointer."""
 
 SONAME: Final = "libnvidia-ml.so.1"
+_REPEATED: Final = frozenset({codes.UNINITIALIZED, codes.LIB_RM_VERSION_MISMATCH, codes.UNKNOWN})
 _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
 
 
@@ -151,6 +152,8 @@ class Library:
 
         Raises:
             TransientError: it can't be done; the text says why and what helps.
+            DriverGoneError: the driver refuses as it does where it was taken away while NVML was
+                initialised.
         """
         if self._open and self._void:
             # A thread may still be in the driver with a buffer: none is freed.
@@ -168,9 +171,10 @@ class Library:
         except pynvml.NVMLError as error:
             code = int(error.value)
             mend = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
-            raise TransientError(
-                f"NVML can't be initialised ({codes.name(code)}): {mend}"
-            ) from error
+            text = f"NVML can't be initialised ({codes.name(code)}): {mend}"
+            if code in _REPEATED:
+                raise codes.DriverGoneError(code, text) from error
+            raise TransientError(text) from error
         self._open, self._void = True, False
         self.buffers = self._no_buffers()
 

@@ -1,18 +1,19 @@
 """One look at who uses a GPU and its MIG instances. It is taken on the thread that calls NVML."""
 
-import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.model import GpuProcess, Instant
 from sources.nvml import codes, processes, readers
+from sources.nvml.energy import FIELD as ENERGY
+from sources.nvml.energy import Energy
 from sources.nvml.gpm import Profiling
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, address
 from sources.nvml.mig import MigInstances, Present
 from sources.nvml.plan import Plan
-from sources.nvml.readers import NONE64, Reader, Sheet
+from sources.nvml.readers import Reader, Sheet
 from sources.nvml.utilization import Entry, Utilization
 
 BUSY: Final = "graphics_engine_active_ratio"
@@ -20,7 +21,6 @@ BUSY: Final = "graphics_engine_active_ratio"
 
 _MEMORY: Final = ("total", "free", "reserved")
 _TOTAL, _FREE, _RESERVED = (readers.MEMORY_FIELDS[member] for member in _MEMORY)
-_ENERGY: Final = "energy_millijoules"
 _REVIVE_EVERY: Final = 60  # looks
 
 
@@ -38,7 +38,7 @@ class Seen:
         reserved: what of it the driver keeps.
         busy_ns: of a MIG instance, and of a GPU whose processes are hidden, how long it was busy
             since then by its counters.
-        energy_mj: the GPU's counter.
+        energy_mj: the GPU's counter; None where what it said can't be true.
     """
 
     device: str
@@ -123,7 +123,8 @@ class GpuLooker:
         self._utilization = Utilization(nvml, gpu.handle)
         shared = _shared(nvml, gpu.handle, gpu.uuid)
         # What only a GPU without MIG tells stands in the slow tier, and is called as often.
-        plan = Plan(_there(_energy(nvml, gpu.handle, gpu.uuid)), [self._utilization.read, *shared])
+        self._energy = Energy(nvml, gpu.handle, gpu.uuid)
+        plan = Plan([self._energy.read], [self._utilization.read, *shared])
         self._own = _Watched(gpu.uuid, plan)
         self._carries = self._counted = False
         self._profiling: Profiling | None = None
@@ -168,9 +169,11 @@ class GpuLooker:
         at = self._now()
         tiers = [plan.fast] if self._carries else [plan.fast, plan.slow]
         read, since = self._own.look(sheet, at, *tiers)
-        entries = self._utilization.found if not self._carries and since is not None else None
+        entries = None
+        if not self._carries and since is not None:
+            entries = self._utilization.within(read.at.mono_ns - since.mono_ns)
         if read or read.processes:
-            look.seen.append(replace(_seen(read, since), entries=entries))
+            look.seen.append(replace(_seen(read, since, sheet), entries=entries))
 
     def _look_at_instances(self, mig: MigInstances, look: Look, sheet: Sheet) -> None:
         mig.enumerate(sheet)
@@ -189,7 +192,7 @@ class GpuLooker:
                 watched.forget()
                 continue
             if read or read.processes:
-                look.seen.append(_seen(read, since))
+                look.seen.append(_seen(read, since, sheet))
         self._instances = there
 
     def _made(self, present: Present) -> _Watched:
@@ -207,13 +210,14 @@ class GpuLooker:
 
     def _forget(self) -> None:
         self._own.forget()
+        self._energy.forget()
         self._utilization.forget()
         for watched in self._instances.values():
             watched.forget()
 
 
-def _seen(read: Sheet, since: Instant | None) -> Seen:
-    """Put together what a GPU or an instance tells alike."""
+def _seen(read: Sheet, since: Instant | None, sheet: Sheet) -> Seen:
+    """Put together what a GPU or an instance tells alike; note on the sheet what can't be true."""
     values = {reading.field: int(reading.value) for reading in read if reading.field != BUSY}
     total, free = values.get(_TOTAL), values.get(_FREE)
     ratio = next((reading.value for reading in read if reading.field == BUSY), None)
@@ -223,12 +227,25 @@ def _seen(read: Sheet, since: Instant | None) -> Seen:
         read.uuid,
         read.at,
         since,
-        listed=read.processes[0].processes if read.processes else None,
+        listed=_possible(read.processes[0].processes, total, sheet) if read.processes else None,
         # In either version of the call: the second one's "used" is without what is reserved.
         used=None if total is None or free is None else total - free,
         reserved=values.get(_RESERVED),
         busy_ns=round(ratio * passed) if ratio is not None and passed else None,
-        energy_mj=values.get(_ENERGY),
+        energy_mj=values.get(ENERGY),
+    )
+
+
+def _possible(
+    listed: tuple[GpuProcess, ...], total: int | None, sheet: Sheet
+) -> tuple[GpuProcess, ...]:
+    """Return the processes; none has more memory than the device."""
+    if total is None or all((one.memory_bytes or 0) <= total for one in listed):
+        return listed
+    sheet.errors.append(codes.OUT_OF_RANGE)
+    return tuple(
+        replace(one, memory_bytes=None) if (one.memory_bytes or 0) > total else one
+        for one in listed
     )
 
 
@@ -241,11 +258,3 @@ def _shared(nvml: Library, handle: Handle, uuid: str) -> list[Reader]:
     listed = processes.processes(nvml, handle, (uuid, "", 0), False, carries=False)
     memory = readers.memory(nvml, handle, uuid, 0, frozenset({_TOTAL, _FREE, _RESERVED}))
     return [*_there(listed), *_there(memory)]
-
-
-def _energy(nvml: Library, handle: Handle, uuid: str) -> Reader | None:
-    box = ctypes.c_ulonglong()
-    call = nvml.bind("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(box))
-    if call is None:
-        return None
-    return readers.number(call, box, (uuid, _ENERGY, 0), most=1 << 62, unknown=NONE64)

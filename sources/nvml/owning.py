@@ -1,13 +1,13 @@
 """What was seen on a device and whose processes those are, put together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
 from pipeline.model import DeviceUse, GpuProcess, ProcessUse
 from sources.nvml.looks import Seen
 from sources.nvml.procfs import UNKNOWN, Found, Process
-from sources.nvml.utilization import Entry
+from sources.nvml.utilization import Entry, fit
 
 _KINDS: Final[tuple[Literal["mps", "compute", "graphics"], ...]] = ("mps", "compute", "graphics")
 """A process that stands in several lists counts for the first: it is the same one, and so is its
@@ -42,6 +42,14 @@ def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) 
     listed = _merged(seen.listed or ())
     told = seen.entries is not None
     entries = seen.entries or {}
+    if seen.since is not None:
+        # Nothing is busy for longer than there was time.
+        entries = fit(entries, seen.at.mono_ns - seen.since.mono_ns)
+    servers = {
+        pid for pid in listed.keys() | entries.keys() if _serves(processes.get(pid, UNKNOWN))
+    }
+    clients = {pid for pid, (kind, _) in listed.items() if kind == "mps"}
+    mps = bool(servers) or not clients <= entries.keys()
     uses: list[ProcessUse] = []
     for pid in listed.keys() | entries.keys():
         found, entry = processes.get(pid, UNKNOWN), entries.get(pid)
@@ -50,11 +58,15 @@ def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) 
         doer = present if entry is None else _doer(found, before, entry)
         if pid in listed:
             kind, memory = listed[pid]
-            busy = 0 if entry is None or doer is not present else entry.busy_ns
-            uses.append(_use(pid, present, kind, memory, busy if told else None))
+            busy: int | None = 0 if entry is None or doer is not present else entry.busy_ns
+            if not told or (mps and not _is_own(pid, entries, servers, clients)):
+                busy = None
+            uses.append(_use(pid, present, kind, memory, busy))
         if entry is not None and (pid not in listed or doer is not present):
             # One that has ended has no memory, if the lists can be believed.
-            uses.append(_use(pid, doer, "", None if seen.listed is None else 0, entry.busy_ns))
+            known = not mps or (bool(servers) and pid not in servers)
+            done = entry.busy_ns if known else None
+            uses.append(_use(pid, doer, "", None if seen.listed is None else 0, done))
     busy_ns = seen.busy_ns
     if told:
         busy_ns = sum(entry.busy_ns for entry in entries.values())
@@ -69,7 +81,24 @@ def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) 
         seen.energy_mj,
         good_for_ns,
         listed=seen.listed is not None,
+        mps=mps,
     )
+
+
+def _serves(found: Found) -> bool:
+    """Whether a process, or the one that had its pid before it, is an MPS server."""
+    return any(one is not None and one.serves for one in (found.now, found.before))
+
+
+def _is_own(
+    pid: int, entries: Mapping[int, Entry], servers: Collection[int], clients: Collection[int]
+) -> bool:
+    """Whether the driver tells of a listed process what it did itself, beside an MPS server.
+
+    What clients do stands in the server's entry, so one without an entry may have done anything.
+    Where no server could be recognised, it may be any process that has an entry and is no client.
+    """
+    return pid in entries and (pid in clients or (bool(servers) and pid not in servers))
 
 
 def _before(found: Found, seen: Seen) -> Process | None:

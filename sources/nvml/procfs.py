@@ -7,16 +7,19 @@ which it began a process can be told from any other, so what was once read of on
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from pipeline import cgroups
 from pipeline.model import Instant, PartialRef
-from pipeline.procfs import HOST_PID_NAMESPACE, read, started_ticks, uptime_ns
+from pipeline.procfs import HOST_PID_NAMESPACE, name, read, started_ticks, uptime_ns
 
 KNOWN_MOST: Final = 4096
 """Processes that are remembered."""
+
+MPS_SERVER: Final = "nvidia-cuda-mps-server"[:15]
+"""What the kernel keeps of the name of an MPS server."""
 
 _NUMBERS: Final = re.compile(r"^NSpid:([\t 0-9]+)$", re.MULTILINE)
 _TICK_US: Final = 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -29,10 +32,12 @@ class Process:
     Attributes:
         started: when it began, in clock ticks since the machine's start.
         owner: as `ProcessUse.owner`.
+        serves: by its name it is an MPS server.
     """
 
     started: int
     owner: PartialRef | None
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +89,24 @@ class Procfs:
 
     def _look(self, pid: int, at_ns: int, boot_us: int | None) -> Found:
         before, seen_ns = self._known.pop(pid, (None, 0))
-        started = self._started(pid)
+        stat = read(self._root / str(pid) / "stat")
+        started, serves = started_ticks(stat), name(stat) == MPS_SERVER
         if started is None:
             if before is not None:
                 self._known[pid] = before, seen_ns
             return Found(before=before, seen_ns=seen_ns)
         same = before is not None and before.started == started
         if same and before is not None and before.owner is not None:
-            now = before
+            # It may have got its name since.
+            now = before if before.serves == serves else replace(before, serves=serves)
         else:
-            now = Process(started, self._owner(pid))
+            now = Process(started, self._owner(pid), serves)
         # Behind all others: the first of them is the one that wasn't seen for longest.
         self._known[pid] = now, at_ns
         if same:
             return Found(now)
         began_us = None if boot_us is None else boot_us + started * _TICK_US
         return Found(now, began_us, before, seen_ns)
-
-    def _started(self, pid: int) -> int | None:
-        return started_ticks(read(self._root / str(pid) / "stat"))
 
     def _owner(self, pid: int) -> PartialRef | None:
         return cgroups.owner(read(self._root / str(pid) / "cgroup"))

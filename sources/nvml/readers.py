@@ -134,7 +134,8 @@ def memory(
             code = keep()
             if code == 0:
                 total = box.total
-                if total == NONE64:
+                if total in (0, NONE64):
+                    # A GPU without memory of its own, such as a GB10, answers with zeros.
                     return 0
                 for member, field in members:
                     value = getattr(box, member)

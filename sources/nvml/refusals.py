@@ -4,6 +4,12 @@ from typing import Final
 
 from sources.nvml import codes
 
+RELOADED: Final = (
+    "restart podgpu's pod; for good, switch the runtime to CDI or the container toolkit to a "
+    "release that makes links in /dev/char (nvidia-ctk system create-dev-char-symlinks), "
+    "so that a daemon-reload of systemd doesn't take the devices away"
+)
+
 OPENING: Final = {
     codes.LIBRARY_NOT_FOUND: (
         "libnvidia-ml.so.1 is not there: in Kubernetes run podgpu with the runtime class of "
@@ -21,5 +27,9 @@ OPENING: Final = {
     codes.NO_PERMISSION: (
         "no permission to open the NVIDIA devices: the process needs read and write access to "
         "/dev/nvidiactl and /dev/nvidia0, 1, ..."
+    ),
+    codes.UNKNOWN: (
+        f"podgpu's container lost access to the devices, or the driver is broken: {RELOADED}; else "
+        "see the kernel log (dmesg) for NVRM messages"
     ),
 }

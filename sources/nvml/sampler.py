@@ -19,6 +19,7 @@ from sources.nvml.looking import Looking
 from sources.nvml.options import Options
 from sources.nvml.plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
+from sources.nvml.refusals import OPENING
 from sources.nvml.rounds import Drain, Forced, Opening, Round
 from sources.nvml.surveying import Surveyor
 from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
@@ -26,6 +27,9 @@ from sources.nvml.xids import FIELDS
 
 EARLY_NS: Final = NS
 """How long after the first round a second one follows where rounds are far apart."""
+
+DARK_ROUNDS: Final = 3
+"""In so many rounds all GPUs have to fail alike before NVML is initialised anew."""
 
 BETWEEN: Final = frozenset({*METRICS, *TOTALS, *RATES})
 """Fields that tell what was between two looks."""
@@ -70,6 +74,7 @@ class Sampler:
         if self._reports.waiting:
             self._has_news.set()
         self._own_watch = False
+        self._dark_rounds = 0
         self._forced_ns: dict[str, int] = {}
 
     async def run(self) -> None:
@@ -80,6 +85,7 @@ class Sampler:
             PermanentError: the option `devices` names some that aren't there, and weren't before.
         """
         await self._crew.run(Opening(self._inventory))
+        self._check_driver()
         if self._memory.found != self._wanted.choice:
             if why := self._inventory.contradiction():
                 raise PermanentError(f"devices: {self._options.devices}: {why}")
@@ -173,10 +179,29 @@ class Sampler:
         sheets = work.take()
         await self._announce()
         await self._publish(sheets, [u for u in self._memory.gpus if u not in told], slow=slow)
+        self._check_driver()
         await self._surveyor.after_round(slow=slow)
         if slow:
             self._start_watch()
             self._log_left_out()
+
+    def _check_driver(self) -> None:
+        """Initialise NVML anew if nothing at all works, unless a call hangs: that says more.
+
+        Where the driver still counts its GPUs, they have to fail for some rounds: one after the
+        other may come back.
+
+        Raises:
+            DriverGoneError: nothing works.
+        """
+        dark = self._inventory.all_unknown and not self._crew.stuck
+        self._dark_rounds = self._dark_rounds + 1 if dark else 0
+        if self._dark_rounds >= (1 if self._inventory.count_unknown else DARK_ROUNDS):
+            raise codes.DriverGoneError(
+                codes.UNKNOWN,
+                f"all GPUs answer {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN}): NVML is "
+                f"initialised anew; if that doesn't help, {OPENING[codes.UNKNOWN]}",
+            )
 
     async def _publish_visited(
         self, sheets: list[Sheet], stuck: Collection[str] = frozenset()
@@ -195,6 +220,8 @@ class Sampler:
         ctx, memory, watch = self._ctx, self._memory, self._kept.watch
         self._count(sheets)
         up = {sheet.uuid for sheet in sheets if sheet.up}
+        if up:
+            self._kept.attempts = 0
         returned = self._note_states(sheets, judged, up)
         gpus = self._inventory.gpus
         if watch is not None and self._own_watch and (returned or gpus is not self._followed):
@@ -211,6 +238,7 @@ class Sampler:
                 # A last word on those that leave, since a 0 of one may stand for ever.
                 for uuid in (*self._shown(judged), *memory.leaving)
             ]
+        readings += memory.xids.readings(memory.xids.struck(memory.leaving), ctx.plan, at, good)
         memory.leaving.clear()
         for sheet in sheets:
             readings += self._not_older(sheet)

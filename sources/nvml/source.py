@@ -14,13 +14,15 @@ from sources.nvml.kept import Kept
 from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
 from sources.nvml.watch import SLICE
+from sources.nvml.xids import LASTING
 
 _SHUTDOWN_WITHIN = 0.3  # seconds; all of a stop stays below one second
 
 UNTIL_NEWS = 1 << 62
-"""How long a `gpu_up` of 0 is good that stands for the whole source, in nanoseconds: longer than
-any outage. Nobody renews it while the source is down, and if it went away, an alert on it would
-fall silent just when the driver is gone. Any other reading takes its place."""
+"""How long a `gpu_up` of 0 is good that stands for the whole source, and the XID errors before it,
+in nanoseconds: longer than any outage. Nobody renews it while the source is down, and if it went
+away, an alert on it would fall silent just when the driver is gone. Any other reading takes its
+place."""
 
 
 class NvmlSource:
@@ -46,7 +48,9 @@ class NvmlSource:
         kept = Kept.of(ctx.kept)
         try:
             await self._sample(ctx, kept)
-        except TransientError:
+        except TransientError as error:
+            if isinstance(error, DriverGoneError):
+                error.retry_after = kept.patience()
             await self._tell_outage(ctx, kept)
             raise
 
@@ -68,7 +72,10 @@ class NvmlSource:
             await self._close(kept)
 
     async def _tell_outage(self, ctx: SourceContext, kept: Kept) -> None:
-        """Say once that no GPU answers: each further word would show the source as up."""
+        """Say once that no GPU answers: each further word would show the source as up.
+
+        The XID errors stand for as long: the last one may say why.
+        """
         memory = kept.memory
         shown = [uuid for uuid in memory.gpus if uuid not in memory.hidden]
         if memory.out or not shown or "gpu_up" not in ctx.plan:
@@ -76,6 +83,8 @@ class NvmlSource:
         memory.out = True
         at = ctx.clock.now()
         readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_NEWS) for uuid in shown]
+        asked = frozenset(field for field in LASTING if field in ctx.plan)
+        readings += memory.xids.readings(memory.xids.struck(shown), asked, at, UNTIL_NEWS)
         await ctx.emit(SamplesTaken(tuple(readings)))
         # Nor is there anything to give to a pod.
         await ctx.emit(TopologyRead((), ()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.model import NS, Instant
+from pipeline.usage import apportion
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
 from sources.nvml.readers import Sheet
@@ -56,6 +57,7 @@ class Utilization:
     Attributes:
         found: what the last look brought, by pid; a process that isn't there did nothing. None
             where that can't be told of all the time since the look before.
+        sound: whether all that the driver said last can be true.
     """
 
     def __init__(self, nvml: Library, handle: Handle) -> None:
@@ -65,6 +67,9 @@ class Utilization:
         self._since = ctypes.c_ulonglong()
         self._last: Instant | None = None
         self.found: Mapping[int, Entry] | None = None
+        self.sound = True
+        self._span_ns = 0
+        self._rest: dict[int, Entry] = {}
         self._make_room(_ROOM)
 
     def _make_room(self, size: int) -> None:
@@ -84,17 +89,51 @@ class Utilization:
             self._last = None
             return code
         most_us = at.wall_ns // 1000 + LATEST_US
+        since_us = int(self._since.value)
         found, newest, wrong = self._weighed(self._count.value if code == codes.OK else 0, most_us)
+        self._span_ns = (newest - since_us) * 1000
         self._since.value = max(newest, at.wall_ns // 1000 - LATEST_US)
+        self.sound = not wrong
         if wrong:
             sheet.errors.append(codes.OUT_OF_RANGE)
         if last is not None:
             self.found = found
         return codes.OK
 
+    def within(self, passed_ns: int) -> Mapping[int, Entry] | None:
+        """Return what was found, for an account that counts by podgpu's own time.
+
+        Of several processes that the driver finds at work all the time, each has a part of the time
+        that its samples span. That may be longer than the time from look to look, since samples lie
+        up to a second before a look: what is too much waits for the next look.
+
+        Args:
+            passed_ns: the time since the look before.
+
+        Returns:
+            As `found`, and no more than `passed_ns` in all; None also where some of it can't be
+            true: then nobody knows what that process did, nor how busy the GPU was.
+        """
+        if self.found is None or not self.sound:
+            return None
+        whole = fit(self.found, self._span_ns)
+        for pid, entry in self._rest.items():
+            later = whole.get(pid)
+            whole[pid] = (
+                entry if later is None else Entry(entry.busy_ns + later.busy_ns, later.stamp_us)
+            )
+        fitted = fit(whole, passed_ns)
+        self._rest = {
+            pid: Entry(entry.busy_ns - fitted[pid].busy_ns, entry.stamp_us)
+            for pid, entry in whole.items()
+            if entry.busy_ns > fitted[pid].busy_ns
+        }
+        return fitted
+
     def forget(self) -> None:
         """Start anew: the GPU was away, or is not what it was."""
         self._last = self.found = None
+        self._rest.clear()
 
     def _call(self) -> int:
         if self._function is None:
@@ -124,6 +163,16 @@ class Utilization:
             found[pid] = Entry(before.busy_ns + busy, stamp)
             newest = max(newest, stamp)
         return found, newest, wrong
+
+
+def fit(entries: Mapping[int, Entry], most_ns: int) -> dict[int, Entry]:
+    """Scale busy times down where they come to more than a time, to exactly that."""
+    total = sum(entry.busy_ns for entry in entries.values())
+    if total <= most_ns:
+        return dict(entries)
+    order = sorted(entries)
+    parts = apportion(max(most_ns, 0), [entries[pid].busy_ns for pid in order])
+    return {pid: Entry(part, entries[pid].stamp_us) for pid, part in zip(order, parts, strict=True)}
 
 
 def _steady(last: Instant, at: Instant) -> bool:

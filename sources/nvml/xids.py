@@ -15,6 +15,9 @@ FIELDS: Final = (
     "xid_errors_in_window",
 )
 
+LASTING: Final = FIELDS[:3]
+"""Those that time alone doesn't change."""
+
 
 class XidCounts:
     """Counts by GPU and code, since podgpu started and within a window."""
@@ -64,6 +67,10 @@ class XidCounts:
         """Drop the record of a GPU that was taken out."""
         for table in (self._counts, self._since, self._seen, self._last, self._recent):
             table.pop(uuid, None)
+
+    def struck(self, uuids: Iterable[str]) -> list[str]:
+        """Return those of the GPUs that had an error."""
+        return [uuid for uuid in uuids if uuid in self._seen]
 
     def readings(
         self, uuids: Iterable[str], fields: Container[str], at: Instant, good: int

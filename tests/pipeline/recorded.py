@@ -204,6 +204,7 @@ uses = st.builds(
     counts,
     ns,
     st.booleans(),
+    st.booleans(),
 )
 of_pods = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)

@@ -9,8 +9,8 @@ from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.findings import Finding
 from sources.nvml import codes, library
 from sources.nvml.diagnosis.host import Driver
-from sources.nvml.diagnosis.opening import RELOADED, UNKNOWN
 from sources.nvml.library import Handle, Library
+from sources.nvml.refusals import RELOADED
 
 _COUNT: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
 _PLACE: Final = "NVML"
@@ -59,8 +59,8 @@ def look(driver: Driver, profiling: Profiling) -> list[Finding]:
         code, count = nvml.number(_COUNT)
         gpus = [_gpu(nvml, index) for index in range(count)] if code == codes.OK else []
         answered = [gpu.code for gpu in gpus] or [code]
-        if all(each == UNKNOWN for each in answered):
-            saw = f"every call answers {codes.name(UNKNOWN)} ({UNKNOWN})"
+        if all(each == codes.UNKNOWN for each in answered):
+            saw = f"every call answers {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN})"
             return [CHECKS["nvml.access"].failure(_PLACE, saw, RELOADED)]
         well = [gpu for gpu in gpus if gpu.handle is not None and gpu.code == codes.OK]
         return [

@@ -20,19 +20,14 @@ from pipeline.texts import line
 from sources.nvml import codes
 from sources.nvml.diagnosis.host import Driver
 from sources.nvml.library import SONAME
+from sources.nvml.refusals import RELOADED
 
-UNKNOWN: Final = 999
 _FILE: Final = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", re.MULTILINE)
 _DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 _CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
 _INIT: Final = "nvmlInit"
 _LEAST: Final = 2.0
 """Seconds: on a busy node such a process takes a while to begin."""
-RELOADED: Final = (
-    "restart podgpu's pod; for good, switch the runtime to CDI or the container toolkit to a "
-    "release that makes links in /dev/char (nvidia-ctk system create-dev-char-symlinks), "
-    "so that a daemon-reload of systemd doesn't take the devices away"
-)
 _RUNTIME: Final = (
     "run podgpu with the runtime class of NVIDIA's container toolkit (runtimeClassName: nvidia), "
     "or make that the default runtime (nvidia-ctk runtime configure); where the driver lives in a "
@@ -113,7 +108,7 @@ def _failed(code: int, driver: Driver, roots: Roots) -> list[Finding]:
         # The driver or its nodes are what is missing, and that is said of them.
         return [CHECKS["nvml.versions"].skipped(_INIT, told)]
     access = CHECKS["nvml.access"]
-    if code == UNKNOWN:
+    if code == codes.UNKNOWN:
         saw = f"{told}: the devices are not to be had, though driver and library are here"
         return [access.failure(_INIT, saw, RELOADED)]
     if code == codes.NO_PERMISSION:

@@ -181,6 +181,7 @@ class Author:
             self.pick(None, counter, counter, counter) if by_process else None,
             self.pick(1, 15, 600) * NS,
             rng.random() < 0.9,
+            rng.random() < 0.2,
         )
 
 

@@ -34,10 +34,11 @@ def process(
     busy: int | None = None,
     known: bool = True,
     there: bool = True,
+    client: bool = False,
 ) -> Process:
     """A process of a container; of none, or (not `known`) of one that nobody can tell."""
     container = name(whose) if isinstance(whose, str) else whose
-    return Process(container, known, None, there, memory, busy)
+    return Process(container, known, None, there, memory, busy, client)
 
 
 def holder(pod: str, share: float | None = None, *, container_id: str = "") -> Holder:
@@ -56,12 +57,13 @@ def use(
     energy: int | None = None,
     good_for: float = 15,
     listed: bool = True,
+    mps: bool = False,
 ) -> DeviceUse:
     uuid = device if isinstance(device, str) else device.uuid
     start = None if since is None else at(since)
     good_for_ns = round(good_for * NS)
     return DeviceUse(
-        uuid, at(when), start, processes, used, reserved, busy, energy, good_for_ns, listed
+        uuid, at(when), start, processes, used, reserved, busy, energy, good_for_ns, listed, mps
     )
 
 
@@ -95,6 +97,7 @@ class Book:
         busy: int | None = None,
         energy: int | None = None,
         listed: bool = True,
+        mps: bool = False,
     ) -> bool:
         told = use(
             device,
@@ -105,6 +108,7 @@ class Book:
             busy=busy,
             energy=energy,
             listed=listed,
+            mps=mps,
         )
         return self.accounts.take(source, device.uuid, told, processes)
 

@@ -26,11 +26,12 @@ def test_it_is_the_difference_of_the_counter() -> None:
     ("looks", "expected"),
     [
         ([(0, None, 10), (5, 0, 40), (10, 5, 70)], 60),
-        # The counter fell: a break, and it counts on from where it stands.
-        ([(0, None, 10), (5, 0, 40), (10, 5, 7), (15, 10, 9)], 32),
+        # The counter fell: unknown, until it is above the last good reading again.
+        ([(0, None, 10), (5, 0, 40), (10, 5, 7), (15, 10, 9)], 30),
+        ([(0, None, 10), (5, 0, 40), (10, 5, 7), (15, 10, 49)], 39),
         ([(0, None, 10), (5, 0, 3)], None),
-        # It wasn't read.
-        ([(0, None, 10), (5, 0, None), (10, 5, 70), (15, 10, 75)], 5),
+        # It wasn't read: the next reading brings all of it.
+        ([(0, None, 10), (5, 0, None), (10, 5, 70), (15, 10, 75)], 65),
         # A break in the looks, and one that can't be bridged.
         ([(0, None, 10), (5, None, 40), (10, 5, 70)], 30),
         ([(0, None, 10), (5, 2, 40), (10, 5, 70)], 30),
@@ -168,7 +169,7 @@ def test_what_came_before_a_break_of_the_counter_does_not_count_after_it() -> No
     book = mig_book()
     look(book, 0, None, 0, None, None)
     look(book, 10, 0, None, 9 * S, 0)
-    look(book, 20, 10, 5000, 9 * S, 0)
+    look(book, 20, None, 5000, None, None)
     assert look(book, 30, 20, 6000, 0, S) == [0, 1000, 0]
 
 

@@ -160,6 +160,69 @@ def test_a_process_in_several_lists_has_its_memory_once(
         assert (made.kind, made.memory_bytes, made.busy_ns) == (kind, memory, BUSY)
 
 
+SERVER = Process(50, PartialRef(uid="mps-daemon"), serves=True)
+ALL = 5 * NS
+MPS: dict[
+    str, tuple[list[tuple[int, str]], dict[int, Process], dict[int, int], dict[int, int | None]]
+]
+MPS = {
+    "what clients do stands in the server's entry": (
+        [(1, "compute"), (2, "compute"), (2, "mps"), (3, "compute"), (3, "mps")],
+        {1: SERVER},
+        {1: ALL},
+        {1: None, 2: None, 3: None},
+    ),
+    "a server that nobody can recognise": (
+        [(1, "compute"), (2, "mps"), (3, "mps")],
+        {},
+        {1: ALL},
+        {1: None, 2: None, 3: None},
+    ),
+    "a process beside them has an entry of its own": (
+        [(1, "compute"), (2, "mps"), (4, "compute")],
+        {1: SERVER},
+        {1: 3 * NS, 4: NS},
+        {1: None, 2: None, 4: NS},
+    ),
+    "but which of two is the server's?": (
+        [(1, "compute"), (2, "mps"), (4, "compute")],
+        {},
+        {1: 3 * NS, 4: NS},
+        {1: None, 2: None, 4: None},
+    ),
+    "one without an entry may be a client that the driver doesn't call one": (
+        [(1, "compute"), (4, "compute")],
+        {1: SERVER},
+        {1: ALL},
+        {1: None, 4: None},
+    ),
+    "clients that came and went": ([(1, "compute")], {1: SERVER}, {1: ALL}, {1: None}),
+    "a server that has ended": ([], {1: SERVER}, {1: ALL}, {1: None}),
+    "a client that has an entry of its own is one like any other": (
+        [(2, "mps")],
+        {},
+        {2: ALL},
+        {2: ALL},
+    ),
+}
+
+
+@pytest.mark.parametrize(("listed", "known", "entries", "expected"), MPS.values(), ids=MPS.keys())
+def test_t4_what_mps_clients_do_is_unknown_and_never_the_servers(
+    listed: list[tuple[int, str]],
+    known: dict[int, Process],
+    entries: dict[int, int],
+    expected: dict[int, int | None],
+) -> None:
+    lists = tuple(GpuProcess(pid, kind, GIB) for pid, kind in listed)  # type: ignore[arg-type]
+    told = {pid: Entry(busy, us(9)) for pid, busy in entries.items()}
+    found = {pid: Found(process) for pid, process in known.items()}
+    made = use_of(seen(listed=lists, entries=told), found, 15)
+    assert {one.pid: one.busy_ns for one in made.processes} == expected
+    assert made.busy_ns == sum(entries.values()), "the device's own is known all the same"
+    assert made.mps is (None in expected.values())
+
+
 def test_all_that_were_seen_are_looked_up() -> None:
     other = seen(listed=None, entries={9: Entry(1, 1)})
     assert pids([seen(), other, seen(listed=None, entries=None)]) == {7, 9}
@@ -192,8 +255,9 @@ def test_nothing_is_lost_and_nothing_is_told_twice(
     listed: list[GpuProcess], entries: dict[int, Entry], found: dict[int, Found]
 ) -> None:
     made = use_of(seen(listed=tuple(listed), entries=entries), found, 15)
-    assert made.busy_ns == sum(e.busy_ns for e in entries.values())
-    assert made.busy_ns == sum(one.busy_ns or 0 for one in made.processes)
+    assert made.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
+    told = sum(one.busy_ns or 0 for one in made.processes)
+    assert told <= made.busy_ns if made.mps else told == made.busy_ns
     assert sorted(one.pid for one in made.processes if one.kind) == sorted({p.pid for p in listed})
     order = [(one.pid, one.started or 0) for one in made.processes]
     assert order == sorted(order)

@@ -220,3 +220,19 @@ def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
 def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:
     assert "self/ns/pid can't be read" in foreign(tmp_path, chosen=False)
     assert "1/stat can't be read" in foreign(tmp_path / "nowhere", chosen=True)
+
+
+def test_t4_an_mps_server_is_recognised_by_its_name(proc: Proc) -> None:
+    proc.run(7, name="nvidia-cuda-mps")
+    proc.run(8)
+    known = Procfs(proc.root)
+    found = known.look([7, 8], at())
+    serves = {pid: one.now is not None and one.now.serves for pid, one in found.items()}
+    assert serves == {7: True, 8: False}
+    # It gets its name after it began.
+    proc.run(8, name="nvidia-cuda-mps")
+    assert known.look([8], at(1))[8].now == Process(100 * TICKS, OWNER, serves=True)
+    proc.end(8)
+    gone = known.look([8], at(2))[8].before
+    assert gone is not None
+    assert gone.serves

@@ -1,0 +1,154 @@
+"""T4: MPS. What its clients do is unknown: not 0, and not the server's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.usage import Process
+from tests.pipeline.usage.looking import Book, S, by_pod, container, holder, process
+
+TENANTS = ("one", "two", "three")
+
+
+def client(pod: str) -> Process:
+    return process(pod, memory=1 << 20, client=True)
+
+
+def server(pod: str | None = "daemon") -> Process:
+    return process(pod, memory=1 << 10)
+
+
+def shared() -> Book:
+    """Three pods hold a GPU; there has been a first look."""
+    book = Book()
+    book.hold(0, *map(holder, TENANTS))
+    book.take(0, None, energy=0)
+    return book
+
+
+CLIENTS = [client(pod) for pod in TENANTS]
+
+
+@pytest.mark.parametrize("whose", ["daemon", None])
+def test_t4_three_clients_of_a_server(whose: str | None) -> None:
+    book = shared()
+    for step in range(3):
+        at = 10 * step
+        told = [server(whose), *CLIENTS]
+        book.look(at + 10, at, *told, busy=10 * S, energy=5000 * (step + 1), mps=True, used=1 << 30)
+    account = book.of()
+    unknown = dict.fromkeys([*TENANTS, *([whose] if whose else [])])
+    for what in ("busy_ns", "energy_mj"):
+        assert by_pod(account.containers, what) == unknown
+    assert (account.busy_ns, account.busy_unattributed_ns) == (30 * S, 30 * S)
+    assert (account.energy_mj, account.energy_unattributed_mj) == (15_000, 15_000)
+    held = by_pod(account.containers, "held_ns")
+    assert all(abs((held[pod] or 0) - 10 * S) < 10 for pod in TENANTS)
+    one = container(account, "one")
+    assert one.memory_bytes == 1 << 20
+    assert one.holding is not None
+    assert (one.holding.busy_ns, one.holding.busy_mean_ppm, one.holding.energy_mj) == (None,) * 3
+
+
+def test_t4_a_pod_whose_clients_came_and_went_is_not_said_to_have_done_nothing() -> None:
+    book = shared()
+    account = book.look(10, 0, server(), busy=10 * S, energy=5000, mps=True)
+    assert by_pod(account.containers, "busy_ns") == dict.fromkeys(["daemon", *TENANTS])
+    assert by_pod(account.containers, "energy_mj") == dict.fromkeys(["daemon", *TENANTS])
+    assert account.busy_unattributed_ns == 10 * S
+
+
+def test_t4_no_0_is_left_of_the_time_before_the_server() -> None:
+    book = shared()
+    book.look(10, 0, *(process(pod, busy=0) for pod in TENANTS), busy=0, energy=0)
+    assert container(book.of(), "one").busy_ns == 0
+    book.look(20, 10, server(), *CLIENTS, busy=10 * S, energy=5000, mps=True)
+    book.look(30, 20, busy=0, energy=5000)
+    for pod in TENANTS:
+        one = container(book.of(), pod)
+        assert (one.busy_ns, one.energy_mj) == (None, None)
+        assert one.holding is not None
+        assert (one.holding.busy_ns, one.holding.energy_mj) == (None, None)
+
+
+def test_t4_what_was_known_before_stays() -> None:
+    book = shared()
+    book.look(10, 0, process("one", busy=4 * S), busy=4 * S, energy=5000)
+    before = container(book.of(), "one")
+    book.look(20, 10, server(), *CLIENTS, busy=10 * S, energy=9000, mps=True)
+    after = container(book.of(), "one")
+    assert (after.busy_ns, after.energy_mj) == (before.busy_ns, before.energy_mj) == (4 * S, 5000)
+
+
+def test_t4_who_shares_the_gpu_beside_the_server_has_what_it_did() -> None:
+    book = shared()
+    other = process("other", busy=3 * S)
+    account = book.look(10, 0, server(), *CLIENTS, other, busy=10 * S, energy=1000, mps=True)
+    assert by_pod(account.containers, "busy_ns") == {
+        "other": 3 * S,
+        "daemon": None,
+    } | dict.fromkeys(TENANTS)
+    assert account.busy_unattributed_ns == 7 * S
+
+
+def test_t4_one_container_with_a_server_of_its_own_has_all() -> None:
+    book = Book()
+    book.hold(0, holder("alone"))
+    own = [server("alone"), client("alone"), client("alone")]
+    book.look(0, None, *own, energy=0, mps=True)
+    account = book.look(10, 0, *own, busy=9 * S, energy=1000, mps=True)
+    assert by_pod(account.containers, "busy_ns") == {"alone": 9 * S}
+    assert by_pod(account.containers, "energy_mj") == {"alone": 1000}
+
+
+def test_t4_but_not_where_others_were_there_or_it_has_no_client() -> None:
+    book = Book()
+    book.look(0, None, server("alone"), client("alone"), client("two"), mps=True)
+    book.look(10, 0, server("alone"), client("alone"), busy=9 * S, mps=True)
+    book.look(20, 10, server("alone"), busy=9 * S, mps=True)
+    assert by_pod(book.of().containers, "busy_ns") == {"alone": None, "two": None}
+
+
+def test_t4_a_client_that_ended_has_no_energy_of_the_interval_in_which_it_did() -> None:
+    book = Book()
+    book.look(0, None, server(), client("one"), energy=0, mps=True)
+    book.look(10, 0, server(), client("one"), busy=9 * S, energy=5000, mps=True)
+    book.look(20, 10, server(), busy=9 * S, energy=9000, mps=True)
+    assert by_pod(book.of().containers, "energy_mj") == {"one": None, "daemon": None}
+
+
+def test_t4_a_client_of_whom_nobody_knows_may_be_any_holders() -> None:
+    book = shared()
+    hidden = process(known=False, client=True)
+    account = book.look(10, 0, server(None), hidden, busy=9 * S, energy=1000, mps=True)
+    for what in ("busy_ns", "energy_mj"):
+        assert by_pod(account.containers, what) == dict.fromkeys(TENANTS)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from([*TENANTS, "daemon", None]), max_size=4),
+            st.integers(0, 5 * S),
+            st.integers(0, 5000),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_t4_parts_are_the_whole_and_no_client_has_any(
+    story: list[tuple[list[str | None], int, int]],
+) -> None:
+    book, energy = shared(), 0
+    account = book.of()
+    for step, (pods, busy, used) in enumerate(story):
+        energy += used
+        told = [server(), *(process(pod, client=pod is not None) for pod in pods)]
+        # Adds up, or `of` fails.
+        account = book.look(5 * step + 5, 5 * step, *told, busy=busy, energy=energy, mps=True)
+        clients = {pod for pod in pods if pod in TENANTS}
+        if clients:
+            found = by_pod(account.containers, "busy_ns")
+            assert all(found[pod] is None for pod in clients)
+    assert account.busy_ns == sum(busy for _, busy, _ in story)
+    assert account.energy_mj == energy
