@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pipeline.clock import boot_id
 from pipeline.ledger.creating import Left, open_readwrite, read_left
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.opening import fault
@@ -57,10 +58,14 @@ class LedgerFile:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
         now: the clocks.
+
+    Attributes:
+        boot: identifies this boot of the machine; empty where that isn't known.
     """
 
     def __init__(self, options: Options, node: str, now: Callable[[], Instant]) -> None:
         self.path = options.path
+        self.boot = ""
         self._options = options
         self._node = node
         self._now = now
@@ -81,6 +86,7 @@ class LedgerFile:
             LedgerError: it can't be had now.
         """
         report = Report()
+        self.boot = boot_id()
         try:
             self._open(report)
             return self._read_left(report), report
@@ -162,7 +168,7 @@ class LedgerFile:
         except OSError as error:
             connection.close()
             raise self._unreachable(error) from error
-        self._connection, self._store = connection, Store(connection)
+        self._connection, self._store = connection, Store(connection, self.boot)
 
     def _unreachable(self, error: OSError) -> LedgerError:
         return LedgerError(str(self.path), _saw(error), "see to its disk", reason="io_error")
@@ -175,7 +181,7 @@ class LedgerFile:
             return read_left(connection, str(self.path))
         except CorruptError as error:
             self._replace(error, report)
-            return Left({}, 0, ())
+            return Left({}, 0, (), {})
 
     def _replace(self, error: CorruptError, report: Report) -> None:
         """Begin a new file in the place of one that is spoilt."""

@@ -4,7 +4,6 @@ import asyncio
 
 from pipeline.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
-from pipeline.model import Instant
 from sources.pods.aliasing import SliceFollower
 from sources.pods.complaining import Complaints
 from sources.pods.distil import Distiller
@@ -12,7 +11,7 @@ from sources.pods.following import PodFollower
 from sources.pods.moments import Moments
 from sources.pods.options import Options
 
-_BASE = "base"
+_MOMENTS = "moments"
 
 
 class PodsSource:
@@ -34,15 +33,15 @@ class PodsSource:
         options = self._options
         node = options.node or ctx.node
         # Kept over restarts, so that pods that did not change don't look as if they had.
-        base = ctx.kept.setdefault(_BASE, ctx.clock.now())
-        assert isinstance(base, Instant)  # noqa: S101 - nobody else writes it
+        moments = ctx.kept.setdefault(_MOMENTS, Moments(ctx.clock.now))
+        assert isinstance(moments, Moments)  # noqa: S101 - nobody else writes it
         complaints = Complaints(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             pods = Reflector(
                 api,
                 "/api/v1/pods",
                 {"fieldSelector": f"spec.nodeName={node}"},
-                Distiller(options, Moments(base), complaints.report),
+                Distiller(options, moments, complaints.report),
                 PodFollower(ctx, options),
                 clock=ctx.clock,
             )
