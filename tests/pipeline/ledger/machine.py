@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pipeline.join import Join
 from pipeline.ledger.book import Book
@@ -139,7 +140,7 @@ class Run:
         self._connection.close()
 
 
-def rows(path: Path, text: str) -> list[tuple[int, ...]]:
+def rows(path: Path, text: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(path)
     try:
         return connection.execute(text).fetchall()

@@ -56,7 +56,8 @@ class Story:
                 self.run.hold(str(much).strip())
             case "set":
                 machine.ahead_ns += round(much * NS)
-            case "kill":
+            case _:
+                assert what == "kill"
                 self.run.kill()
                 self.known, self.looked_ns = self.committed.copy(), self.counted_ns
                 machine.wait(much)
@@ -109,7 +110,7 @@ def test_whatever_is_done_to_the_clock_the_ledger_has_what_is_true(
         known = story.committed
         [total] = rows(path, "SELECT sum(accounted_ns), sum(gap_ns) FROM device_hours")
         assert total == (known.accounted, known.gap)
-        by_pod = dict(
+        by_pod: dict[str, int] = dict(
             rows(
                 path,
                 "SELECT ifnull(c.pod, ''), sum(h.held_ns) FROM hours AS h "
@@ -131,7 +132,8 @@ def test_whatever_is_done_to_the_clock_the_ledger_has_what_is_true(
             "WHERE h.end_ns IS NULL GROUP BY 1",
         )
         holder = story.machine.holder
-        assert dict(open_now).get(holder) == (1 if holder else None)
+        counts: dict[str, int] = dict(open_now)
+        assert counts.get(holder) == (1 if holder else None)
 
 
 def test_t7_nothing_counts_twice_when_the_clock_was_ahead_at_the_first_start(

@@ -66,8 +66,8 @@ def test_it_is_brought_to_the_present_tables_with_all_that_is_in_it(old: Path) -
     assert running == set(left.going_on) != set()
     every = [row[0] for row in rows(old, "SELECT id FROM holdings UNION ALL SELECT id FROM gaps")]
     assert all(every)
-    those = [*left.states.values(), *(c for one in left.states.values() for c in one.containers)]
-    ids = [one.id for one in those]
+    accounts = left.states.values()
+    ids = [*(one.id for one in accounts), *(c.id for one in accounts for c in one.containers)]
     assert len({*ids, *every}) == len(ids) + len(every)
 
 
