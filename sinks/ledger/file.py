@@ -30,6 +30,8 @@ _PASSING: Final = frozenset({"locked", "no_space"})
 
 _TEND_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
+_ASTRAY_NS: Final = 24 * 3600 * NS
+"""How far the wall clock may be set forward, and still be believed for how old something is."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class LedgerFile:
         self._options = options
         self._node = node
         self._now = now
+        self._first = now()
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
@@ -246,7 +249,10 @@ class LedgerFile:
         if self._store is not None:
             self._store.forget()
         size = int(self._options.max_size)
-        report.removed = retain(connection, now.wall_ns, self._options.keep.ns, size)
+        # A wall clock that is set forward makes nothing old.
+        latest_ns = self._first.wall_of(now) + _ASTRAY_NS
+        now_ns = min(now.wall_ns, latest_ns)
+        report.removed = retain(connection, now_ns, self._options.keep.ns, size)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
             report.removed.swept += sweep(connection)
