@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from secrets import token_hex
 from typing import Final
 
 from pipeline.channels import Channel
@@ -47,7 +48,7 @@ class Publisher:
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
-        self.join = Join()
+        self.join = Join(run=token_hex(8))
         self.heartbeat: Instant | None = None
         self.latest: Snapshot | None = None
         self.outlets: dict[str, Channel[Snapshot]] = {}

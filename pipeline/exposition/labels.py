@@ -13,7 +13,7 @@ from pipeline.exposition import pods
 from pipeline.exposition.devices import DCGM_ONLY, base, details, facts
 from pipeline.exposition.style import COPY_LABEL, Style
 from pipeline.exposition.text import labels, number
-from pipeline.model import NS, Attribution, Holder, PartialRef, sole
+from pipeline.model import Attribution, Holder, Instant, PartialRef, sole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Rendered:
         device: the line of `podgpu_device_info`.
         board: the line of `podgpu_device_board_info`; empty where nothing is known.
         holders: lines of `podgpu_device_holder_info`.
-        since: lines of `podgpu_device_holder_since_timestamp_seconds`.
+        since: lines of `podgpu_device_holder_since_timestamp_seconds`, each without its value, and
+            the moment: the value changes when the wall clock is set.
         shares: lines of `podgpu_device_holder_share`.
         pods: lines of `podgpu_pod_info`; a pod that holds several devices has the same with each.
         conflicts: the line of `podgpu_attribution_conflicts`.
@@ -42,7 +43,7 @@ class Rendered:
     device: bytes
     board: bytes
     holders: tuple[bytes, ...]
-    since: tuple[bytes, ...]
+    since: tuple[tuple[bytes, Instant], ...]
     shares: tuple[bytes, ...]
     pods: tuple[bytes, ...]
     conflicts: bytes
@@ -87,8 +88,7 @@ def _render(attribution: Attribution, style: Style) -> Rendered:
         else b"",
         holders=tuple(_info(b"podgpu_device_holder_info", own, holder) for holder in held),
         since=tuple(
-            b"podgpu_device_holder_since_timestamp_seconds{%b,%b} %.3f\n"
-            % (own, name, holder.since.wall_ns / NS)
+            (b"podgpu_device_holder_since_timestamp_seconds{%b,%b} " % (own, name), holder.since)
             for name, holder in held.items()
         ),
         shares=tuple(

@@ -46,8 +46,8 @@ class Renderer:
         snapshot = self._snapshot
         if snapshot is None:
             return b""
-        if self._shape is None or self._shape.layout is not snapshot.layout:
-            self._shape = Shape(snapshot.layout, self._plan, self._labels)
+        if self._shape is None or not self._shape.fits(snapshot):
+            self._shape = Shape(snapshot.layout, snapshot.at, self._plan, self._labels)
         if self._numbers is None:
             self._numbers = self._shape.numbers(snapshot.readings)
             if gaps := self._numbers[1]:

@@ -16,7 +16,7 @@ from pipeline.exposition.labels import LabelCache
 from pipeline.exposition.style import Style
 from pipeline.exposition.text import Format, Kind, header, labels, number
 from pipeline.fields import FieldPlan, Row
-from pipeline.model import Attrs, Layout, Reading, ResourceCount, Value
+from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _FIELD = attrgetter("field")
@@ -61,8 +61,9 @@ class Shape:
         cache: labels that are rendered already.
     """
 
-    def __init__(self, layout: Layout, plan: FieldPlan, cache: LabelCache) -> None:
+    def __init__(self, layout: Layout, now: Instant, plan: FieldPlan, cache: LabelCache) -> None:
         self.layout = layout
+        self._ahead_ns = now.wall_ns - now.mono_ns
         style = cache.style
         known = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         lines: list[bytes] = []
@@ -104,7 +105,11 @@ class Shape:
             b"".join(rendered.device for rendered in known.values()),
             b"".join(rendered.board for rendered in known.values()),
             b"".join(line for rendered in known.values() for line in rendered.holders),
-            b"".join(line for rendered in known.values() for line in rendered.since),
+            b"".join(
+                b"%b%.3f\n" % (line, now.wall_of(since) / NS)
+                for rendered in known.values()
+                for line, since in rendered.since
+            ),
             b"".join(line for rendered in known.values() for line in rendered.shares),
             # A pod that holds several devices is told of once.
             b"".join({line: None for rendered in known.values() for line in rendered.pods}),
@@ -112,6 +117,11 @@ class Shape:
             b"".join(_resources(layout.resources)),
         )
         self._templates: dict[Format, list[bytes]] = {}
+
+    def fits(self, snapshot: Snapshot) -> bool:
+        """Whether this is what a snapshot has: of its layout, and of its wall clock's setting."""
+        ahead_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
+        return self.layout is snapshot.layout and self._ahead_ns == ahead_ns
 
     def numbers(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
         """Return the values as text, and how many are no numbers: those are empty.

@@ -44,15 +44,18 @@ class Join:
 
     Not thread-safe and never blocking. `apply` must see envelopes in the order of the inbox: a
     claim emitted before a reading is joined before it.
+
+    Args:
+        run: identifies this run of podgpu; the ids of accounts and holdings begin with it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: str = "") -> None:
         self._sources = SourceTable()
         self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
         self._topology = TopologyTable()
         self._owners = Owners(self._attributor.pods, self._attributor.containers)
-        self._usage = UsageTable(self._sources, self._owners)
+        self._usage = UsageTable(self._sources, self._owners, run)
         self._xids = XidTable(self._usage.accounts, self._owners)
         self._noted_at: Instant | None = None
         self._keys: list[Key] = []
@@ -102,7 +105,8 @@ class Join:
             return Outcome(changed=False)
         at = self._noted_at or at
         outcome = self._attributor.settle(at)
-        self._usage.hold(self._attributor.attributions, at)
+        attributor = self._attributor
+        self._usage.hold(attributor.attributions, at, informed=attributor.informed)
         return outcome
 
     def _comes_after(self, envelope: Envelope) -> bool:

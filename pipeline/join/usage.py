@@ -36,10 +36,11 @@ class UsageTable:
     Args:
         sources: what is known of each source.
         owners: tells whose a process is.
+        run: identifies this run of podgpu.
     """
 
-    def __init__(self, sources: SourceTable, owners: Owners) -> None:
-        self.accounts = Accounts()
+    def __init__(self, sources: SourceTable, owners: Owners, run: str = "") -> None:
+        self.accounts = Accounts(run)
         self._sources = sources
         self._owners = owners
         self._looked: dict[str, dict[str, int]] = {}
@@ -57,10 +58,10 @@ class UsageTable:
         """
         return self.accounts.usage() if self._tellers else self.accounts.ended()
 
-    def hold(self, attributions: Mapping[str, Attribution], at: Instant) -> None:
-        """Note who holds what from a moment on."""
+    def hold(self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool) -> None:
+        """Note who holds what from a moment on, and whether a source tells that."""
         self._owners.changed(attributions)
-        self.accounts.hold(attributions, at)
+        self.accounts.hold(attributions, at, informed=informed)
         for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
             del self._looked[uuid]
             self._feeder.pop(uuid, None)

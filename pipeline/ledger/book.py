@@ -6,12 +6,14 @@ next one's totals have it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from secrets import token_hex
 from typing import Final
 
-from pipeline.ledger.deltas import Gain, gain, same_account
-from pipeline.ledger.rows import Batch, HoldingKey, HoldingRow
+from pipeline.ledger.deltas import Amounts, Gain, gain, same_account
+from pipeline.ledger.rows import Batch, HoldingRow
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.spreading import spread
+from pipeline.ledger.window import Gap
 from pipeline.model import NS, DeviceUsage, Holding, Instant, Layout, PartialRef, PodInfo, Snapshot
 
 _SLEWED_NS: Final = 20_000_000
@@ -26,7 +28,7 @@ _MOST_GAP_NS: Final = 400 * 24 * HOUR_NS
 """How long a gap is at most. A longer one is a clock that was wrong: years of hours in which
 nothing is known would hold up all else."""
 
-Nothing: Final[Mapping[PartialRef | None, tuple[int, int | None, int | None]]] = {}
+Nothing: Final[Mapping[PartialRef | None, Amounts]] = {None: (0, None, None)}
 
 
 class Book:
@@ -43,8 +45,8 @@ class Book:
 
     Args:
         born: when this began: before any account of this process.
-        states: the accounts as the file has them.
-        going_on: the holdings in the file that have no end.
+        states: the accounts as the file has them, with moments of the present monotonic clock.
+        going_on: ids of the holdings in the file that have no end.
 
     Attributes:
         fallen: how often an account made no sense, so that a gap stands in its place.
@@ -55,7 +57,7 @@ class Book:
         self,
         born: Instant,
         states: Mapping[str, DeviceUsage],
-        going_on: Iterable[HoldingKey] = (),
+        going_on: Iterable[str] = (),
     ) -> None:
         self.fallen = 0
         self.lost = 0
@@ -63,10 +65,11 @@ class Book:
         self._seen = dict(states)
         self._told = frozenset(states)
         self._restored = set(states)
-        self._open: dict[HoldingKey, int | None] = dict.fromkeys(going_on)
-        self._last: dict[str, dict[HoldingKey, Holding]] = {}
+        self._open: dict[str, int | None] = dict.fromkeys(going_on)
+        self._last: dict[str, dict[str, Holding]] = {}
         self._pods: dict[PartialRef, PodInfo] = {}
-        self._gaps: dict[str, tuple[int, int, str]] = {}
+        self._gaps: dict[str, tuple[str, Gap, int]] = {}
+        self._now = born
         self._layout: Layout | None = None
         self._carriers: frozenset[str] = frozenset()
         self._usage: object = None
@@ -94,7 +97,7 @@ class Book:
         for device in self._seen.values():
             for one in device.containers:
                 if one.holding is not None:
-                    self._put(one.holding, device.at.wall_ns)
+                    self._put(one.holding, device.at)
 
     def take(self, snapshot: Snapshot) -> None:
         """Take in what a snapshot tells of usage; cheap where that hasn't changed."""
@@ -102,9 +105,10 @@ class Book:
         if usage is None or usage is self._usage:
             return
         self._usage = usage
+        self._now = snapshot.at
         self._look_at(snapshot.layout)
         subjects: set[PartialRef] = set()
-        running: set[HoldingKey] = set()
+        running: set[str] = set()
         # The ends first: what stands as ended isn't to be ended again after a restart.
         ended = usage.ended_after(self._serial)
         if ended and self._serial:
@@ -113,7 +117,7 @@ class Book:
             self._ended(holding, usage.devices)
         for uuid, now in usage.devices.items():
             subjects.update([one.subject for one in now.containers])
-            running.update([_key(one.holding) for one in now.containers if one.holding is not None])
+            running.update([one.holding.id for one in now.containers if one.holding is not None])
             before = self._seen.get(uuid)
             if before is not now:
                 self._account(before, now)
@@ -138,14 +142,14 @@ class Book:
     def _account(self, before: DeviceUsage | None, now: DeviceUsage) -> None:
         uuid, batch = now.device, self._batch
         gained = self._gain(before, now)
-        self._note(uuid, now.at.wall_ns, gained)
+        self._note(uuid, now.at, gained)
         if gained.time_ns or gained.gap_ns:
             self._restored.discard(uuid)
         for one in now.containers:
             self._tell(one.subject, one.pod)
             if one.holding is not None:
-                self._put(one.holding, now.at.wall_ns)
-                self._last.setdefault(uuid, {})[_key(one.holding)] = one.holding
+                self._put(one.holding, now.at)
+                self._last.setdefault(uuid, {})[one.holding.id] = one.holding
         self._seen[uuid] = now
         batch.states[uuid] = self._with_ends(now)
         batch.at_ns = max(batch.at_ns, now.at.wall_ns)
@@ -157,56 +161,69 @@ class Book:
         if before is None:
             counts = now.start.mono_ns >= self._born.mono_ns
         elif not same_account(before, now):
-            base, counts = None, now.start.wall_ns >= before.at.wall_ns
+            base, counts = None, now.start.mono_ns >= before.at.mono_ns
         found = gain(base, now, since, carrier=carrier) if counts else None
         if found is None:
             self.fallen += counts
             gap_ns = 0 if before is None or carrier else max(now.at.mono_ns - since.mono_ns, 0)
             return Gain(Nothing, 0, gap_ns)
         if now.device in self._restored and found.gap_ns < _SLEWED_NS:
-            return Gain(found.parts, found.time_ns, 0)
+            return replace(found, gap_ns=0)
         return found
 
-    def _note(self, uuid: str, end_ns: int, gained: Gain) -> None:
+    def _note(self, uuid: str, end: Instant, gained: Gain) -> None:
         """Lay a gain and the gap before it onto the hours."""
-        amounts = [amount or 0 for part in gained.parts.values() for amount in part]
+        end_ns = self._now.wall_of(end)
+        parts = {**gained.parts, None: _less(gained.parts[None], gained.unknown_ns)}
+        amounts = [amount or 0 for part in parts.values() for amount in part]
+        amounts.append(gained.unknown_ns)
         for hour, split in spread(end_ns, gained.time_ns, amounts) if any(amounts) else ():
-            for at, (whose, part) in enumerate(gained.parts.items()):
+            for at, (whose, part) in enumerate(parts.items()):
                 held, busy, energy = split[3 * at : 3 * at + 3]
+                if whose is None and split[-1]:
+                    held += split[-1]
+                    self._batch.add_unknown(hour, uuid, split[-1])
                 more = held, None if part[1] is None else busy, None if part[2] is None else energy
                 if whose is None or any(more):
                     self._batch.add(hour, uuid, whose, more)
         if gained.gap_ns:
-            self._gap(uuid, end_ns - gained.time_ns, gained.gap_ns)
+            self._gap(uuid, end_ns - gained.time_ns, end.mono_ns - gained.time_ns, gained.gap_ns)
 
-    def _gap(self, uuid: str, end_ns: int, gap_ns: int) -> None:
+    def _gap(self, uuid: str, end_ns: int, end_mono_ns: int, gap_ns: int) -> None:
         gap_ns = min(gap_ns, _MOST_GAP_NS)
         for hour, (part,) in spread(end_ns, gap_ns, (gap_ns,)):
             key = hour, uuid
             self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
         reason = "down" if uuid in self._restored else "blind"
-        start_ns = end_ns - gap_ns
-        known = self._gaps.get(uuid)
-        if known is not None and known[2] == reason and abs(start_ns - known[1]) < _ADJOIN_NS:
-            start_ns = known[0]
-        self._gaps[uuid] = start_ns, end_ns, reason
-        self._batch.gaps[uuid, start_ns] = end_ns, reason
+        start_ns, own_id = end_ns - gap_ns, token_hex(8)
+        if uuid in self._gaps:
+            last_id, known, until_ns = self._gaps[uuid]
+            # If its wall time doesn't adjoin, the wall clock was set between the two.
+            if (
+                known.reason == reason
+                and abs(end_mono_ns - gap_ns - until_ns) < _ADJOIN_NS
+                and abs(start_ns - known.end_ns) < _ADJOIN_NS
+            ):
+                start_ns, own_id = known.start_ns, last_id
+        gap = Gap(uuid, start_ns, end_ns, reason)
+        self._gaps[uuid] = own_id, gap, end_mono_ns
+        self._batch.gaps[own_id] = gap
 
     def _ended(self, holding: Holding, devices: Mapping[str, DeviceUsage]) -> None:
-        key, end, uuid = _key(holding), holding.end, holding.device
+        key, end, uuid = holding.id, holding.end, holding.device
         if end is None or (
             uuid not in self._told and key not in self._open and end.mono_ns < self._born.mono_ns
         ):
             return
         self._tell(holding.subject, holding.pod)
-        self._put(holding, end.wall_ns)
+        self._put(holding, end)
         self._open.pop(key, None)
-        self._let_go(key)
+        self._let_go(uuid, key)
         seen = self._seen.get(uuid)
         if seen is not None and devices.get(uuid, seen) is seen:
             self._settle(seen, key, end)
 
-    def _settle(self, seen: DeviceUsage, key: HoldingKey, end: Instant) -> None:
+    def _settle(self, seen: DeviceUsage, key: str, end: Instant) -> None:
         """Take a holding that was told out of an account that nobody else is going to write again.
 
         As that of a device which has left the layout: whoever goes on from it after a restart would
@@ -214,20 +231,21 @@ class Book:
         """
         containers = [
             replace(one, holding=None, ended=end)
-            if one.holding is not None and _key(one.holding) == key
+            if one.holding is not None and one.holding.id == key
             else one
             for one in seen.containers
         ]
         self._seen[seen.device] = settled = replace(seen, containers=tuple(containers))
         self._batch.states[seen.device] = self._with_ends(settled)
 
-    def _let_go(self, key: HoldingKey) -> None:
-        self._last.get(key[0], {}).pop(key, None)
+    def _let_go(self, device: str, key: str) -> None:
+        self._last.get(device, {}).pop(key, None)
 
-    def _put(self, holding: Holding, until_ns: int) -> None:
-        key = _key(holding)
+    def _put(self, holding: Holding, until: Instant) -> None:
+        key, wall_of = holding.id, self._now.wall_of
+        until = max(until, holding.start)
         self._batch.closed.discard(key)
-        self._batch.holdings[key] = HoldingRow(holding, until_ns)
+        self._batch.holdings[key] = HoldingRow(holding, wall_of(holding.start), wall_of(until))
 
     def _with_ends(self, now: DeviceUsage) -> DeviceUsage:
         """Return an account with the holdings that have ended and aren't final yet.
@@ -254,7 +272,7 @@ class Book:
         if pod is not None and self._pods.get(subject) != pod:
             self._pods[subject] = self._batch.pods[subject] = pod
 
-    def _find_orphans(self, running: set[HoldingKey], now_ns: int) -> None:
+    def _find_orphans(self, running: set[str], now_ns: int) -> None:
         """Note which holdings of the file go on, and close those of which nobody tells."""
         for key in running:
             self._open[key] = None
@@ -264,9 +282,11 @@ class Book:
                 self._open[key] = now_ns
             elif now_ns - since > _ORPHANED_NS:
                 del self._open[key]
-                self._let_go(key)
+                for device in self._last:
+                    self._let_go(device, key)
                 self._batch.closed.add(key)
 
 
-def _key(holding: Holding) -> HoldingKey:
-    return holding.device, holding.subject, holding.start.wall_ns
+def _less(amounts: Amounts, unknown_ns: int) -> Amounts:
+    held, busy, energy = amounts
+    return held - unknown_ns, busy, energy

@@ -10,11 +10,11 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from pipeline.ledger.errors import CorruptError, LedgerError
+from pipeline.ledger.migrating import migrate
 from pipeline.ledger.opening import fault, identify
-from pipeline.ledger.rows import HoldingKey
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, columns_of
 from pipeline.ledger.state import load
-from pipeline.model import DeviceUsage, PartialRef
+from pipeline.model import DeviceUsage
 
 Synchronous = Literal["normal", "full"]
 
@@ -36,12 +36,15 @@ class Left:
     Attributes:
         states: the accounts, by device.
         unsound: how many accounts make no sense; they are not among `states`.
-        going_on: the holdings without an end.
+        going_on: ids of the holdings without an end.
+        boots: by device, the boot of the machine in which its account was written; empty where that
+            isn't known.
     """
 
     states: Mapping[str, DeviceUsage]
     unsound: int
-    going_on: tuple[HoldingKey, ...]
+    going_on: tuple[str, ...]
+    boots: Mapping[str, str]
 
 
 def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
@@ -133,6 +136,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
     run("PRAGMA journal_mode = WAL")
     run(f"PRAGMA synchronous = {synchronous.upper()}")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+    migrate(connection)
 
 
 def read_left(connection: sqlite3.Connection, place: str) -> Left:
@@ -141,19 +145,15 @@ def read_left(connection: sqlite3.Connection, place: str) -> Left:
     Raises:
         LedgerError: it can't be read.
     """
-    states, unsound = {}, 0
+    states, boots, unsound = {}, {}, 0
     try:
-        for device, text in connection.execute("SELECT device, usage FROM state").fetchall():
+        rows = connection.execute("SELECT device, usage, boot FROM state").fetchall()
+        for device, text, boot in rows:
             try:
-                states[device] = load(device, text)
+                states[device], boots[device] = load(device, text), str(boot)
             except (ValueError, TypeError):
                 unsound += 1
-        rows = connection.execute(
-            "SELECT d.uuid, c.namespace, c.pod, c.container, c.uid, h.start_ns FROM holdings AS h "
-            "JOIN devices AS d ON d.id = h.device JOIN containers AS c ON c.id = h.container "
-            "WHERE h.end_ns IS NULL"
-        ).fetchall()
+        going_on = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
     except sqlite3.Error as error:
         raise fault(place, error) from error
-    keys = tuple([(device, PartialRef(*names), start) for device, *names, start in rows])
-    return Left(states, unsound, keys)
+    return Left(states, unsound, tuple([str(own_id) for (own_id,) in going_on]), boots)

@@ -23,16 +23,19 @@ class Gain:
         parts: by container, those that gained nothing left out; None is nobody, always there.
         time_ns: how long that was: the end of the span between the two.
         gap_ns: what lies before it, of which there is no account.
+        unknown_ns: of what is nobody's of the time, the part for which it isn't known who held the
+            device.
     """
 
     parts: Mapping[PartialRef | None, Amounts]
     time_ns: int
     gap_ns: int
+    unknown_ns: int = 0
 
 
 def same_account(before: DeviceUsage, now: DeviceUsage) -> bool:
-    """Whether the one goes on from the other; the monotonic clock may have begun anew."""
-    return before.start.wall_ns == now.start.wall_ns
+    """Whether the one goes on from the other."""
+    return before.id == now.id
 
 
 def gain(
@@ -68,12 +71,14 @@ def gain(
         energy = None if energy is None else energy - (amounts[2] or 0)
         if any(amounts):
             parts[one.subject] = amounts
-    if min(time_ns, held, busy or 0, energy or 0) < 0:
+    unknown = now.unknown_ns - (before.unknown_ns if before is not None else 0)
+    if min(time_ns, held, busy or 0, energy or 0, unknown) < 0:
         return None
     parts[None] = held, busy, energy
+    unknown = min(unknown, held)
     if carrier:
-        return Gain(parts, time_ns or passed_ns, 0)
-    return Gain(parts, time_ns, max(passed_ns - time_ns, 0))
+        return Gain(parts, time_ns or passed_ns, 0, unknown)
+    return Gain(parts, time_ns, max(passed_ns - time_ns, 0), unknown)
 
 
 def _more(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None:
@@ -85,7 +90,7 @@ def _more(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None
 
 def _gained(before: ContainerUsage | None, now: ContainerUsage) -> Amounts:
     """Return what a container has gained; one that was forgotten meanwhile begins from 0 again."""
-    if before is None or before.start.wall_ns != now.start.wall_ns:
+    if before is None or before.id != now.id:
         return now.held_ns, now.busy_ns, now.energy_mj
     return (
         now.held_ns - before.held_ns,

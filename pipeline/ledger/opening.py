@@ -119,7 +119,7 @@ def _uri(path: Path) -> str:
 
 
 def identify(connection: sqlite3.Connection, place: str) -> None:
-    """See that it is a ledger of this version.
+    """See that it is a ledger of this version, or of an older one.
 
     Raises:
         CorruptError: it is none, or damaged.
@@ -140,7 +140,7 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
     if version > VERSION:
         saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
         raise ForeignError(place, saw, "use a newer podgpu, or give another path")
-    if missing := columns() - found:
+    if missing := columns(version) - found:
         table, column = min(missing)
         saw = f"lacks the column {column} of the table {table}"
         raise CorruptError(place, saw, "give the path of a ledger that is whole")

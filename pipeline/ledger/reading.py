@@ -34,7 +34,7 @@ _FEW: Final = 10_000
 """Up to how many containers are looked up one by one; for more of them all are read."""
 
 _TOTALS: Final = """
-SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj)
+SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj), {unknown}
 FROM device_hours WHERE hour >= ? AND hour < ? GROUP BY device
 """
 _GAPS: Final = """
@@ -123,9 +123,11 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
             )
         }
         spent = tuple(_spent(connection, devices, first, beyond))
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        totals_of = _TOTALS.format(unknown="0" if version < 2 else "SUM(ifnull(unknown_ns, 0))")
         totals = [
             DeviceTotal(*devices[device], *rest)
-            for device, *rest in connection.execute(_TOTALS, (first, beyond))
+            for device, *rest in connection.execute(totals_of, (first, beyond))
         ]
         gaps = tuple([Gap(*row) for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))])
     totals.sort(key=lambda one: one.device)

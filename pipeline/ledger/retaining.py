@@ -81,7 +81,8 @@ def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes:
         # Where pods are short and have many labels, it is they that take the room.
         removed.swept += sweep(connection)
     connection.execute("DELETE FROM state WHERE at_ns < ?", (now_ns - _STATE_NS,))
-    connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+    # Not with `execute`, which ends after the first page: the statement has rows without columns.
+    connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
     return removed
 
 

@@ -3,13 +3,11 @@
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from pipeline.ledger.deltas import Amounts
+from pipeline.ledger.window import Gap
 from pipeline.model import Device, DeviceUsage, Holding, PartialRef, PodInfo
-
-HoldingKey: TypeAlias = tuple[str, PartialRef, int]
-"""Device, container, and the start in nanoseconds of Unix time."""
 
 MOST_HOURS: Final = 20_000
 """How many parts of hours wait at most while the file can't be written."""
@@ -24,10 +22,13 @@ class HoldingRow:
 
     Attributes:
         holding: as it is.
-        until_ns: up to when it is counted, in nanoseconds of Unix time.
+        start_ns: when it began, in nanoseconds of Unix time.
+        until_ns: when it ended, or up to when it is counted; likewise. The time between the two is
+            that of the monotonic clock.
     """
 
     holding: Holding
+    start_ns: int
     until_ns: int
 
 
@@ -40,9 +41,12 @@ class Batch:
         at_ns: the latest moment in it, in nanoseconds of Unix time.
         hours: gains by hour, device and container; None is nobody.
         gap_hours: gaps by hour and device, in nanoseconds.
-        gaps: end and reason, by device and start.
-        holdings: those that go on or have ended, as they are.
-        closed: those that end where they were last counted up to: nobody tells of them any more.
+        unknown_hours: by hour and device, the time for which it isn't known who held the device, in
+            nanoseconds; it is part of nobody's.
+        gaps: by id.
+        holdings: those that go on or have ended, as they are, by id.
+        closed: ids of those that end where they were last counted up to: nobody tells of them any
+            more.
         devices: what is known of devices.
         pods: what is known of the containers' pods.
         states: accounts as they stand after all this.
@@ -53,9 +57,10 @@ class Batch:
     at_ns: int = 0
     hours: dict[tuple[int, str, PartialRef | None], Amounts] = field(default_factory=dict)
     gap_hours: dict[tuple[int, str], int] = field(default_factory=dict)
-    gaps: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
-    holdings: dict[HoldingKey, HoldingRow] = field(default_factory=dict)
-    closed: set[HoldingKey] = field(default_factory=set)
+    unknown_hours: dict[tuple[int, str], int] = field(default_factory=dict)
+    gaps: dict[str, Gap] = field(default_factory=dict)
+    holdings: dict[str, HoldingRow] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
     devices: dict[str, Device] = field(default_factory=dict)
     pods: dict[PartialRef, PodInfo] = field(default_factory=dict)
     states: dict[str, DeviceUsage] = field(default_factory=dict)
@@ -71,8 +76,16 @@ class Batch:
         known = self.hours.get(key)
         self.hours[key] = more if known is None else _followed(known, more)
 
-    def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None]]:
-        """Yield hour, device, accounted time, gap, busy time and energy: the sums of the parts."""
+    def add_unknown(self, hour: int, device: str, time_ns: int) -> None:
+        """Let so much of nobody's time in an hour be time of which it isn't known who held it."""
+        key = hour, device
+        self.unknown_hours[key] = self.unknown_hours.get(key, 0) + time_ns
+
+    def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None, int]]:
+        """Yield hour, device, accounted time, gap, busy time, energy, and unknown time.
+
+        Accounted time, busy time and energy are the sums of the parts.
+        """
         sums: dict[tuple[int, str], Amounts] = {}
         for (hour, device, _), part in self.hours.items():
             known = sums.get((hour, device))
@@ -80,7 +93,9 @@ class Batch:
         for key in self.gap_hours.keys() - sums.keys():
             sums[key] = 0, None, None
         for (hour, device), (held, busy, energy) in sums.items():
-            yield hour, device, held, self.gap_hours.get((hour, device), 0), busy, energy
+            key = hour, device
+            gap, unknown = self.gap_hours.get(key, 0), self.unknown_hours.get(key, 0)
+            yield hour, device, held, gap, busy, energy, unknown
 
     def bound(self) -> None:
         """Keep it from growing for ever: what makes room is counted.
@@ -94,7 +109,9 @@ class Batch:
             until = owned[len(owned) // 2] if owned else 0
             for key in [key for key in self.hours if key[2] is not None and key[0] <= until]:
                 hour, device, _ = key
-                self.add(hour, device, None, self.hours.pop(key))
+                amounts = self.hours.pop(key)
+                self.add(hour, device, None, amounts)
+                self.add_unknown(hour, device, amounts[0])
                 self._count("hours")
             for key in sorted(self.hours, key=_hour)[: len(self.hours) - MOST_HOURS]:
                 del self.hours[key]
@@ -113,7 +130,9 @@ class Batch:
             del self.gaps[next(iter(self.gaps))]
             self._count("gaps")
         if len(self.pods) > MOST_HOURS + MOST_HOLDINGS:
-            told = {whose for _, _, whose in self.hours} | {whose for _, whose, _ in self.holdings}
+            told = {whose for _, _, whose in self.hours} | {
+                row.holding.subject for row in self.holdings.values()
+            }
             for subject in self.pods.keys() - told:
                 del self.pods[subject]
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 HOUR_NS: Final = 3600 * 1_000_000_000
@@ -13,16 +14,56 @@ NOBODY: Final = 0
 APPLICATION_ID: Final = 0x70646C67
 """`pdlg`; the field of SQLite's header that tells whose a file is."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the tables, in `user_version`.
 
 A higher one is another file for all that know this one alone: they refuse it and leave it be. A
 podgpu that raises it brings the statements that lead from each version before to it, and the file
 is brought there when it is opened to be written. What can be added without that, such as an index
 or a key of `meta`, doesn't raise it.
+
+Version 1, of podgpu 0.1.0, told holdings and gaps apart by their start on the wall clock.
 """
 
-TABLES: Final = """
+HOLDINGS: Final = """
+CREATE TABLE holdings (
+    id TEXT PRIMARY KEY,
+    device INTEGER NOT NULL,
+    container INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER,
+    until_ns INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    evidence TEXT NOT NULL,
+    counted_ns INTEGER NOT NULL,
+    gap_ns INTEGER NOT NULL,
+    held_ns INTEGER NOT NULL,
+    busy_ns INTEGER,
+    energy_mj INTEGER,
+    memory_peak_bytes INTEGER,
+    memory_mean_bytes INTEGER,
+    busy_mean_ppm INTEGER,
+    busy_peak_ppm INTEGER,
+    xids TEXT NOT NULL DEFAULT '{}'
+) WITHOUT ROWID;
+"""
+GAPS: Final = """
+CREATE TABLE gaps (
+    id TEXT PRIMARY KEY,
+    device INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+INDEXES: Final = MappingProxyType(
+    {
+        "holdings_by_end": "CREATE INDEX holdings_by_end ON holdings (end_ns, start_ns);",
+        "gaps_by_end": "CREATE INDEX gaps_by_end ON gaps (end_ns);",
+    }
+)
+
+TABLES: Final = f"""
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -42,31 +83,11 @@ CREATE TABLE containers (
     uid TEXT NOT NULL,
     owner_kind TEXT NOT NULL DEFAULT '',
     owner_name TEXT NOT NULL DEFAULT '',
-    labels TEXT NOT NULL DEFAULT '{}',
+    labels TEXT NOT NULL DEFAULT '{{}}',
     labels_cut INTEGER NOT NULL DEFAULT 0,
     UNIQUE (uid, namespace, pod, container)
 );
-CREATE TABLE holdings (
-    device INTEGER NOT NULL,
-    container INTEGER NOT NULL,
-    start_ns INTEGER NOT NULL,
-    end_ns INTEGER,
-    until_ns INTEGER NOT NULL,
-    source TEXT NOT NULL,
-    evidence TEXT NOT NULL,
-    counted_ns INTEGER NOT NULL,
-    gap_ns INTEGER NOT NULL,
-    held_ns INTEGER NOT NULL,
-    busy_ns INTEGER,
-    energy_mj INTEGER,
-    memory_peak_bytes INTEGER,
-    memory_mean_bytes INTEGER,
-    busy_mean_ppm INTEGER,
-    busy_peak_ppm INTEGER,
-    xids TEXT NOT NULL DEFAULT '{}',
-    PRIMARY KEY (device, container, start_ns)
-) WITHOUT ROWID;
-CREATE INDEX holdings_by_end ON holdings (end_ns, start_ns);
+{HOLDINGS}
 CREATE TABLE hours (
     hour INTEGER NOT NULL,
     device INTEGER NOT NULL,
@@ -83,32 +104,33 @@ CREATE TABLE device_hours (
     gap_ns INTEGER NOT NULL,
     busy_ns INTEGER,
     energy_mj INTEGER,
+    unknown_ns INTEGER,
     PRIMARY KEY (hour, device)
 ) WITHOUT ROWID;
-CREATE TABLE gaps (
-    device INTEGER NOT NULL,
-    start_ns INTEGER NOT NULL,
-    end_ns INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    PRIMARY KEY (device, start_ns)
-) WITHOUT ROWID;
-CREATE INDEX gaps_by_end ON gaps (end_ns);
+{GAPS}
+{"".join(INDEXES.values())}
 CREATE TABLE state (
     device TEXT PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    usage TEXT NOT NULL
+    usage TEXT NOT NULL,
+    boot TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 """
 
+_ADDED: Final = frozenset(
+    {("holdings", "id"), ("gaps", "id"), ("device_hours", "unknown_ns"), ("state", "boot")}
+)
+"""The columns that version 1 lacks."""
+
 
 @cache
-def columns() -> frozenset[tuple[str, str]]:
-    """Return the columns of all tables, as (table, column)."""
+def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
+    """Return the columns of all tables of a version, as (table, column)."""
     with sqlite3.connect(":memory:") as made:
         made.executescript(TABLES)
         found = columns_of(made)
     made.close()
-    return found
+    return found if version >= VERSION else found - _ADDED
 
 
 def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:

@@ -1,12 +1,13 @@
 """Accounts as the ledger keeps them to go on from: text and back, without loss."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
-from pipeline.model import DeviceUsage, Instant, TotalsRestored
+from pipeline.model import NS, DeviceUsage, Instant, TotalsRestored
 
 _MOST: Final = 1 << 62
 """No total is as large: 2**62 ns are 146 years."""
@@ -45,8 +46,8 @@ def _possible(told: Any, name: str = "") -> bool:
         return all(_possible(value) for value in told)
     if not isinstance(told, int):
         return True
-    # A monotonic clock's moment may lie before that clock began; it isn't gone on from.
-    least = -_MOST if name == "mono_ns" else 0
+    # A moment may lie before its clock began.
+    least = -_MOST if name in {"mono_ns", "wall_ns"} else 0
     return least <= told < (_MOST_BYTE_NS if name == "memory_byte_ns" else _MOST)
 
 
@@ -68,34 +69,66 @@ def _sound(usage: DeviceUsage) -> bool:
     )
     return (
         all(whole is None or whole == rest + sum(each) for whole, rest, each in sums)
+        and usage.unknown_ns <= usage.unheld_ns
         and len({one.subject for one in those}) == len(those)
         and all(one.holding is None or one.holding.device == usage.device for one in those)
     )
 
 
-def rebased(devices: Iterable[DeviceUsage], now: Instant) -> TotalsRestored:
-    """Return accounts with moments of this machine's monotonic clock, which may have begun anew.
+def rebased(
+    devices: Iterable[DeviceUsage],
+    now: Instant,
+    boots: Mapping[str, str] = MappingProxyType({}),
+    boot: str = "",
+    born: Instant | None = None,
+) -> TotalsRestored:
+    """Return accounts with moments of the present monotonic clock.
 
-    The monotonic part of each is that of now, less what the wall clock says has passed; where that
-    was set back meanwhile, it is that of now.
+    All moments of an account are of one monotonic clock, and are moved by the same time, so that
+    each length stays as it was. In the boot in which the account was written that clock goes on,
+    and nothing is moved. In another boot the last look is put as long ago as the wall clock says;
+    where that was set back meanwhile, it is now.
+
+    A moment keeps its wall time unless the wall clock was set since: then it gets the one that fits
+    its age.
+
+    Args:
+        devices: the accounts.
+        now: the present.
+        boots: by device, the boot in which its account was written; empty where that isn't known.
+        boot: the present one; likewise.
+        born: a moment before any account of this run; `now`, if none is given. An account of
+            another boot was last looked at before that.
     """
-    return TotalsRestored(tuple([_rebase(device, now) for device in devices]))
+    found: list[DeviceUsage] = []
+    for device in devices:
+        written = boots.get(device.device, "")
+        if boot and written == boot and device.at.mono_ns <= now.mono_ns:
+            shift_ns = 0
+        else:
+            # Another podgpu, which still ran then, may have written it in a boot nobody knows.
+            base = born if born is not None and boot and written else now
+            passed_ns = max(base.wall_ns - device.at.wall_ns, 0)
+            shift_ns = base.mono_ns - passed_ns - device.at.mono_ns
+        found.append(_moved(device, shift_ns, now))
+    return TotalsRestored(tuple(found))
 
 
-def _rebase(value: Any, now: Instant) -> Any:
+_STEP_NS: Final = NS // 2
+"""A wall time that is off by more than this is of a wall clock that was set since."""
+
+
+def _moved(value: Any, shift_ns: int, now: Instant) -> Any:
     if isinstance(value, Instant):
-        passed_ns = max(now.wall_ns - value.wall_ns, 0)
-        return Instant(now.mono_ns - passed_ns, value.wall_ns)
+        moved = Instant(value.mono_ns + shift_ns, value.wall_ns)
+        fits = now.wall_of(moved)
+        return moved if abs(fits - value.wall_ns) <= _STEP_NS else Instant(moved.mono_ns, fits)
     if isinstance(value, tuple):
-        return _rebased_all(value, now)
+        return tuple([_moved(one, shift_ns, now) for one in value])
     fields = getattr(type(value), "__dataclass_fields__", None)
     if fields is None or type(value).__name__ not in _HAVE_MOMENTS:
         return value
-    return type(value)(*_rebased_all([getattr(value, name) for name in fields], now))
+    return type(value)(*[_moved(getattr(value, name), shift_ns, now) for name in fields])
 
 
 _HAVE_MOMENTS: Final = frozenset({"DeviceUsage", "ContainerUsage", "Holding"})
-
-
-def _rebased_all(values: Sequence[Any], now: Instant) -> tuple[Any, ...]:
-    return tuple([_rebase(value, now) for value in values])

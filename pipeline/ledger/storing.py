@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import Final
 
-from pipeline.ledger.rows import Batch, HoldingKey, HoldingRow
+from pipeline.ledger.rows import Batch, HoldingRow
 from pipeline.ledger.schema import NOBODY
 from pipeline.ledger.state import dump
 from pipeline.model import PartialRef, PodInfo
@@ -24,14 +24,15 @@ INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         ELSE ifnull(energy_mj, 0) + excluded.energy_mj END
 """
 _ADD_DEVICE_HOUR: Final = """
-INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     accounted_ns = accounted_ns + excluded.accounted_ns,
     gap_ns = gap_ns + excluded.gap_ns,
+    unknown_ns = ifnull(unknown_ns, 0) + excluded.unknown_ns,
     busy_ns = ifnull(busy_ns + excluded.busy_ns, ifnull(busy_ns, excluded.busy_ns)),
     energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
 """
 _PUT_HOLDING: Final = (
-    "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NEW_DEVICE: Final = (
     "INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, '', '', '') ON CONFLICT DO NOTHING"
@@ -44,8 +45,7 @@ _FIND_CONTAINER: Final = (
     "SELECT id FROM containers WHERE uid = ? AND namespace = ? AND pod = ? AND container = ?"
 )
 _CLOSE_HOLDING: Final = """
-UPDATE holdings SET end_ns = until_ns
-WHERE device = ? AND container = ? AND start_ns = ? AND end_ns IS NULL
+UPDATE holdings SET end_ns = until_ns WHERE id = ? AND end_ns IS NULL
 """
 _PUT_DEVICE: Final = """
 INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -61,10 +61,13 @@ class Store:
 
     Args:
         connection: to a file that has the tables; in no transaction.
+        boot: identifies the boot of the machine whose monotonic clock the accounts have; empty
+            where that isn't known.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, boot: str = "") -> None:
         self._connection = connection
+        self._boot = boot
         self._devices: dict[str, int] = {}
         self._containers: dict[PartialRef, int] = {}
 
@@ -99,7 +102,7 @@ class Store:
         for device in batch.devices.values():
             profile = device.mig.profile if device.mig is not None else ""
             names = device.uuid, device.model, profile, device.gpu_uuid
-            run(_PUT_DEVICE, [_text(name) for name in names])
+            run(_PUT_DEVICE, [utf8(name) for name in names])
         for subject, pod in batch.pods.items():
             run(_PUT_POD, (*_of_pod(pod), self._container(subject)))
         many(
@@ -114,35 +117,35 @@ class Store:
             [(hour, self._device(uuid), *rest) for hour, uuid, *rest in batch.device_hours()],
         )
         many(
-            "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)",
-            [(self._device(uuid), start, *rest) for (uuid, start), rest in batch.gaps.items()],
-        )
-        many(_PUT_HOLDING, [self._holding(key, row) for key, row in batch.holdings.items()])
-        many(
-            _CLOSE_HOLDING,
+            "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?)",
             [
-                (self._device(device), self._container(subject), start)
-                for device, subject, start in sorted(batch.closed)
+                (own_id, self._device(gap.device), gap.start_ns, gap.end_ns, gap.reason)
+                for own_id, gap in batch.gaps.items()
             ],
         )
+        many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
+        many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
         many(
-            "INSERT OR REPLACE INTO state VALUES (?, ?, ?)",
-            [(_text(uuid), usage.at.wall_ns, dump(usage)) for uuid, usage in batch.states.items()],
+            "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)",
+            [
+                (utf8(uuid), usage.at.wall_ns, dump(usage), self._boot)
+                for uuid, usage in batch.states.items()
+            ],
         )
         run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
         if len(self._containers) > _IDS:
             self._containers.clear()
 
-    def _holding(self, key: HoldingKey, row: HoldingRow) -> tuple[int | str | None, ...]:
-        device, subject, start = key
+    def _holding(self, row: HoldingRow) -> tuple[int | str | None, ...]:
         one = row.holding
         return (
-            self._device(device),
-            self._container(subject),
-            start,
-            one.end.wall_ns if one.end is not None else None,
+            utf8(one.id),
+            self._device(one.device),
+            self._container(one.subject),
+            row.start_ns,
+            row.until_ns if one.end is not None else None,
             row.until_ns,
-            _text(one.source),
+            utf8(one.source),
             one.evidence.name.lower() if one.evidence is not None else "",
             one.counted_ns,
             one.gap_ns,
@@ -159,7 +162,7 @@ class Store:
     def _device(self, uuid: str) -> int:
         known = self._devices.get(uuid)
         if known is None:
-            run, text = self._connection.execute, _text(uuid)
+            run, text = self._connection.execute, utf8(uuid)
             run(_NEW_DEVICE, (text,))
             (known,) = run("SELECT id FROM devices WHERE uuid = ?", (text,)).fetchone()
             self._devices[uuid] = known
@@ -172,7 +175,7 @@ class Store:
         if known is None:
             run = self._connection.execute
             names = subject.uid, subject.namespace, subject.pod, subject.container
-            texts = [_text(name) for name in names]
+            texts = [utf8(name) for name in names]
             run(_NEW_CONTAINER, texts)
             (known,) = run(_FIND_CONTAINER, texts).fetchone()
             self._containers[subject] = known
@@ -185,9 +188,9 @@ def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:
     while len(text) > LABELS_BYTES:
         labels.pop()
         text = json.dumps(dict(labels), separators=(",", ":"))
-    return _text(pod.owner_kind), _text(pod.owner_name), text, len(pod.labels) - len(labels)
+    return utf8(pod.owner_kind), utf8(pod.owner_name), text, len(pod.labels) - len(labels)
 
 
-def _text(text: str) -> str:
+def utf8(text: str) -> str:
     """Return a name as UTF-8 can hold it: a file may name what was none."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

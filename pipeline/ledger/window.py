@@ -54,6 +54,8 @@ class DeviceTotal:
         gap_ns: the time of which there is none, between the first and the last look in the span.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
+        unknown_ns: of the time that no container held, the part for which it isn't known who held
+            the device. What is left of it was free.
     """
 
     device: str
@@ -62,6 +64,7 @@ class DeviceTotal:
     gap_ns: int
     busy_ns: int | None
     energy_mj: int | None
+    unknown_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

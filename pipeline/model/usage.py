@@ -98,6 +98,7 @@ class Holding:
             device busy, in millionths; None where that was never known.
         xids: (code, count) of XID errors on the device meanwhile, sorted by code.
         serial: number of the end among all ends since podgpu started, from 1; 0 before it.
+        id: identifies the holding among all holdings of all time, also over restarts.
     """
 
     device: str
@@ -119,6 +120,7 @@ class Holding:
     busy_peak_ppm: int | None = None
     xids: tuple[tuple[int, int], ...] = ()
     serial: int = 0
+    id: str = ""
 
     @property
     def memory_mean_bytes(self) -> int | None:
@@ -150,6 +152,8 @@ class ContainerUsage:
             energy was never known.
         xids: (code, count) of XID errors on the device while it was there, sorted by code.
         holding: the holding that goes on; None where it has ended.
+        id: identifies this account of the container on this device, also over restarts. One that
+            is forgotten and comes back has another.
     """
 
     subject: PartialRef
@@ -162,6 +166,7 @@ class ContainerUsage:
     energy_mj: int | None
     xids: tuple[tuple[int, int], ...] = ()
     holding: Holding | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +188,16 @@ class DeviceUsage:
         busy_ns: how long it was busy; None where that was never known.
         busy_unattributed_ns: of it, what no container is known to have done.
         elapsed_ns: from `start` to `at`, without breaks.
-        unheld_ns: of it, what nobody held, by part.
+        unheld_ns: of it, what no container is known to have held, by part.
         energy_mj: what it used; None where that was never known.
         energy_unattributed_mj: of it, what falls to no container.
         forgotten_busy_ns: of containers that ended so long ago that they are kept no more.
         forgotten_held_ns: the same of held time.
         forgotten_energy_mj: the same of energy.
+        unknown_ns: of `unheld_ns`, the time for which no source told who holds the device, or a
+            container held it that has no account. The rest of `unheld_ns` is the time for which the
+            device was free, by part.
+        id: identifies this account of the device, also over restarts.
     """
 
     device: str
@@ -207,6 +216,8 @@ class DeviceUsage:
     forgotten_busy_ns: int = 0
     forgotten_held_ns: int = 0
     forgotten_energy_mj: int = 0
+    unknown_ns: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

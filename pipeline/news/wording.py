@@ -41,13 +41,13 @@ def figures(holding: Holding) -> Iterator[tuple[str, int]]:
 
 
 def holding_id(holding: Holding) -> str:
-    """Return what names a holding: the container on the device, and when it began.
+    """Return what names a holding: the device, the container, and the holding's own id.
 
     It outlives a restart of podgpu, as far as the holding does.
     """
     subject = holding.subject
     pod = subject.uid or f"{subject.namespace}/{subject.pod}"
-    return f"{holding.device}/{pod}/{subject.container}/{holding.start.wall_ns}"
+    return f"{holding.device}/{pod}/{subject.container}/{holding.id}"
 
 
 def error_id(error: XidError) -> str:

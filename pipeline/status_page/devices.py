@@ -154,7 +154,7 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
         pod=_text(subject.pod),
         container=_text(subject.container),
         uid=_text(subject.uid),
-        since=date(holder.since.wall_ns),
+        since=date(known.now.wall_of(holder.since)),
         since_known=not holder.seen,
         share=holder.share,
         replicas=len(holder.replicas) or None,

@@ -193,7 +193,12 @@ class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody had of all devices together.
 
     Attributes:
-        held_seconds: held time; of nobody, the time for which nobody held a device, by part.
+        held_seconds: time for which containers held a device, by part.
+        free_seconds: time for which a device was free, by part.
+        unknown_seconds: time for which it isn't known who held a device.
+        allocated_ratio: part of the time of all devices for which they were held; null where that
+            isn't known.
+        used_ratio: part of the time of all devices for which they were busy; likewise.
         busy_seconds: busy time.
         idle_seconds: held time less busy time; less than 0 where more was used than was held.
         energy_joules: energy.
@@ -202,6 +207,10 @@ class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     held_seconds: Figure
+    free_seconds: Figure
+    unknown_seconds: Figure
+    allocated_ratio: Figure | None
+    used_ratio: Figure | None
     busy_seconds: Figure | None
     idle_seconds: Figure | None
     energy_joules: Figure | None

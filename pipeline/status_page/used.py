@@ -1,6 +1,7 @@
 """What was used over the last 24 hours, of a document."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import chain
 from typing import Any, Final
 
@@ -67,8 +68,14 @@ def _figures(rows: Sequence[Row]) -> dict[str, Any]:
     busy, idle, energy = map(_known, sums)
     several = len(rows) > 1
     unknown = any(each.known is None for each in chain(*sums))
+    parts = [[getattr(row, name) for row in rows] for name in ("allocated", "used")]
+    allocated, of_busy = ([part for part in each if part is not None] for each in parts)
     return {
         "held_seconds": _seconds(sum(row.held_ns for row in rows)),
+        "free_seconds": _seconds(sum(row.free_ns for row in rows)),
+        "unknown_seconds": _seconds(sum(row.unknown_ns for row in rows)),
+        "allocated_ratio": _ratio(sum(allocated)) if allocated else None,
+        "used_ratio": _ratio(sum(of_busy)) if of_busy else None,
         "busy_seconds": None if busy is None else _seconds(busy),
         "idle_seconds": None if idle is None else _seconds(idle),
         "energy_joules": None if energy is None else _bounded(energy / 1e3),
@@ -84,6 +91,10 @@ def _known(sums: Sequence[Sum]) -> int | None:
 
 def _seconds(ns: int) -> float:
     return _bounded(ns / 1e9)
+
+
+def _ratio(part: Fraction | int) -> float:
+    return min(round(float(part), 6), LARGEST)
 
 
 def _bounded(figure: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, Usage
 from pipeline.usage.device import NEVER, DeviceAccount
 from pipeline.usage.ended import Ended
+from pipeline.usage.ids import Ids
 from pipeline.usage.instances import SLICES, carried, share_out
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.restoring import Waiting, end_all
@@ -18,15 +19,21 @@ class Accounts:
 
     The account of a device that is no longer known is kept for a while, and goes on if the device
     comes back: MIG instances are made anew under the same uuid.
+
+    Args:
+        run: identifies this run of podgpu: the ids of accounts, containers and holdings begin with
+            it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: str = "") -> None:
+        self._ids = Ids(run)
         self._accounts: dict[str, DeviceAccount] = {}
         self._seen: dict[str, Attribution] = {}
         self._gone: dict[str, int] = {}
         self._instances: Mapping[str, Mapping[str, int]] = {}
         self._ended = Ended()
-        self._waiting = Waiting(self._ended)
+        self._waiting = Waiting(self._ended, self._ids)
+        self._informed = True
         self._due_ns = NEVER
         self._usage: Usage | None = None
         self._apart: Usage | None = None
@@ -36,15 +43,22 @@ class Accounts:
         """Whether a device is known."""
         return device in self._seen
 
-    def hold(self, attributions: Mapping[str, Attribution], at: Instant) -> None:
+    def hold(
+        self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool = True
+    ) -> None:
         """Note which devices there are, and who holds them from a moment on.
 
         Args:
             attributions: by device uuid, in device order; what hasn't changed is the same object.
             at: the moment. One before that of an earlier call stands for that.
+            informed: whether a source tells who holds what: else it isn't known that a device
+                without holders is free.
         """
         seen = self._seen
-        changed = {u: known for u, known in attributions.items() if seen.get(u) is not known}
+        turned, self._informed = informed != self._informed, informed
+        changed = {
+            u: known for u, known in attributions.items() if turned or seen.get(u) is not known
+        }
         if not changed and len(seen) == len(attributions):
             return
         self._dirty = True
@@ -66,13 +80,13 @@ class Accounts:
     def _put(self, uuid: str, known: Attribution | None, at: Instant) -> None:
         account = self._accounts.get(uuid)
         if account is None:
-            account = self._accounts[uuid] = DeviceAccount(uuid, self._ended)
+            account = self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids)
         told = None if known is None else self._waiting.take(uuid)
         if told is not None:
             self._go_on(account, told, at)
         # Of a GPU that carries instances there is nothing to be held.
         holders = () if known is None or uuid in self._instances else known.holders
-        account.hold(held_by(holders), at)
+        account.hold(held_by(holders), at, known=self._informed)
         self._due_ns = min(self._due_ns, account.due_ns)
 
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
@@ -100,7 +114,7 @@ class Accounts:
         if account.at is None:
             account.restore(told, at)
         else:
-            end_all(told, self._ended, at)
+            end_all(told, self._ended, at, self._ids)
 
     def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
         """Take in a look; return whether it was one that counts.
@@ -249,7 +263,7 @@ class Accounts:
         for uuid, account in self._accounts.items():
             if account.at is not None:
                 account.leave(account.at, now_ns)
-            self._accounts[uuid] = DeviceAccount(uuid, self._ended, account.timeline)
+            self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids, account.timeline)
         self._due_ns = min(self._due_ns, self._ended.due_ns or NEVER)
         self._dirty = True
 

@@ -8,6 +8,7 @@ from pipeline.usage.closing import Closing
 from pipeline.usage.ended import Ended
 from pipeline.usage.entrance import Entrance
 from pipeline.usage.holding import HoldingAccount
+from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
 from pipeline.usage.restoring import Restored, restored
@@ -44,16 +45,21 @@ class DeviceAccount:
     Args:
         device: its uuid.
         ended: where holdings go of which nothing more is to come.
+        ids: makes the ids of this account, and of its containers and holdings.
         timeline: who held it so far.
     """
 
-    def __init__(self, device: str, ended: Ended, timeline: Timeline | None = None) -> None:
+    def __init__(
+        self, device: str, ended: Ended, ids: Ids, timeline: Timeline | None = None
+    ) -> None:
         self.device = device
+        self._ids = ids
+        self._id = ids()
         self.timeline = timeline or Timeline()
         self.meter = Meter()
         self.at: Instant | None = None
         self._start: Instant | None = None
-        self._sums = Sums()
+        self._sums = Sums(ids)
         self.roster = self._sums.roster
         self._closing = Closing(device, self.roster, ended)
         self._entrance = Entrance(self.roster, self._closing)
@@ -66,9 +72,15 @@ class DeviceAccount:
         self._await_ns = NEVER
         self._usage: DeviceUsage | None = None
 
-    def hold(self, held: tuple[Held, ...], at: Instant) -> None:
-        """Note who holds the device from a moment on."""
-        self.timeline.put(held, at)
+    def hold(self, held: tuple[Held, ...], at: Instant, *, known: bool) -> None:
+        """Note who holds the device from a moment on.
+
+        Args:
+            held: the containers.
+            at: the moment.
+            known: whether a source tells who holds the device.
+        """
+        self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
             # Until somebody looks, one source may tell half of a container's name.
@@ -86,7 +98,8 @@ class DeviceAccount:
 
         Those who hold the device have to be told of anew.
         """
-        found: Restored = restored(told, now)
+        found: Restored = restored(told, now, self._ids)
+        self._id = found.id
         self._start, self.at, self._restored_at = found.start, found.at, found.at
         found.add_up(self._sums)
         for entry in (*self.roster, *found.nameless):
@@ -262,7 +275,7 @@ class DeviceAccount:
         """Return what it comes to; None before the first look. The same while nothing changes."""
         at = self.at
         if self._usage is None and self._start is not None and at is not None:
-            self._usage = self._sums.shown(self.device, self._start, at, self._memory)
+            self._usage = self._sums.shown(self.device, self._id, self._start, at, self._memory)
         return self._usage
 
     def altered(self) -> None:

@@ -20,6 +20,7 @@ class HoldingAccount:
 
     Attributes:
         start: when it began.
+        id: identifies it.
         source: by whose word it holds the device; empty where none says so.
         evidence: what that word rests on.
         end: when it ended; None while it goes on.
@@ -31,6 +32,7 @@ class HoldingAccount:
     """
 
     start: Instant
+    id: str
     source: str = ""
     evidence: Evidence | None = None
     end: Instant | None = None
@@ -146,6 +148,7 @@ class HoldingAccount:
             self._busy_peak(),
             told_of(self.xids),
             serial,
+            self.id,
         )
 
     def _busy_peak(self) -> int | None:
@@ -156,9 +159,9 @@ class HoldingAccount:
         return max(self.peak_ppm or 0, _part(self.busy_ns, self.busy_time_ns))
 
 
-def begun(start: Instant) -> HoldingAccount:
+def begun(start: Instant, own_id: str) -> HoldingAccount:
     """Return a holding that begins."""
-    return HoldingAccount(start, until_ns=start.mono_ns)
+    return HoldingAccount(start, own_id, until_ns=start.mono_ns)
 
 
 def split(

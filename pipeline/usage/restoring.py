@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from pipeline.model import NS, ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
 from pipeline.usage.ended import Ended
 from pipeline.usage.holding import MOST_CODES, HoldingAccount, begun
+from pipeline.usage.ids import Ids
 from pipeline.usage.roster import Entry
 from pipeline.usage.sums import Sums
 
@@ -23,6 +24,7 @@ class Restored(NamedTuple):
     """What an account goes on from.
 
     Attributes:
+        id: identifies the account.
         start: since when there is an account.
         at: until when.
         entries: containers that go on, or have ended.
@@ -31,6 +33,7 @@ class Restored(NamedTuple):
         told: the account as it was told.
     """
 
+    id: str
     start: Instant
     at: Instant
     entries: Sequence[Entry]
@@ -48,6 +51,7 @@ class Restored(NamedTuple):
         for entry in self.nameless:
             roster.remember(entry)
         sums.unheld_ns = max(told.unheld_ns, 0)
+        sums.unknown_ns = min(max(told.unknown_ns, 0), sums.unheld_ns)
         sums.busy_other_ns = max(told.busy_unattributed_ns or 0, 0)
         sums.energy_other_mj = max(told.energy_unattributed_mj or 0, 0)
         held = roster.forgotten_held_ns + sum(entry.held_ns for entry in roster)
@@ -60,45 +64,48 @@ class Restored(NamedTuple):
             sums.energy_mj = energy + sums.energy_other_mj
 
 
-def restored(told: DeviceUsage, now: Instant) -> Restored:
+def restored(told: DeviceUsage, now: Instant, ids: Ids) -> Restored:
     """Return what an account goes on from.
 
     Args:
-        told: as it stood, with moments as the wall clock tells them.
-        now: the present; what lies after it, since the wall clock was set back, is moved there.
+        told: as it stood, with moments of this machine's monotonic clock.
+        now: the present; what lies after it is moved there.
+        ids: makes ids where none is told.
     """
     at = _passed(told.at, now)
     start = min(_passed(told.start, now), at)
-    entries = [_entry(one, at, now) for one in told.containers]
+    entries = [_entry(one, at, now, ids) for one in told.containers]
     nameless = [entry for entry in entries if not entry.subject.uid]
     for entry in nameless:
         entry.end(entry.ended or at)
-    return Restored(start, at, [e for e in entries if e.subject.uid], nameless, told)
+    own_id = told.id or ids()
+    return Restored(own_id, start, at, [e for e in entries if e.subject.uid], nameless, told)
 
 
-def end_all(told: DeviceUsage, ended: Ended, now: Instant) -> None:
+def end_all(told: DeviceUsage, ended: Ended, now: Instant, ids: Ids) -> None:
     """Let the holdings of an account that goes on nowhere have ended when it was last looked at."""
     at = _passed(told.at, now)
     for one in told.containers:
         if one.holding is not None:
-            entry = _entry(one, at, now)
+            entry = _entry(one, at, now, ids)
             entry.end(entry.ended or at)
             for holding in entry.closing:
                 holding.finish()
                 ended.add(holding.shown(told.device, entry.subject, entry.pod, 0), now.mono_ns)
 
 
-def _entry(one: ContainerUsage, at: Instant, now: Instant) -> Entry:
+def _entry(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> Entry:
     subject = one.subject
     name = (subject.namespace, subject.pod, subject.container, subject.uid)
-    entry = Entry(name, PartialRef(*name), one.pod, _passed(one.start, now))
+    start = _passed(one.start, now)
+    entry = Entry(name, PartialRef(*name), one.pod, start, ids, one.id or ids())
     entry.busy_ns, entry.held_ns, entry.energy_mj = one.busy_ns, one.held_ns, one.energy_mj
     entry.xids = dict(one.xids[:MOST_CODES])
     ended = None if one.ended is None else _passed(one.ended, now)
     if one.holding is not None:
-        entry.running = _holding(one.holding, at, ended, now)
+        entry.running = _holding(one.holding, at, ended, now, ids)
     elif ended is None:
-        entry.running = begun(at)
+        entry.running = begun(at, ids())
     if ended is None:
         entry.awaited = True
     else:
@@ -106,7 +113,9 @@ def _entry(one: ContainerUsage, at: Instant, now: Instant) -> Entry:
     return entry
 
 
-def _holding(told: Holding, at: Instant, ended: Instant | None, now: Instant) -> HoldingAccount:
+def _holding(
+    told: Holding, at: Instant, ended: Instant | None, now: Instant, ids: Ids
+) -> HoldingAccount:
     """Return a holding that goes on, or that ended before anybody told of it.
 
     Its length is what was counted and what was a gap, whatever the wall clock said meanwhile.
@@ -120,6 +129,7 @@ def _holding(told: Holding, at: Instant, ended: Instant | None, now: Instant) ->
         begin_ns = max(start.mono_ns, at.mono_ns)
     return HoldingAccount(
         Instant(begin_ns, start.wall_ns),
+        told.id or ids(),
         told.source,
         told.evidence,
         until_ns=begin_ns + known_ns,
@@ -146,10 +156,12 @@ class Waiting:
 
     Args:
         ended: where the holdings go of those that don't.
+        ids: makes ids where none is told.
     """
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: Ended, ids: Ids) -> None:
         self._ended = ended
+        self._ids = ids
         self._told: dict[str, DeviceUsage] = {}
         self._until_ns = 0
 
@@ -162,11 +174,11 @@ class Waiting:
         for one in told:
             before = self._told.pop(one.device, None)
             if before is not None:
-                end_all(before, self._ended, now)
+                end_all(before, self._ended, now, self._ids)
             if len(self._told) < MOST_WAITING:
                 self._told[one.device] = one
             else:
-                end_all(one, self._ended, now)
+                end_all(one, self._ended, now, self._ids)
         self._until_ns = now.mono_ns + WAITING_NS
 
     def take(self, device: str) -> DeviceUsage | None:
@@ -178,7 +190,7 @@ class Waiting:
         if not self._told or now.mono_ns <= self._until_ns:
             return False
         for one in self._told.values():
-            end_all(one, self._ended, now)
+            end_all(one, self._ended, now, self._ids)
         self._told.clear()
         return True
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from pipeline.model import NS, ContainerUsage, Instant, PartialRef, PodInfo
 from pipeline.usage.holding import HoldingAccount, begun, told_of
+from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Name
 
 MOST_CONTAINERS: Final = 256
@@ -21,6 +22,8 @@ class Entry:
 
     Attributes:
         name: the container.
+        ids: makes the ids of its holdings.
+        id: identifies its account on this device.
         uses: it had processes on the device when somebody last looked.
         used_from_ns: since when it has, or had, processes there, by the monotonic clock: the look
             before the one that first showed them. None where it never had.
@@ -36,6 +39,8 @@ class Entry:
     subject: PartialRef
     pod: PodInfo | None
     start: Instant
+    ids: Ids
+    id: str
     ended: Instant | None = None
     uses: bool = False
     memory_bytes: int | None = None
@@ -64,7 +69,8 @@ class Entry:
                 running = self.closing.pop()
                 running.end = None
             else:
-                running = begun(start if self.closed is None else max(start, self.closed))
+                start = start if self.closed is None else max(start, self.closed)
+                running = begun(start, self.ids())
             self.running = running
         return running
 
@@ -122,6 +128,7 @@ class Entry:
             self.energy_mj,
             told_of(self.xids),
             running.shown(device, self.subject, self.pod, at_ns) if running else None,
+            self.id,
         )
 
 
@@ -136,9 +143,13 @@ class Roster:
         forgotten_busy_ns: busy time of those that are kept no more.
         forgotten_held_ns: held time of those.
         forgotten_energy_mj: energy of those.
+
+    Args:
+        ids: makes the ids of containers and holdings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
         self._entries: dict[Name, Entry] = {}
         self.refused: set[Name] = set()
         self.closing = False
@@ -188,7 +199,8 @@ class Roster:
         closed = self.left.pop(name, None)
         # What it had before that stands among what is forgotten.
         start = start if closed is None else max(start, closed)
-        new = entries[name] = Entry(name, PartialRef(*name), pod, start, closed=closed)
+        ids = self._ids
+        new = entries[name] = Entry(name, PartialRef(*name), pod, start, ids, ids(), closed=closed)
         self._entries = {key: entries[key] for key in sorted(entries)}
         return new, oldest
 

@@ -51,24 +51,27 @@ class Busy(NamedTuple):
     whole: bool
 
 
-def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int]:
+def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
     """Split an interval among those who held the device.
 
     Returns:
-        Nanoseconds by container, and what nobody held.
+        Nanoseconds by container; what none of them held; and of that the time for which no source
+        told who holds the device.
     """
     parts: Parts = {}
-    unheld = 0
+    unheld = unknown = 0
     for piece in pieces:
         cut = piece.cut
         if cut is None:
             unheld += piece.time_ns
+            unknown += piece.time_ns
             continue
         *of_holders, of_nobody = apportion(piece.time_ns, cut.weights)
         for held, part in zip(cut.held, of_holders, strict=True):
             parts[held.container] = parts.get(held.container, 0) + part
         unheld += of_nobody
-    return parts, unheld
+        unknown += 0 if cut.known else of_nobody
+    return parts, unheld, unknown
 
 
 def sole(pieces: Iterable[Piece]) -> Name | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.model import DeviceUsage, Instant
 from pipeline.usage.holding import HoldingAccount, split
+from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Interval, Name
 from pipeline.usage.roster import Entry, Roster
 from pipeline.usage.split import Busy, Memory, energy, held_time
@@ -20,17 +21,23 @@ class Sums:
         busy_ns: how long the device was busy; None where that was never known.
         busy_other_ns: of it, what no container is known to have done.
         elapsed_ns: all time that was counted.
-        unheld_ns: of it, what nobody held, by part.
+        unheld_ns: of it, what no container is known to have held, by part.
+        unknown_ns: of that, the time for which no source told who holds the device, or a container
+            held it that has no account.
         energy_mj: what it used; None where that was never known.
         energy_other_mj: of it, what falls to no container.
+
+    Args:
+        ids: makes the ids of containers and holdings.
     """
 
-    def __init__(self) -> None:
-        self.roster = Roster()
+    def __init__(self, ids: Ids) -> None:
+        self.roster = Roster(ids)
         self.busy_ns: int | None = None
         self.busy_other_ns = 0
         self.elapsed_ns = 0
         self.unheld_ns = 0
+        self.unknown_ns = 0
         self.energy_mj: int | None = None
         self.energy_other_mj = 0
 
@@ -38,17 +45,20 @@ class Sums:
         self, pieces: Sequence[Piece], time_ns: int, times: dict[HoldingAccount, int]
     ) -> Interval:
         """Take in an interval, with those who held the device in its pieces."""
-        parts, unheld = held_time(pieces)
+        parts, unheld, unknown = held_time(pieces)
         interval = Interval(time_ns, {}, unheld, None, times=times)
         for container, part in parts.items():
             entry = self.roster.get(container)
             its = 0 if entry is None else _give_time(entry, part, pieces)
             interval.unheld_ns += part - its
+            # A container held it that has no account, or whose holding is final.
+            unknown += part - its
             if entry is not None and entry.open():
                 entry.held_ns += its
                 interval.held[container] = its
         self.elapsed_ns += time_ns
         self.unheld_ns += interval.unheld_ns
+        self.unknown_ns += unknown
         return interval
 
     def conceal(self, interval: Interval, containers: frozenset[Name]) -> None:
@@ -115,11 +125,14 @@ class Sums:
         self.energy_mj = (self.energy_mj or 0) + total
         self.energy_other_mj += nobody
 
-    def shown(self, device: str, start: Instant, at: Instant, has: Memory) -> DeviceUsage:
+    def shown(
+        self, device: str, own_id: str, start: Instant, at: Instant, has: Memory
+    ) -> DeviceUsage:
         """Return what it all comes to.
 
         Args:
             device: uuid.
+            own_id: identifies the account.
             start: since when there is an account.
             at: the last look.
             has: the memory that is used now.
@@ -142,6 +155,8 @@ class Sums:
             roster.forgotten_busy_ns,
             roster.forgotten_held_ns,
             roster.forgotten_energy_mj,
+            self.unknown_ns,
+            own_id,
         )
 
 

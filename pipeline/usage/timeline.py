@@ -40,11 +40,14 @@ class Cut(NamedTuple):
         at: the moment.
         held: the containers, sorted.
         weights: of each the part that it held, and at the end that which nobody held.
+        known: whether a source told who holds the device. Else what these containers don't hold
+            isn't known to be free.
     """
 
     at: Instant
     held: tuple[Held, ...]
     weights: tuple[int, ...]
+    known: bool = True
 
 
 class Piece(NamedTuple):
@@ -113,20 +116,22 @@ class Timeline:
         """The newest change: who holds the device now."""
         return self._cuts[-1] if self._cuts else None
 
-    def put(self, held: tuple[Held, ...], at: Instant) -> None:
+    def put(self, held: tuple[Held, ...], at: Instant, *, known: bool = True) -> None:
         """Note who holds the device from a moment on; one before the newest change is moved there.
 
         Args:
             held: sorted by container.
             at: the moment.
+            known: whether a source tells who holds the device.
         """
         cuts = self._cuts
-        new = Cut(at, held, weights([one.share for one in held]))
+        new = Cut(at, held, weights([one.share for one in held]), known)
         if not cuts:
             cuts.append(new)
             return
         last = cuts[-1]
-        if [one[:2] for one in last.held] == [one[:2] for one in held]:
+        same = [one[:2] for one in last.held] == [one[:2] for one in held]
+        if same and last.known == known:
             # The same holders: of their pods something else is known.
             cuts[-1] = last._replace(held=held)
         elif at.mono_ns <= last.at.mono_ns:

@@ -24,12 +24,12 @@ class EventLines:
 
         Args:
             holding: it.
-            snapshot: knows the device, if it is still there.
+            snapshot: the newest; knows the device, if it is still there.
         """
-        end = holding.end or holding.start
+        wall_of, end = snapshot.at.wall_of, holding.end or holding.start
         told: dict[str, Any] = {
             "record": "holding",
-            "time": rfc3339(end.wall_ns),
+            "time": rfc3339(wall_of(end)),
             "node": self._node,
             "id": holding_id(holding),
             "device": _device(holding.device, snapshot),
@@ -39,8 +39,8 @@ class EventLines:
             told["source"] = holding.source
         if holding.evidence is not None:
             told["evidence"] = holding.evidence.name.lower()
-        told["start"] = rfc3339(holding.start.wall_ns)
-        told["end"] = rfc3339(end.wall_ns)
+        told["start"] = rfc3339(wall_of(holding.start))
+        told["end"] = rfc3339(wall_of(end))
         told |= figures(holding)
         if holding.xids:
             told["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
@@ -56,7 +56,7 @@ class EventLines:
         error = one.error
         told: dict[str, Any] = {
             "record": "xid_error",
-            "time": rfc3339(error.at.wall_ns),
+            "time": rfc3339(snapshot.at.wall_of(error.at)),
             "node": self._node,
             "id": one.id,
             "device": _device(error.device, snapshot),

@@ -66,7 +66,7 @@ class _Parts(NamedTuple):
     """What of a line stays the same while nothing about the device or its holders changes."""
 
     device: orjson.Fragment
-    holders: list[tuple[str, bytes]]
+    holders: list[tuple[Holder, bytes]]
 
 
 class LineEncoder:
@@ -140,13 +140,13 @@ class LineEncoder:
         return json_line(
             {
                 "record": "device",
-                "time": rfc3339(found.newest.wall_ns),
+                "time": rfc3339(snapshot.at.wall_of(found.newest)),
                 "node": self._node,
                 "device": rendered.device,
                 "readings": found.readings,
                 "holders": [
-                    orjson.Fragment(holder + _age(snapshot, source))
-                    for source, holder in rendered.holders
+                    orjson.Fragment(told + _since(snapshot, holder) + _age(snapshot, holder.source))
+                    for holder, told in rendered.holders
                 ],
                 **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
             }
@@ -156,9 +156,15 @@ class LineEncoder:
 def _render(attribution: Attribution) -> _Parts:
     return _Parts(
         orjson.Fragment(dump(parts.device(attribution.device))),
-        # Left open at the end, for the age.
-        [(holder.source, dump(_holder(holder))[:-1]) for holder in attribution.holders],
+        # Left open at the end, for what moves with the clocks.
+        [(holder, dump(_holder(holder))[:-1]) for holder in attribution.holders],
     )
+
+
+def _since(snapshot: Snapshot, holder: Holder) -> bytes:
+    """Return when a holding began, which moves with the wall clock when that is set."""
+    since = rfc3339(snapshot.at.wall_of(holder.since)).encode()
+    return b',"since":"%b","since_known":%b' % (since, b"false" if holder.seen else b"true")
 
 
 def _age(snapshot: Snapshot, source: str) -> bytes:
@@ -176,6 +182,4 @@ def _holder(holder: Holder) -> dict[str, Any]:
         told["share"] = holder.share
     told["source"] = holder.source
     told["evidence"] = holder.evidence.name.lower()
-    told["since"] = rfc3339(holder.since.wall_ns)
-    told["since_known"] = not holder.seen
     return told

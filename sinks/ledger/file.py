@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pipeline.clock import boot_id
 from pipeline.ledger.creating import Left, open_readwrite, read_left
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.opening import fault
@@ -29,6 +30,8 @@ _PASSING: Final = frozenset({"locked", "no_space"})
 
 _TEND_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
+_ASTRAY_NS: Final = 24 * 3600 * NS
+"""How far the wall clock may be set forward, and still be believed for how old something is."""
 
 
 @dataclass(slots=True)
@@ -57,13 +60,18 @@ class LedgerFile:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
         now: the clocks.
+
+    Attributes:
+        boot: identifies this boot of the machine; empty where that isn't known.
     """
 
     def __init__(self, options: Options, node: str, now: Callable[[], Instant]) -> None:
         self.path = options.path
+        self.boot = ""
         self._options = options
         self._node = node
         self._now = now
+        self._first = now()
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
@@ -81,6 +89,7 @@ class LedgerFile:
             LedgerError: it can't be had now.
         """
         report = Report()
+        self.boot = boot_id()
         try:
             self._open(report)
             return self._read_left(report), report
@@ -162,7 +171,7 @@ class LedgerFile:
         except OSError as error:
             connection.close()
             raise self._unreachable(error) from error
-        self._connection, self._store = connection, Store(connection)
+        self._connection, self._store = connection, Store(connection, self.boot)
 
     def _unreachable(self, error: OSError) -> LedgerError:
         return LedgerError(str(self.path), _saw(error), "see to its disk", reason="io_error")
@@ -175,7 +184,7 @@ class LedgerFile:
             return read_left(connection, str(self.path))
         except CorruptError as error:
             self._replace(error, report)
-            return Left({}, 0, ())
+            return Left({}, 0, (), {})
 
     def _replace(self, error: CorruptError, report: Report) -> None:
         """Begin a new file in the place of one that is spoilt."""
@@ -240,7 +249,10 @@ class LedgerFile:
         if self._store is not None:
             self._store.forget()
         size = int(self._options.max_size)
-        report.removed = retain(connection, now.wall_ns, self._options.keep.ns, size)
+        # A wall clock that is set forward makes nothing old.
+        latest_ns = self._first.wall_of(now) + _ASTRAY_NS
+        now_ns = min(now.wall_ns, latest_ns)
+        report.removed = retain(connection, now_ns, self._options.keep.ns, size)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
             report.removed.swept += sweep(connection)

@@ -63,6 +63,7 @@ class LedgerSink:
         self._thread: DaemonExecutor | None = None
         self._file: LedgerFile | None = None
         self._left: Left | None = None
+        self._boot = ""
         self._book = Book(self._born, {})
         self._writing: tuple[Batch, Future[Report]] | None = None
         self._unwritten: Batch | None = None
@@ -102,8 +103,8 @@ class LedgerSink:
         self._telling.unsound(left.unsound)
         self._thread, self._file, self._left = thread, file, left
         self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
-        now = self._ctx.clock.now()
-        states = {one.device: one for one in rebased(left.states.values(), now).devices}
+        self._boot = file.boot
+        states = {one.device: one for one in self._rebased(left).devices}
         self._book = Book(self._born, states, left.going_on)
         self._unwritten = self._writing = None
         return self
@@ -141,7 +142,12 @@ class LedgerSink:
             raise TransientError(f"{place}: isn't open yet: its disk is slow, or the log tells why")
         if not self._left.states:
             return None
-        return rebased(self._left.states.values(), self._ctx.clock.now())
+        return self._rebased(self._left)
+
+    def _rebased(self, left: Left) -> TotalsRestored:
+        """Return the accounts of the file with moments of the present monotonic clock."""
+        now = self._ctx.clock.now()
+        return rebased(left.states.values(), now, left.boots, self._boot, self._born)
 
     async def window(self, start_ns: int, end_ns: int) -> Window:
         """Return what was used in a span of time, as far as it is written."""

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 
 from pipeline.accepted import Accepted
+from pipeline.clock import WallTimes
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
-from pipeline.model import Instant
 from sources.nri.injection import from_koordinator
 from sources.nri.link import Link
 from sources.nri.losses import Losses
@@ -21,7 +21,7 @@ from sources.nri.watchdog import Watchdog
 _CONFIRMED: Final = 30.0
 """Seconds between two times that the source stands by its word."""
 
-_BASE: Final = "base"
+_MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
 
 
@@ -42,12 +42,11 @@ class NriSource:
             TransientError: the connection is lost, or can't be had.
         """
         # Kept over restarts, so that containers that did not change don't look as if they had.
-        base = ctx.kept.setdefault(_BASE, ctx.clock.now())
+        moments = ctx.kept.setdefault(_MOMENTS, WallTimes(ctx.clock.now))
         losses = ctx.kept.setdefault(_LOSSES, Losses())
-        assert isinstance(base, Instant)  # noqa: S101 - nobody else writes them
+        assert isinstance(moments, WallTimes)  # noqa: S101 - nobody else writes them
         assert isinstance(losses, Losses)  # noqa: S101
-        ahead_ns = base.mono_ns - base.wall_ns
-        roster = Roster(lambda wall_ns: Instant(wall_ns + ahead_ns, wall_ns))
+        roster = Roster(moments)
         teller = Teller(ctx, self._options.max_age)
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 

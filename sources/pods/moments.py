@@ -1,7 +1,9 @@
 """From the API server's timestamps to moments on both clocks."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from pipeline.clock import WallTimes
 from pipeline.kube.shape import text
 from pipeline.model import Instant
 
@@ -13,16 +15,12 @@ _REMEMBERED = 4096
 class Moments:
     """Makes equal moments of equal timestamps, for as long as it lives.
 
-    A timestamp tells of the wall clock alone. Its place on the monotonic clock is worked out from
-    one moment for all; from a newer one each time, the same timestamp would move with every step of
-    the wall clock, and a pod that stayed the same would look changed.
-
     Args:
-        base: any moment.
+        now: the clocks.
     """
 
-    def __init__(self, base: Instant) -> None:
-        self._ahead_ns = base.mono_ns - base.wall_ns
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        self._moment = WallTimes(now)
         self._known: dict[str, Instant | None] = {}
 
     def parse(self, value: object) -> Instant | None:
@@ -42,4 +40,4 @@ class Moments:
             return None
         if not 0 <= wall_ns < 1 << 63:
             return None
-        return Instant(wall_ns + self._ahead_ns, wall_ns)
+        return self._moment(wall_ns)

@@ -4,7 +4,6 @@ import asyncio
 
 from pipeline.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
-from pipeline.model import Instant
 from sources.pods.aliasing import SliceFollower
 from sources.pods.complaining import Complaints
 from sources.pods.distil import Distiller
@@ -13,7 +12,7 @@ from sources.pods.moments import Moments
 from sources.pods.options import Options
 from sources.pods.resourceclaims import ClaimReader
 
-_BASE = "base"
+_MOMENTS = "moments"
 
 
 class PodsSource:
@@ -35,10 +34,9 @@ class PodsSource:
         options = self._options
         node = options.node or ctx.node
         # Kept over restarts, so that pods that did not change don't look as if they had.
-        base = ctx.kept.setdefault(_BASE, ctx.clock.now())
-        assert isinstance(base, Instant)  # noqa: S101 - nobody else writes it
+        moments = ctx.kept.setdefault(_MOMENTS, Moments(ctx.clock.now))
+        assert isinstance(moments, Moments)  # noqa: S101 - nobody else writes it
         complaints = Complaints(ctx.log, options.max_labels)
-        moments = Moments(base)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             claims = ClaimReader(ctx, api, moments) if options.resource_claims else None
             follower = PodFollower(ctx, options, claims)

@@ -73,12 +73,12 @@ async def measured(fake: FakeNvml, scenario: Scenario) -> Measured:
     def page(shape: Shape) -> bytes:
         return shape.body(Format.TEXT, *shape.numbers(snapshot.readings))
 
-    shape = Shape(snapshot.layout, plan, cache)
+    shape = Shape(snapshot.layout, snapshot.at, plan, cache)
     return Measured(
         len(snapshot.layout.series),
         len(page(shape)),
         best(lambda: page(shape), rounds=50),
-        best(lambda: page(Shape(snapshot.layout, plan, cache))),
+        best(lambda: page(Shape(snapshot.layout, snapshot.at, plan, cache))),
         (later - spent) / (more - count) * 1e3,
         Counter({k: n // done for k, n in calls.items() if not NOT_OF_ROUNDS.search(k)}),
     )

@@ -122,13 +122,13 @@ def test_rendering_5000_series(node: Node, capsys: pytest.CaptureFixture[str]) -
     registry.register(Ready(snapshot))
     plan = FieldPlan.everything()
     cache = LabelCache(Style(PageOptions(), plan, "node-1"))
-    shape = Shape(snapshot.layout, plan, cache)
+    shape = Shape(snapshot.layout, snapshot.at, plan, cache)
 
     def render() -> bytes:
         return shape.body(Format.TEXT, *shape.numbers(snapshot.readings))
 
     def reshape() -> bytes:
-        fresh = Shape(snapshot.layout, plan, cache)
+        fresh = Shape(snapshot.layout, snapshot.at, plan, cache)
         return fresh.body(Format.TEXT, *fresh.numbers(snapshot.readings))
 
     page = render()

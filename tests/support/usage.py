@@ -37,10 +37,18 @@ def used(
     info: PodInfo | None = None,
     xids: tuple[tuple[int, int], ...] = (),
     holding: Holding | None = None,
+    own_id: str | None = None,
 ) -> ContainerUsage:
-    """What a container had: bytes, nanoseconds, millijoules."""
+    """What a container had: bytes, nanoseconds, millijoules.
+
+    Its id is made of its names and its start, if none is given.
+    """
     subject = _subject(pod, namespace, container, uid)
-    return ContainerUsage(subject, info, start, ended, memory, busy, held, energy, xids, holding)
+    made = f"{namespace}/{pod}/{container}/{subject.uid} {start.wall_ns}"
+    own_id = made if own_id is None else own_id
+    return ContainerUsage(
+        subject, info, start, ended, memory, busy, held, energy, xids, holding, own_id
+    )
 
 
 def _subject(pod: str, namespace: str, container: str, uid: str | None) -> PartialRef:
@@ -69,6 +77,7 @@ def holding(
     busy_peak: int | None = None,
     xids: tuple[tuple[int, int], ...] = (),
     serial: int = 0,
+    own_id: str | None = None,
 ) -> Holding:
     """A container's time on a device.
 
@@ -93,12 +102,16 @@ def holding(
         busy_peak: in millionths.
         xids: code and count of errors.
         serial: of its end.
+        own_id: identifies it; made of the device, the container and the start, if none is given.
     """
     over = end or until or start
     counted = over.mono_ns - start.mono_ns - gap
+    uuid = device if isinstance(device, str) else device.uuid
+    subject = _subject(pod, namespace, container, uid)
+    made = f"{uuid}-{namespace}-{pod}-{container}-{subject.uid}-{start.wall_ns}"
     return Holding(
-        device if isinstance(device, str) else device.uuid,
-        _subject(pod, namespace, container, uid),
+        uuid,
+        subject,
         info,
         source,
         evidence if source else None,
@@ -116,6 +129,7 @@ def holding(
         busy_peak_ppm=busy_peak,
         xids=xids,
         serial=serial,
+        id=made if own_id is None else own_id,
     )
 
 
@@ -164,6 +178,8 @@ def account(
     unheld: int = 0,
     energy: int | None = 0,
     forgotten: tuple[int, int, int] = (0, 0, 0),
+    unknown: int = 0,
+    own_id: str | None = None,
 ) -> DeviceUsage:
     """The account of a device.
 
@@ -178,13 +194,16 @@ def account(
         unheld: what nobody held.
         energy: what falls to no container; None where that was never known.
         forgotten: busy, held and energy of containers that are kept no more.
+        unknown: of what nobody held, the time for which nobody told who holds it.
+        own_id: identifies it; made of the device and the start, if none is given.
     """
     of_memory = sum(one.memory_bytes or 0 for one in containers)
     of_busy = sum(one.busy_ns or 0 for one in containers) + forgotten[0]
     of_held = sum(one.held_ns for one in containers) + forgotten[1]
     of_energy = sum(one.energy_mj or 0 for one in containers) + forgotten[2]
+    uuid = device if isinstance(device, str) else device.uuid
     return DeviceUsage(
-        device=device if isinstance(device, str) else device.uuid,
+        device=uuid,
         start=start,
         at=start if until is None else until,
         containers=tuple(sorted(containers, key=lambda one: one.subject)),
@@ -200,6 +219,8 @@ def account(
         forgotten_busy_ns=forgotten[0],
         forgotten_held_ns=forgotten[1],
         forgotten_energy_mj=forgotten[2],
+        unknown_ns=unknown,
+        id=f"{uuid} {start.wall_ns}" if own_id is None else own_id,
     )
 
 

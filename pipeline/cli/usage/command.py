@@ -24,6 +24,7 @@ from pipeline.ledger.reading import HeldRow, is_empty, read_holdings, read_windo
 from pipeline.ledger.reporting import By, ByError, Prices, report
 from pipeline.ledger.window import Window
 
+_LATEST_NS: Final = 1 << 62
 _FAILED: Final = 1
 _WRONG: Final = 2
 
@@ -73,7 +74,9 @@ def _wrong(text: str) -> int:
 def _span(arguments: argparse.Namespace) -> tuple[int, int]:
     now_ns = SystemClock().now().wall_ns
     start_ns = since(arguments.since, now_ns)
-    end_ns = now_ns if arguments.until is None else since(arguments.until, now_ns)
+    # Of all there is also what a wall clock that was ahead has put behind now.
+    latest_ns = _LATEST_NS if arguments.since == "all" else now_ns
+    end_ns = latest_ns if arguments.until is None else since(arguments.until, now_ns)
     if start_ns >= end_ns:
         until = "now" if arguments.until is None else "--until"
         raise _AskedError(

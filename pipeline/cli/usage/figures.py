@@ -1,6 +1,7 @@
 """Figures as people read them; a figure that isn't 0 is never shown as 0."""
 
 from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
 from typing import Final
 
 from pipeline.ledger.reporting import Sum
@@ -36,6 +37,17 @@ def marked(total: Sum, unit: int, digits: int) -> str:
     if total.known is None:
         return ""
     return scaled(total.known, unit, digits) + (MARK if total.partial else "")
+
+
+NOTHING: Final = "-"
+"""Stands where there is nothing to be compared, or it isn't known."""
+
+
+def percent(part: Fraction | None) -> str:
+    """Return a part of a whole in per cent, without digits behind the point."""
+    if part is None:
+        return NOTHING
+    return f"{scaled(part.numerator * 100, part.denominator, 0)}%"
 
 
 def digits_of(largest: int, unit: int) -> int:

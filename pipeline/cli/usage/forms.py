@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
@@ -12,10 +13,15 @@ from pipeline.cli.top.text import clean
 from pipeline.cli.usage.times import exact
 from pipeline.ledger.reporting import Report, Row
 
-VERSION: Final = 1
-"""Of the document's shape. It grows when a reader of the old shape would be misled."""
+VERSION: Final = 2
+"""Of the document's shape. It grows when a reader of the old shape would be misled.
+
+In version 1 the held time of nobody was the time for which nobody held a device, also in the total.
+"""
 
 _FIGURES: Final = ("held_seconds", "busy_seconds", "idle_seconds", "energy_joules")
+_MORE: Final = ("free_seconds", "unknown_seconds", "allocated_ratio", "used_ratio")
+_PPM: Final = 1_000_000
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -67,6 +73,7 @@ def document(report: Report) -> dict[str, Any]:
                 "device_name": total.name or None,
                 "accounted_seconds": seconds(total.accounted_ns),
                 "gap_seconds": seconds(total.gap_ns),
+                "unknown_seconds": seconds(total.unknown_ns),
                 "busy_seconds": seconds(total.busy_ns),
                 "energy_joules": joules(total.energy_mj),
             }
@@ -94,8 +101,17 @@ def _figures(row: Row) -> dict[str, Any]:
         "energy_joules": joules(row.energy_mj.known),
         "holdings": row.holdings,
         "cost": row.cost,
+        "free_seconds": seconds(row.free_ns),
+        "unknown_seconds": seconds(row.unknown_ns),
+        "allocated_ratio": _ratio(row.allocated),
+        "used_ratio": _ratio(row.used),
         "incomplete": lacking + ["cost"] * row.cost_partial,
     }
+
+
+def _ratio(part: Fraction | None) -> Decimal | None:
+    """Return a part of a whole, rounded to millionths."""
+    return None if part is None else _decimal(round(part * _PPM), 6)
 
 
 def json_text(found: Mapping[str, Any]) -> str:
@@ -152,7 +168,7 @@ def _cell(cell: object) -> str:
 def report_csv(report: Report) -> str:
     """Return the report as CSV; the column `row` tells groups from what is nobody's, and total."""
     fields = report.by.fields
-    heading = ["row", *fields, *_FIGURES, "holdings", "cost", "currency", "incomplete"]
+    heading = ["row", *fields, *_FIGURES, "holdings", "cost", "currency", "incomplete", *_MORE]
     kinds = [(row, "group") for row in report.rows]
     kinds += [(report.unattributed, "unattributed"), (report.total, "total")]
     rows: list[list[object]] = []
@@ -167,6 +183,7 @@ def report_csv(report: Report) -> str:
                 *(figures[name] for name in (*_FIGURES, "holdings", "cost")),
                 currency,
                 " ".join(figures["incomplete"]),
+                *(figures[name] for name in _MORE),
             ]
         )
     return csv_text(heading, rows)

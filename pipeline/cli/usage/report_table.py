@@ -6,7 +6,16 @@ from typing import Final
 
 from pipeline.cli.top.text import clean
 from pipeline.cli.usage.columns import Column, laid_out
-from pipeline.cli.usage.figures import HOUR_NS, KWH_MJ, MARK, digits_of, hours, marked
+from pipeline.cli.usage.figures import (
+    HOUR_NS,
+    KWH_MJ,
+    MARK,
+    NOTHING,
+    digits_of,
+    hours,
+    marked,
+    percent,
+)
 from pipeline.cli.usage.times import utc
 from pipeline.ledger.reporting import Report, Row
 from pipeline.ledger.window import Gap, Window
@@ -29,16 +38,26 @@ def report_lines(report: Report, width: int) -> list[str]:
     columns = [
         Column(str(report.by).upper() if report.by.what != "label" else str(report.by), name=True),
         Column("HELD H"),
+        Column("FREE H", rank=1),
+        Column("UNKNOWN H", rank=2),
         Column("BUSY H"),
         Column("IDLE H"),
+        Column("ALLOC", rank=3),
+        Column("USED", rank=4),
         Column("KWH"),
-        Column("HOLDINGS", rank=1),
+        Column("HOLDINGS", rank=5),
     ]
     if report.prices.any:
         columns.append(Column(report.prices.currency or "COST"))
-    every = (*report.rows, report.unattributed, report.total)
+    # A device's row has what belongs to nobody, too.
+    by_device = report.by.what == "device"
+    nobody = () if by_device else (report.unattributed,)
+    every = (*report.rows, *nobody, report.total)
     digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
-    rows = [_cells(row, _name(report, row), digits, cost=report.prices.any) for row in every]
+    rows = [
+        _cells(row, _name(report, row), digits, device=by_device, cost=report.prices.any)
+        for row in every
+    ]
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
     above = header(window, f"by {report.by}", width)
     return [*above, "", *laid_out(columns, rows, width), *notes]
@@ -101,12 +120,16 @@ def _name(report: Report, row: Row) -> str:
     return TOTAL if row is report.total else UNATTRIBUTED
 
 
-def _cells(row: Row, name: str, digits: int, *, cost: bool) -> list[str]:
+def _cells(row: Row, name: str, digits: int, *, device: bool, cost: bool) -> list[str]:
     cells = [
         name,
         hours(row.held_ns),
+        hours(row.free_ns) if row.key is None or device else NOTHING,
+        hours(row.unknown_ns) if row.key is None or device else NOTHING,
         marked(row.busy_ns, HOUR_NS, 1),
         marked(row.idle_ns, HOUR_NS, 1),
+        percent(row.allocated),
+        percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else ""),
         marked(row.energy_mj, KWH_MJ, digits),
         str(row.holdings),
     ]
@@ -118,7 +141,7 @@ def _cells(row: Row, name: str, digits: int, *, cost: bool) -> list[str]:
 
 def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
     """Yield what a reader has to know of the figures."""
-    cells = [cell for row in rows for cell in row[1:]]
+    cells = [cell for row in rows for cell in row[1:] if cell != NOTHING]
     if any(cell.endswith(MARK) for cell in cells):
         yield f"{MARK} known in part: what is not known is missing in this figure"
     if "" in cells:

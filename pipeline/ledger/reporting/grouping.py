@@ -96,16 +96,24 @@ class Key:
 def grouped(
     spent: Iterable[Spent], names: Mapping[str, str], by: By
 ) -> list[tuple[Key, list[Spent]]]:
-    """Return the groups, each with what belongs to it; what belongs to nobody is left out.
+    """Return the groups, each with what belongs to it.
+
+    What belongs to nobody is left out, but by device: there is a group for each device, with all of
+    it.
 
     Args:
         spent: what was had.
         names: of devices, by uuid.
         by: by what to group.
     """
-    every = [one for one in spent if one.whose is not None]
-    key = _keys(by, names, _pods(every))
+    of_all = list(spent)
+    named = [one for one in of_all if one.whose is not None]
+    key = _keys(by, names, _pods(named))
     found: dict[tuple[str | None, ...], list[Spent]] = {}
+    every = named
+    if by.what == "device":
+        every = of_all
+        found = {(device, name or None): [] for device, name in names.items()}
     for one in every:
         found.setdefault(key(one), []).append(one)
     shown = _names(by, list(found))
@@ -115,16 +123,35 @@ def grouped(
 _Keys: TypeAlias = Callable[[Spent], tuple[str | None, ...]]
 
 
-def _pods(every: Iterable[Spent]) -> Mapping[str, Whose]:
-    """Return what is known of each pod by its uid, wherever it stands.
+_Pod: TypeAlias = tuple[str, str, str]
+"""Uid, namespace and name."""
 
-    One of its containers may have ended before a source told of the pod, another after.
+
+def _pods(every: Iterable[Spent]) -> Mapping[_Pod, Whose]:
+    """Return what is known of each pod, wherever it stands.
+
+    One of its containers may have ended before a source told of the pod, another after. What was
+    had under a uid without a name is that of the pod's only name. Where a uid has had several
+    names, each keeps what was had under it, and what was had without a name stays without one.
     """
-    told: dict[str, set[Whose]] = {}
+    told: dict[str, dict[_Pod, set[Whose]]] = {}
     for one in every:
         if one.whose is not None and one.whose.subject.uid:
-            told.setdefault(one.whose.subject.uid, set()).add(one.whose)
-    return {uid: _known(several) for uid, several in told.items()}
+            pod = _pod(one.whose)
+            told.setdefault(pod[0], {}).setdefault(pod, set()).add(one.whose)
+    found: dict[_Pod, Whose] = {}
+    for pods in told.values():
+        if len([pod for pod in pods if pod[2]]) > 1:
+            found |= {pod: _known(several) for pod, several in pods.items()}
+        else:
+            known = _known(set().union(*pods.values()))
+            found |= dict.fromkeys(pods, known)
+    return found
+
+
+def _pod(whose: Whose) -> _Pod:
+    subject = whose.subject
+    return subject.uid, subject.namespace, subject.pod
 
 
 def _known(several: Collection[Whose]) -> Whose:
@@ -137,10 +164,10 @@ def _known(several: Collection[Whose]) -> Whose:
     return Whose(named, owner.owner_kind, owner.owner_name, labels)
 
 
-def _keys(by: By, names: Mapping[str, str], pods: Mapping[str, Whose]) -> _Keys:
+def _keys(by: By, names: Mapping[str, str], pods: Mapping[_Pod, Whose]) -> _Keys:
     def whose(one: Spent) -> Whose:
         assert one.whose is not None  # noqa: S101 - those of nobody are left out
-        return pods.get(one.whose.subject.uid, one.whose)
+        return pods.get(_pod(one.whose), one.whose)
 
     def device(one: Spent) -> tuple[str | None, ...]:
         return one.device, names.get(one.device) or None

@@ -33,7 +33,8 @@ class Amounts:
     """What several had together.
 
     Attributes:
-        held_ns: held time.
+        held_ns: time for which containers held a device, by part.
+        unheld_ns: time for which none did.
         busy_ns: busy time.
         idle_ns: held time less busy time, of that alone of which busy time is known. Less than 0
             where more was used than was held.
@@ -42,6 +43,7 @@ class Amounts:
     """
 
     held_ns: int
+    unheld_ns: int
     busy_ns: Sum
     idle_ns: Sum
     energy_mj: Sum
@@ -52,7 +54,8 @@ def amounts(spent: Iterable[Spent]) -> Amounts:
     """Return what all of them come to."""
     every = list(spent)
     return Amounts(
-        held_ns=sum(one.held_ns for one in every),
+        held_ns=sum(_held(one) for one in every),
+        unheld_ns=sum(one.held_ns for one in every if one.whose is None),
         busy_ns=added(one.busy_ns for one in every),
         idle_ns=added(_idle(one) for one in every),
         energy_mj=added(one.energy_mj for one in every),
@@ -60,5 +63,9 @@ def amounts(spent: Iterable[Spent]) -> Amounts:
     )
 
 
+def _held(one: Spent) -> int:
+    return 0 if one.whose is None else one.held_ns
+
+
 def _idle(one: Spent) -> int | None:
-    return None if one.busy_ns is None else one.held_ns - one.busy_ns
+    return None if one.busy_ns is None else _held(one) - one.busy_ns

@@ -11,6 +11,8 @@ from pipeline.status_page.words import UNKNOWN, amount, hours, kilowatt_hours, s
 _COLUMNS: Final = (
     ("Pod", "dev"),
     ("Held", ""),
+    ("Free", ""),
+    ("Unknown", ""),
     ("Busy", ""),
     ("Idle", ""),
     ("Energy", ""),
@@ -46,12 +48,12 @@ def _day(day: DayStatus, age: float | None) -> str:
     if day.others is not None:
         more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
         rows.append(_row(more, day.others))
-    rows.append(_row("unattributed", day.unattributed))
-    rows.append(_row("<b>total</b>", day.total))
+    rows.append(_row("unattributed", day.unattributed, whole=True))
+    rows.append(_row("<b>total</b>", day.total, whole=True))
     return (
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
-        f"</time>{ago}. {_accounted(day)}</p>\n"
+        f"</time>{ago}. {_accounted(day)} {_parts(day.total)}</p>\n"
         + table("day", "day", _COLUMNS, f'<tbody role="rowgroup">{"".join(rows)}</tbody>')
         + _notes(day)
     )
@@ -62,6 +64,10 @@ def _accounted(day: DayStatus) -> str:
     if not day.gap_seconds:
         return f"All of {whole} of all devices are accounted for."
     return f"Of {whole} of all devices, {hours(day.gap_seconds)} are not accounted for."
+
+
+def _parts(total: AmountsStatus) -> str:
+    return f"Allocated: {_percent(total.allocated_ratio)}. Used: {_percent(total.used_ratio)}."
 
 
 def _notes(day: DayStatus) -> str:
@@ -83,11 +89,14 @@ def _own(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
     return name if names[name] < 2 else f"{name} (uid {pod.uid or UNKNOWN})"
 
 
-def _row(name: str, had: AmountsStatus) -> str:
+def _row(name: str, had: AmountsStatus, *, whole: bool = False) -> str:
+    """Return a row; `whole` if it isn't a pod's, and so may have free and unknown time."""
     mark = " *" if had.incomplete else ""
     return (
         f'<tr role="row"><th scope="row" role="rowheader">{name}{mark}</th>'
         f"{cell(_hours(had.held_seconds), 'num', 'Held')}"
+        f"{cell(_hours(had.free_seconds) if whole else '', 'num', 'Free')}"
+        f"{cell(_hours(had.unknown_seconds) if whole else '', 'num', 'Unknown')}"
         f"{cell(_hours(had.busy_seconds), 'num', 'Busy')}"
         f"{cell(_hours(had.idle_seconds), 'num', 'Idle')}"
         f"{cell(_energy(had.energy_joules), 'num', 'Energy')}</tr>\n"
@@ -96,6 +105,10 @@ def _row(name: str, had: AmountsStatus) -> str:
 
 def _hours(seconds: float | None) -> str:
     return known(UNKNOWN if seconds is None else hours(seconds))
+
+
+def _percent(ratio: float | None) -> str:
+    return known(UNKNOWN if ratio is None else f"{ratio * 100:.0f} %")
 
 
 def _energy(joules: float | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.model import NS, Attribution, Holder, Snapshot, Value
+from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value
 from sinks.otlp.encoding.cells import Cells, Known
 from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, Instrument
 from sinks.otlp.encoding.wire import Cell
@@ -81,13 +81,17 @@ def _of_holder(
     if holder.share is not None:
         part = partial(_same, holder.share)
         yield Derived(cells.holding(known, at, holder, share), part, every)
-    began = partial(_same, holder.since.wall_ns / NS)
+    began = partial(_since, holder.since)
     yield Derived(cells.holding(known, at, holder, since), began, every)
     yield Derived(cells.holding(known, at, holder, age), partial(_age, holder.source), every)
 
 
 def _same(value: Value, _: Snapshot) -> Value:
     return value
+
+
+def _since(moment: Instant, snapshot: Snapshot) -> Value:
+    return snapshot.at.wall_of(moment) / NS
 
 
 def _part(used: int, total: int, snapshot: Snapshot) -> Value | None:

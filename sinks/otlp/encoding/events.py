@@ -82,7 +82,7 @@ class Events:
     def _holding(self, snapshot: Snapshot, holding: Holding) -> bytes:
         told: list[tuple[str, str | int]] = [
             ("id", holding_id(holding)),
-            ("start_unix_nanoseconds", holding.start.wall_ns),
+            ("start_unix_nanoseconds", snapshot.at.wall_of(holding.start)),
             ("source", holding.source),
             ("evidence", "" if holding.evidence is None else holding.evidence.name.lower()),
             *figures(holding),
@@ -92,7 +92,7 @@ class Events:
             HOLDING_ENDED,
             "INFO",
             ended(holding),
-            (holding.end or holding.start).wall_ns,
+            snapshot.at.wall_of(holding.end or holding.start),
             self._device(snapshot, holding.device),
             [(f"podgpu.holding.{name}", value) for name, value in told],
         )
@@ -117,7 +117,7 @@ class Events:
                 XID_ERROR,
                 "WARN" if error.code in PROGRAMS else "ERROR",
                 struck(error, victim.subject if victim is not None else None),
-                error.at.wall_ns,
+                snapshot.at.wall_of(error.at),
                 [*self._device(snapshot, device), self._cells.xid(error.code)],
                 [(f"podgpu.xid.{name}", value) for name, value in _about(one, victim)],
             )

@@ -30,6 +30,8 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "podgpu.device.unattributed.held",
             "s",
         ),
+        "podgpu_device_free_seconds_total": ("podgpu.device.free", "s"),
+        "podgpu_device_unknown_held_seconds_total": ("podgpu.device.unknown.held", "s"),
         "podgpu_device_unattributed_energy_joules_total": (
             "podgpu.device.unattributed.energy",
             "J",

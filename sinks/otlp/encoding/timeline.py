@@ -96,6 +96,15 @@ class Timeline:
             return max(walls[before], walls[after] - (monos[after] - mono_ns))
         return walls[before] + (mono_ns - monos[before]) * gained // span
 
+    def start(self, moment: Instant) -> int:
+        """Return the wall time at which a total began to count.
+
+        It is the one that the moment has, the same to the last digit whoever asks and after each
+        restart, unless the wall clock was set since: then it is the one that fits its age.
+        """
+        fits = self(moment.mono_ns)
+        return moment.wall_ns if abs(fits - moment.wall_ns) <= _STEP_NS else fits
+
 
 class Order:
     """Times of points that don't go back from one message to the next.

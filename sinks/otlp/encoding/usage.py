@@ -258,7 +258,7 @@ class UsagePoints:
             track = self._track(found, whose.place, column, now.back)
             whose.tracks.append(track)
             if column.instrument.kind == "counter":
-                self._begin(track, start.mono_ns, value, now.until)
+                self._begin(track, start, value, now.until)
             self._rows.append(_Row(track, at, value, family.divisor))
 
     def _add_errors(
@@ -276,7 +276,7 @@ class UsagePoints:
                 track.begun = one.start.mono_ns
                 track.value, track.start = 0, self._timeline(now.until)
                 self._started += 1
-            self._begin(track, one.start.mono_ns, count, now.until)
+            self._begin(track, one.start, count, now.until)
             self._rows.append(_Row(track, now.used.at.mono_ns, count, 1))
 
     @staticmethod
@@ -289,7 +289,7 @@ class UsagePoints:
             track.begun, track.start, track.value = found.begun, found.start, found.value
         return track
 
-    def _begin(self, track: Track, start: int, value: int, until: int | None) -> None:
+    def _begin(self, track: Track, start: Instant, value: int, until: int | None) -> None:
         """Let a counter begin with its account.
 
         Args:
@@ -298,16 +298,16 @@ class UsagePoints:
             value: what it comes to now.
             until: what began after this was never told before; None where nobody knows what was.
         """
-        if track.begun == start:
+        if track.begun == start.mono_ns:
             return
-        anew, track.begun = track.begun is not None, start
+        anew, track.begun = track.begun is not None, start.mono_ns
         self._started += 1
         if not self._delta:
-            track.start = self._timeline(start)
+            track.start = self._timeline.start(start)
         elif anew:  # an increment counts from the point before
             track.value = 0
-        elif until is not None and start >= until:
-            track.value, track.start = 0, self._timeline(start)
+        elif until is not None and start.mono_ns >= until:
+            track.value, track.start = 0, self._timeline.start(start)
         else:
             track.value, track.start = value, -1
 

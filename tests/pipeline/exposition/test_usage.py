@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from pipeline.exposition.options import LabelForm
 from pipeline.exposition.quantities import CONTAINER, DEVICE, USAGE_FAMILIES
 from pipeline.exposition.text import Format
-from pipeline.model import NS, DeviceUsage, Snapshot, Usage
+from pipeline.model import NS, DeviceUsage, Instant, Snapshot, Usage
 from tests.pipeline.exposition.pages import (
     SCENES,
     families,
@@ -349,3 +349,20 @@ def test_a_claim_s_labels_and_the_account_s_can_be_joined() -> None:
     [(share, _)] = of(series, "podgpu_device_holder_share")
     [(held, _)] = of(series, HELD)
     assert {**held, "source": "podlist", "evidence": "pod_list_file"} == share
+
+
+@pytest.mark.parametrize("step", [3600, -3600, 12 * 366 * 86_400])
+def test_t8_since_moves_with_the_wall_clock_that_is_set(step: int) -> None:
+    """T8: `podgpu_device_holder_since_timestamp_seconds` is as long ago as it was."""
+    node = Node()
+    node.has(gpu(0))
+    node.podlist(claim("a", gpu(0).uuid))
+    node.seconds = 10
+    first = node.snapshot()
+    page, ages = renderer(), []
+    for at_ in (first.at, Instant(first.at.mono_ns, first.at.wall_ns + step * NS)):
+        page.show(replace(first, at=at_))
+        series = parsed(page.body(Format.TEXT))
+        [(_, since)] = of(series, "podgpu_device_holder_since_timestamp_seconds")
+        ages.append(at_.wall_ns / NS - since)
+    assert ages == [10, 10]

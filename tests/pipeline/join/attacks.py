@@ -316,7 +316,7 @@ def offered(world: World) -> ResourcesAdvertised:
 
 
 def pods(world: World, *, lying: bool) -> list[Any]:
-    distil = Distiller(Options(), Moments(at(0)), lambda _: None)
+    distil = Distiller(Options(), Moments(lambda: at(0)), lambda _: None)
     return [distil(raw(one, lying=lying)) for one in world.pods]
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pipeline.ledger.opening import open_readonly
 from pipeline.ledger.reading import read_window
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.model import NS, ContainerUsage, DeviceUsage, Instant, PartialRef
+from pipeline.model import NS, DeviceUsage, Instant
 from tests.pipeline.ledger.keeping import Kept, Shown, account, assert_adds_up, moved
 from tests.support.nodes import START, gpu
+from tests.support.usage import used
 
 DEVICE = gpu(0)
 Amounts = tuple[int, int, int]
@@ -67,16 +68,7 @@ class World:
 
     def usage(self) -> DeviceUsage:
         containers = [
-            ContainerUsage(
-                PartialRef("ml", name, "main", f"u-{name}"),
-                None,
-                self.starts[name],
-                None,
-                None,
-                busy,
-                held,
-                energy,
-            )
+            used(name, start=self.starts[name], busy=busy, held=held, energy=energy)
             for name, (held, busy, energy) in self.held.items()
         ]
         held, busy, energy = self.forgotten

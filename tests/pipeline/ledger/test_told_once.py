@@ -7,6 +7,7 @@ import pytest
 from pipeline.ledger.state import rebased
 from pipeline.model import NS, Holding
 from pipeline.usage.ended import Ended
+from pipeline.usage.ids import Ids
 from pipeline.usage.restoring import WAITING_NS, Waiting
 from tests.pipeline.ledger.keeping import Kept, Shown
 from tests.pipeline.ledger.test_book import GPU, again, ended, looked, runs, told, totals
@@ -23,7 +24,7 @@ OTHER = account(gpu(1), until=at(30), unheld=30 * NS)
 def told_after_restart(kept: Kept, seconds: float) -> tuple[Holding, ...]:
     """What the accounts tell of at last, where the device doesn't come back."""
     ends = Ended()
-    waiting = Waiting(ends)
+    waiting = Waiting(ends, Ids("again"))
     waiting.put(rebased(kept.left.states.values(), at(seconds)).devices, at(seconds))
     assert waiting.expire(at(seconds + 1 + WAITING_NS / NS))
     return ends.shown()

@@ -4,6 +4,7 @@ import asyncio
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -69,7 +70,9 @@ async def test_page_and_command_tell_the_same(
     text = await asyncio.to_thread(_printed, path, capsys)
     printed = json.loads(text, parse_float=Decimal)
     assert day["accounted_seconds"] == 60
-    assert Decimal(str(day["accounted_seconds"])) == printed["total"]["held_seconds"]
+    assert _whole(printed["total"]) == 60
+    for name in ("held_seconds", "free_seconds", "unknown_seconds"):
+        assert day["total"][name] == pytest.approx(float(printed["total"][name]), abs=0.001)
     assert day["total"]["energy_joules"] == printed["total"]["energy_joules"] == 6000
     assert printed["node"] == "node-1"
 
@@ -81,4 +84,9 @@ def _printed(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def _accounted(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     text = _printed(path, capsys)
-    return bool(text) and json.loads(text)["total"]["held_seconds"] == 60
+    return bool(text) and _whole(json.loads(text)["total"]) == 60
+
+
+def _whole(total: dict[str, Any]) -> Any:
+    """All time that is accounted for."""
+    return total["held_seconds"] + total["free_seconds"] + total["unknown_seconds"]

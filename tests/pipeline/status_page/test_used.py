@@ -36,6 +36,10 @@ def test_a_day_in_the_document() -> None:
         "pod": "train-0",
         "uid": "u-train-0",
         "held_seconds": 43200,
+        "free_seconds": 0,
+        "unknown_seconds": 0,
+        "allocated_ratio": 0.252631,
+        "used_ratio": 0.242105,
         "busy_seconds": 41400,
         "idle_seconds": 1800,
         "energy_joules": 26_100_000,
@@ -45,23 +49,34 @@ def test_a_day_in_the_document() -> None:
     unknown = day["pods"][3]
     assert (unknown["uid"], unknown["busy_seconds"], unknown["idle_seconds"]) == ("u-1", None, None)
     assert (day["others"], day["pods_left_out"]) == (None, 0)
-    assert day["unattributed"]["held_seconds"] == 54900
-    assert day["total"]["held_seconds"] == day["accounted_seconds"]
+    nobody, total = day["unattributed"], day["total"]
+    assert (nobody["held_seconds"], nobody["free_seconds"]) == (0, 54900)
+    times = [total[name] for name in ("held_seconds", "free_seconds", "unknown_seconds")]
+    assert sum(times) == pytest.approx(day["accounted_seconds"])
+    assert (total["allocated_ratio"], total["used_ratio"]) == (0.678948, 0.486737)
     assert day["total"]["incomplete"]
 
 
 def test_a_day_on_the_page() -> None:
     assert table(shown("a-day"), "day") == [
-        ["Pod", "Held", "Busy", "Idle", "Energy"],
-        ["ml/train-0", "12.0 h", "11.5 h", "0.5 h", "7.25 kWh"],
-        ["ml/train-1", "10.5 h", "9.8 h", "0.8 h", "6.12 kWh"],
-        ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "<0.1 h", "8.0 h", "1.00 kWh"],
-        ["lab/shell (uid u-1)", "1.0 h", "\N{EN DASH} unknown", "\N{EN DASH} unknown", "0.25 kWh"],
-        ["lab/shell (uid u-2)", "0.5 h", "0.2 h", "0.2 h", "0.12 kWh"],
-        ["ml/greedy", "0.2 h", "1.0 h", "-0.8 h", "0.50 kWh"],
-        ["uid u-unnamed", "<0.1 h", "<0.1 h", "<0.1 h", "<0.01 kWh"],
-        ["unattributed", "15.2 h", "0.6 h", "14.7 h", "2.75 kWh"],
-        ["total *", "47.5 h", "23.1 h", "23.4 h", "18.00 kWh"],
+        ["Pod", "Held", "Free", "Unknown", "Busy", "Idle", "Energy"],
+        ["ml/train-0", "12.0 h", "", "", "11.5 h", "0.5 h", "7.25 kWh"],
+        ["ml/train-1", "10.5 h", "", "", "9.8 h", "0.8 h", "6.12 kWh"],
+        ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "", "", "<0.1 h", "8.0 h", "1.00 kWh"],
+        [
+            "lab/shell (uid u-1)",
+            "1.0 h",
+            "",
+            "",
+            "\N{EN DASH} unknown",
+            "\N{EN DASH} unknown",
+            "0.25 kWh",
+        ],
+        ["lab/shell (uid u-2)", "0.5 h", "", "", "0.2 h", "0.2 h", "0.12 kWh"],
+        ["ml/greedy", "0.2 h", "", "", "1.0 h", "-0.8 h", "0.50 kWh"],
+        ["uid u-unnamed", "<0.1 h", "", "", "<0.1 h", "<0.1 h", "<0.01 kWh"],
+        ["unattributed", "0.0 h", "15.2 h", "0.0 h", "0.6 h", "-0.6 h", "2.75 kWh"],
+        ["total *", "32.3 h", "15.2 h", "0.0 h", "23.1 h", "8.1 h", "18.00 kWh"],
     ]
     text = shown("a-day").text
     assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text
@@ -72,8 +87,8 @@ def test_a_day_on_the_page() -> None:
 def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
     rows = table(shown("many"), "day")[1:]
     assert len(rows) == MOST + 3
-    assert rows[MOST] == ["2 other pods", "1.0 h", "1.0 h", "0.0 h", "2.00 kWh"]
-    assert rows[-1][1] == "69.0 h"
+    assert rows[MOST] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
+    assert rows[-1][1] == "66.0 h"
     assert "All of 69.0 h of all devices are accounted for." in shown("many").text
 
 

@@ -97,7 +97,7 @@ def test_an_interval_is_cut_where_holders_change() -> None:
 
 def test_what_lies_before_all_that_is_known_is_nobodys() -> None:
     assert told(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
-    assert held_time(timeline((2, "a")).pieces(T, T + 3 * S)) == ({name("a"): S}, 2 * S)
+    assert held_time(timeline((2, "a")).pieces(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
     assert told(Timeline(), 0, 3) == [(3 * S, ["?"])]
 
 

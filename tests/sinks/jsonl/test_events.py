@@ -67,13 +67,14 @@ def test_a_holding_that_ended() -> None:
             mean=3 << 30,
             busy_peak=999_999,
             xids=((13, 1), (31, 7)),
+            own_id="run-7",
         )
     )
     assert made == {
         "record": "holding",
         "time": "2027-01-15T09:00:01.500000Z",
         "node": "node-1",
-        "id": f"{gpu(0).uuid}/u-a/main/{at(1.5).wall_ns}",
+        "id": f"{gpu(0).uuid}/u-a/main/run-7",
         "device": {
             "uuid": gpu(0).uuid,
             "index": 0,
@@ -246,7 +247,7 @@ async def test_each_is_written_once_over_a_reload_and_counted(
         latest = happened(ended) if number else None
         bench = Bench(options(path, queue=queue), kept=kept, latest=latest)
         async with bench.writing():
-            ended.append(replace(ONE, serial=number + 1, start=at(number)))
+            ended.append(replace(ONE, serial=number + 1, start=at(number), id=f"run-{number}"))
             bench.inbox.offer(happened(ended))
             bench.inbox.offer(happened(ended, [xid_error(gpu(0), 79)]))
             await bench.becomes("emitted_total", 1 + (number == 0))

@@ -11,8 +11,11 @@ import pytest
 
 from config.types import ByteSize, Duration
 from pipeline.ledger.retaining import retain, used_bytes
+from pipeline.ledger.rows import Batch
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.model import NS, DeviceUsage, PodInfo
+from pipeline.model import NS, DeviceUsage, Instant, PodInfo
+from sinks.ledger.file import LedgerFile
+from sinks.ledger.options import Options
 from tests.pipeline.ledger.keeping import assert_adds_up
 from tests.pipeline.ledger.test_opening import filled
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, closed, off, seconds_of, whole
@@ -140,3 +143,25 @@ def pod_of(name: str, labels: tuple[tuple[str, str], ...]) -> PodInfo:
 
 def with_forgotten(told: DeviceUsage, held_ns: int) -> DeviceUsage:
     return replace(told, forgotten_held_ns=held_ns, elapsed_ns=told.elapsed_ns + held_ns)
+
+
+async def test_t8_a_clock_that_is_set_forward_makes_nothing_old(tmp_path: Path) -> None:
+    """T8: until 2039 and back, while podgpu runs; all of the forty days is still there."""
+    path = tmp_path / "usage.db"
+    await off(forty_days, path)
+    start_ns = (await whole(path)).start_ns
+    start = at(41 * 24 * 3600)
+    moments = [start]
+    options = Options(path=path, keep=Duration.parse("400d"))
+    file = LedgerFile(options, "node-1", lambda: moments[-1])
+
+    def live() -> None:
+        file.open()
+        for seconds in (70, 140, 210):
+            ns = seconds * NS
+            moments.append(Instant(start.mono_ns + ns, start.wall_ns + ns + 12 * 366 * 86_400 * NS))
+            assert not file.put(Batch()).removed.old
+        file.close()
+
+    await off(live)
+    assert (await whole(path)).start_ns == start_ns

@@ -12,7 +12,7 @@ STARTED = "2026-11-01T08:00:00Z"
 
 
 def at(stamp: str = STARTED) -> Instant:
-    found = Moments(BASE).parse(stamp)
+    found = Moments(lambda: BASE).parse(stamp)
     assert found is not None
     return found
 
@@ -70,7 +70,7 @@ def distilled(raw: dict[str, Any], **options: Any) -> Pod:
 
 def distilled_with_left(raw: dict[str, Any], **options: Any) -> tuple[Pod | None, list[Left]]:
     left: list[Left] = []
-    distil = Distiller(Options(**options), Moments(BASE), left.append)
+    distil = Distiller(Options(**options), Moments(lambda: BASE), left.append)
     return distil(raw), left
 
 

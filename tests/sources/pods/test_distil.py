@@ -306,7 +306,7 @@ def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
     ],
 )
 def test_timestamps(stamp: object, seconds: float | None) -> None:
-    found = Moments(BASE).parse(stamp)
+    found = Moments(lambda: BASE).parse(stamp)
     if seconds is None:
         assert found is None
     else:

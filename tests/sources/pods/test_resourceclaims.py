@@ -68,7 +68,7 @@ def test_claims_are_those_that_are_named_made_from_templates_and_made_for_resour
 
 
 def test_a_claim_says_when_it_was_allocated_and_what_is_admin_access() -> None:
-    moments = Moments(BASE)
+    moments = Moments(lambda: BASE)
     created, allocated = (moments.parse(f"2026-01-01T00:00:0{second}Z") for second in (0, 9))
     assert distil(RAW, moments) == ResourceClaim("c", "u", False, created, allocated, ADMIN)
     template = {"annotations": {"resource.kubernetes.io/pod-claim-name": "r"}}
@@ -78,7 +78,7 @@ def test_a_claim_says_when_it_was_allocated_and_what_is_admin_access() -> None:
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": 7}, {"metadata": {"name": "c"}}])
 def test_what_has_no_identity_is_no_claim(raw: dict[str, Any]) -> None:
-    assert distil(raw, Moments(BASE)) is None
+    assert distil(raw, Moments(lambda: BASE)) is None
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_device_without_name_or_uuid_has_no_alias(device: object) -> None:
 def test_t15_a_slice_says_since_when_it_is_as_it_is(
     metadata: dict[str, Any], since: str | None
 ) -> None:
-    moments = Moments(BASE)
+    moments = Moments(lambda: BASE)
     found = distil(raw_slice(metadata=metadata), moments)
     assert found is not None
     assert found.since == moments.parse(since)

@@ -48,7 +48,7 @@ def _batches(holdings: int) -> Iterator[Batch]:
             info=info,
         )
         batch.pods[one.subject] = info
-        batch.holdings[card, one.subject, start.wall_ns] = HoldingRow(one, start.wall_ns + HALF_NS)
+        batch.holdings[one.id] = HoldingRow(one, start.wall_ns, start.wall_ns + HALF_NS)
         batch.add(hour, card, one.subject, (HALF_NS, HALF_NS // 2, ENERGY_MJ))
         if n % _AT_ONCE == _AT_ONCE - 1 or n == holdings - 1:
             yield batch

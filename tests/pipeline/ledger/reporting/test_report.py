@@ -1,6 +1,8 @@
 """Groups and their rows, and that the rows add up to the node's totals to the last digit."""
 
+from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -140,7 +142,8 @@ def test_energy_that_nobody_knows() -> None:
 def test_what_belongs_to_nobody_is_a_row_of_its_own() -> None:
     found = report(day(), EVERY[0], FREE)
     assert found.unattributed.key is None
-    assert found.unattributed.held_ns == round(15.25 * HOUR)
+    nobody = found.unattributed
+    assert (nobody.held_ns, nobody.free_ns, nobody.unknown_ns) == (0, round(15.25 * HOUR), 0)
     assert found.unattributed.holdings == 0
     assert found.total.holdings == 8
 
@@ -161,7 +164,12 @@ def test_the_rows_add_up(seen, by: By, prices: Prices) -> None:  # type: ignore[
     rows: tuple[Row, ...] = (*found.rows, found.unattributed)
     totals, total = seen.totals, found.total
     assert sum(row.held_ns for row in rows) == total.held_ns
-    assert total.held_ns == sum(one.accounted_ns for one in totals)
+    for name in ("free_ns", "unknown_ns"):
+        assert sum(getattr(row, name) for row in rows) == getattr(total, name) >= 0
+    accounted = sum(one.accounted_ns for one in totals)
+    assert total.held_ns + total.free_ns + total.unknown_ns == accounted
+    if by.what == "device":
+        assert {row.key.parts[0] for row in found.rows if row.key} == {t.device for t in totals}
     assert sum(row.holdings for row in rows) == total.holdings
     for name, told in (
         ("busy_ns", [one.busy_ns for one in totals]),
@@ -195,3 +203,65 @@ def test_the_order_in_which_it_is_told_does_not_matter(seen, by, random) -> None
     before, after = report(seen, by, FREE), report(other, by, FREE)
     assert before.total == after.total
     assert {row.held_ns for row in before.rows} == {row.held_ns for row in after.rows}
+
+
+def test_t9_each_name_keeps_what_was_had_under_it() -> None:
+    """T9: the checkpoint gave b the uid of a, which had ended. a's history stays a's."""
+    a, b = whose("a", "ml", uid="u1"), whose("b", "web", uid="u1")
+    found = report(window([spent("GPU-0", a, 6, 1, 1), spent("GPU-0", b, 2, 1, 1)]), EVERY[0], FREE)
+    assert {row.key.name: row.held_ns for row in found.rows if row.key} == {
+        "ml": 6 * HOUR,
+        "web": 2 * HOUR,
+    }
+
+
+def test_t9_what_a_uid_had_without_a_name_is_its_only_name_s() -> None:
+    nameless, a, b = (
+        whose("", "", uid="u1"),
+        whose("a", "ml", uid="u1"),
+        whose("b", "web", uid="u1"),
+    )
+    first = [spent("GPU-0", nameless, 1, 1, 1), spent("GPU-0", a, 6, 1, 1)]
+    assert names(report(window(first), EVERY[0], FREE)) == ["ml"]
+    both = [*first, spent("GPU-0", b, 2, 1, 1)]
+    assert names(report(window(both), EVERY[0], FREE)) == ["ml", "web", "(none)"]
+
+
+def test_t25_held_free_and_unknown_are_apart() -> None:
+    """T25: two GPUs, one of them given away: 50 % are allocated, not 100 %."""
+    seen = window([spent("GPU-0", whose("a"), 4, 1, 1), spent("GPU-1", None, 4, 0, 1)])
+    found = report(seen, EVERY[0], FREE)
+    total = found.total
+    assert (total.held_ns, total.free_ns, total.unknown_ns) == (4 * HOUR, 4 * HOUR, 0)
+    assert (total.allocated, total.used) == (Fraction(1, 2), Fraction(1, 8))
+
+
+def test_t25_where_no_source_tells_of_owners_nothing_is_known_of_allocation() -> None:
+    seen = window([spent("GPU-0", None, 4, 1, 1)])
+    [one] = seen.totals
+    seen = replace(seen, totals=(replace(one, unknown_ns=4 * HOUR),))
+    total = report(seen, EVERY[0], FREE).total
+    assert (total.held_ns, total.free_ns, total.unknown_ns) == (0, 0, 4 * HOUR)
+    assert (total.allocated, total.used) == (None, Fraction(1, 4))
+
+
+def test_t25_each_device_has_its_row() -> None:
+    """T25: also one that nobody held, and a free MIG instance."""
+    seen = window(
+        [
+            spent("GPU-0", whose("a"), 3, 1, 1),
+            spent("GPU-0", None, 1, 0, 1),
+            spent("GPU-1", None, 4, 1, 1),
+            spent("MIG-0", None, 4, None, None),
+        ]
+    )
+    found = report(seen, By.parse("device"), FREE)
+    told = {row.key.parts[0]: row for row in found.rows if row.key}
+    assert {uuid: (row.held_ns, row.free_ns) for uuid, row in told.items()} == {
+        "GPU-0": (3 * HOUR, HOUR),
+        "GPU-1": (0, 4 * HOUR),
+        "MIG-0": (0, 4 * HOUR),
+    }
+    assert [told[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
+    assert told["GPU-1"].used == Fraction(1, 4)
+    assert found.unattributed.free_ns == 0

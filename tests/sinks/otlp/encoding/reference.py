@@ -308,7 +308,7 @@ class Reference:
                 "since_timestamp",
                 "since_timestamp_seconds",
                 "s",
-                holder.since.wall_ns / NS,
+                snapshot.at.wall_of(holder.since) / NS,
                 (),
                 "Since when the container holds the device, as far as is known, in Unix time.",
             ),

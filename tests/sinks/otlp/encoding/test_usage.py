@@ -42,6 +42,8 @@ def test_names_units_and_types() -> None:
         ("podgpu.device.unattributed.memory.used", "updowncounter", "By"),
         ("podgpu.device.unattributed.busy", "counter", "s"),
         ("podgpu.device.unattributed.held", "counter", "s"),
+        ("podgpu.device.free", "counter", "s"),
+        ("podgpu.device.unknown.held", "counter", "s"),
         ("podgpu.device.unattributed.energy", "counter", "J"),
         ("podgpu.device.busy", "counter", "s"),
         ("podgpu.device.accounted", "counter", "s"),
@@ -136,6 +138,8 @@ def test_what_is_no_container_s_stands_with_the_node() -> None:
         "podgpu.device.unattributed.memory.used": 1,
         "podgpu.device.unattributed.busy": 1.0,
         "podgpu.device.unattributed.held": 3.0,
+        "podgpu.device.free": 3.0,
+        "podgpu.device.unknown.held": 0.0,
         "podgpu.device.unattributed.energy": 4.0,
         "podgpu.device.busy": 2.0,
         "podgpu.device.accounted": 3.0,
@@ -190,7 +194,7 @@ def test_large_accounts_become_several_records() -> None:
     records = scene.encoder.encode(scene.snapshot())
     assert len(records) > 3
     assert max(len(record.data) for record in records) <= 20_000
-    assert len(points(records)) == 8 * 25 * 3 + 8 * 6
+    assert len(points(records)) == 8 * 25 * 3 + 8 * 8
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""Times in lines, on the page and in log records, where the wall clock was set meanwhile; T8."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, Instant, Snapshot
+from sinks.jsonl.events import EventLines
+from sinks.jsonl.lines import LineEncoder
+from sinks.jsonl.text import rfc3339
+from tests.support.nodes import Node, at, claim, gpu, reading
+from tests.support.usage import holding
+
+STEPS = [3600, -3600, 12 * 366 * 86_400]
+
+
+def seen(step: float) -> Snapshot:
+    """A container holds the device since second 2; the wall clock is set; now it is second 12."""
+    node = Node()
+    node.has(gpu(0))
+    node.seconds = 2
+    node.podlist(claim("a", gpu(0).uuid))
+    node.seconds = 12
+    node.reads(reading(gpu(0), "power_watts", 70))
+    found, now = node.snapshot(), at(12)
+    return replace(found, at=Instant(now.mono_ns, now.wall_ns + round(step * NS)))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_t8_a_holding_s_line_has_its_length(step: float) -> None:
+    """T8: from start to end it is the counted time and the gaps, by the clock as it is now."""
+    snapshot = seen(step)
+    one = holding("a", gpu(0), start=at(2), end=at(11), gap=NS)
+    line = json.loads(EventLines("node-1").holding(one, snapshot))
+    wall = snapshot.at.wall_ns
+    assert (line["start"], line["end"]) == (rfc3339(wall - 10 * NS), rfc3339(wall - NS))
+    assert line["time"] == line["end"]
+    assert line["counted_nanoseconds"] + line["gap_nanoseconds"] == 9 * NS
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_t8_since_moves_with_the_clock(step: float) -> None:
+    """T8: `since` of a holder isn't in the future for the time that the clock was ahead."""
+    snapshot = seen(step)
+    wall = snapshot.at.wall_ns
+    [line] = LineEncoder("node-1", FieldPlan.everything()).devices(snapshot).lines
+    [holder] = json.loads(line)["holders"]
+    assert holder["since"] == rfc3339(wall - 10 * NS)
+    assert json.loads(line)["time"] == rfc3339(wall - 12 * NS), "when it was read"
