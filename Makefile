@@ -53,7 +53,7 @@ protos: $(VENV)/.dev
 	$(BIN)/python -m tests.support.protos
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
+	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --override-ini=timeout=300 --import-mode=importlib -p no:cacheprovider
 
 # containerd, etcd, Kubernetes, a Collector and Prometheus 3, from source: minutes, but only once.
 peers: $(VENV)/.dev
