@@ -262,7 +262,7 @@ def added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
     resolves = entry.resolves if entry is not None else frozenset()
     if not getattr(options, "resource_slices", True):
         resolves -= {"names"}
-    return SourceAdded(order, resolves)
+    return SourceAdded(order, tuple(sorted(resolves)))
 
 
 def build_source(kind: str, options: msgspec.Struct) -> Source:

@@ -57,7 +57,7 @@ class SourceTable:
             self._unresolved.pop(envelope.source, None)
             self._told.discard(envelope.source)
             if isinstance(event, SourceAdded) and event.resolves:
-                self._awaited[envelope.source] = (envelope.at.mono_ns, event.resolves)
+                self._awaited[envelope.source] = (envelope.at.mono_ns, frozenset(event.resolves))
         self._put(envelope.source, replace(known, order=order))
 
     def heard(self, envelope: Envelope) -> bool:

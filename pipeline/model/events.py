@@ -216,7 +216,7 @@ class SourceAdded:
     """
 
     order: int
-    resolves: frozenset[Literal["devices", "names"]] = frozenset()
+    resolves: tuple[Literal["devices", "names"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kube import cdi
+from tests.e2e.kube import cdi, device_nodes
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.cri import Cri
-from tests.e2e.kube.plugin import by_cdi
+from tests.e2e.kube.plugin import by_cdi, by_nodes
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.podgpu import series
 from tests.e2e.processes import get, wait_until
@@ -24,6 +24,7 @@ from tests.e2e.witness import OFTEN, Owner, Subject, holders, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
+MINORS = {gpu.uuid: gpu.minor or 0 for gpu in SCENE.gpus}
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 INJECTING: Mapping[str, Mapping[str, str]] = {**OFTEN, "nri": {"inject": "koordinator"}}
@@ -57,6 +58,15 @@ def cri(kube: Cluster, tmp_path: Path) -> Iterator[Cri]:
         yield made
 
 
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Mapping[str, str]]:
+    """By device, what a container is given of it: its node."""
+    return device_nodes.make(MINORS, tmp_path / "nodes")
+
+
+Given = Mapping[str, Mapping[str, str]]
+
+
 def connected(podgpu: Subject, times: int = 1) -> None:
     wait_until(lambda: podgpu.said().count("connected to containerd") >= times, "connected")
 
@@ -69,17 +79,19 @@ def evidence(podgpu: Subject) -> set[str]:
     return {seen.evidence for seen in podgpu.holders()}
 
 
-def test_a_pod_is_seen_from_its_first_moment_to_its_last(kube: Cluster, watch: Watch) -> None:
+def test_a_pod_is_seen_from_its_first_moment_to_its_last(
+    kube: Cluster, watch: Watch, tmp_path: Path
+) -> None:
     podgpu = watch()
-    plugin = kube.plugin(IDS)
+    plugin = kube.plugin(IDS, form=by_nodes(MINORS, tmp_path / "nodes"))
     made = kube.run(gpu_pod("train-0", 2, namespace="ml"))
     mine = Owner("train-0", "main", str(made["metadata"]["uid"]), "ml")
-    given = plugin.asked[-1]
-    assert podgpu.wait_owners({device: [mine] for device in given}) < 1
-    assert evidence(podgpu) == {"runtime_env"}
+    asked = plugin.asked[-1]
+    assert podgpu.wait_owners({device: [mine] for device in asked}) < 1
+    assert evidence(podgpu) == {"runtime_nodes"}
     kube.remove("train-0", "ml")
     assert podgpu.wait_owners({}) < 1
-    assert podgpu.witness.untrue((device, mine) for device in given) == set()
+    assert podgpu.witness.untrue((device, mine) for device in asked) == set()
 
 
 def test_what_was_injected_by_name_is_the_best_evidence(kube: Cluster, watch: Watch) -> None:
@@ -130,14 +142,14 @@ def figures(values: list[float]) -> str:
     return f"median {statistics.median(ordered):.1f}, p99 {p99:.1f}, max {ordered[-1]:.1f} ms"
 
 
-def test_two_hundred_containers(cri: Cri, watch: Watch) -> None:
+def test_two_hundred_containers(cri: Cri, watch: Watch, given: Given) -> None:
     podgpu = watch()
     pod = cri.run_pod("train-0")
     created, started, ended = {}, {}, {}
     with Eye(podgpu.port) as eye:
         for number in range(200):
             name = f"c{number}"
-            container = cri.create(pod, name, env={VISIBLE: IDS[number % 4]})
+            container = cri.create(pod, name, devices=[given[IDS[number % 4]]])
             created[name] = time.monotonic()
             cri.start(container)
             started[name] = time.monotonic()
@@ -159,11 +171,13 @@ def test_two_hundred_containers(cri: Cri, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("count", [int(os.environ.get("PODGPU_NRI_PODS", "20"))])
-def test_what_runs_already_is_told_at_the_start(cri: Cri, watch: Watch, count: int) -> None:
+def test_what_runs_already_is_told_at_the_start(
+    cri: Cri, watch: Watch, given: Given, count: int
+) -> None:
     big = {f"FILLER_{n}": "x" * 100_000 for n in range(2)}
     for number in range(count):
         device = IDS[number % 4]
-        cri.run(cri.run_pod(f"p{number}"), env={VISIBLE: device, **big})
+        cri.run(cri.run_pod(f"p{number}"), devices=[given[device]], env=big)
     began = time.monotonic()
     podgpu = watch()
     seconds = time.monotonic() - began
@@ -175,11 +189,13 @@ def test_what_runs_already_is_told_at_the_start(cri: Cri, watch: Watch, count: i
     print(f"\n{count} pods with 200 kB of environment each: told {seconds:.2f} s after the start")
 
 
-def test_the_runtime_is_killed_and_comes_back(kube: Cluster, cri: Cri, watch: Watch) -> None:
+def test_the_runtime_is_killed_and_comes_back(
+    kube: Cluster, cri: Cri, watch: Watch, given: Given
+) -> None:
     podgpu = watch()
     kept, gone = cri.run_pod("kept"), cri.run_pod("gone")
-    cri.run(kept, env={VISIBLE: IDS[0]})
-    container = cri.run(gone, env={VISIBLE: IDS[1]})
+    cri.run(kept, devices=[given[IDS[0]]])
+    container = cri.run(gone, devices=[given[IDS[1]]])
     podgpu.wait_owners({IDS[0]: [owner("kept")], IDS[1]: [owner("gone")]})
     kube.containerd.stop(signal.SIGKILL)
     wait_until(lambda: podgpu.value("podgpu_source_up", source="nri") == 0, "the loss is said")
@@ -193,15 +209,15 @@ def test_the_runtime_is_killed_and_comes_back(kube: Cluster, cri: Cri, watch: Wa
     assert podgpu.value("podgpu_source_up", source="nri") == 1
 
 
-def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch) -> None:
+def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch, given: Given) -> None:
     podgpu = watch()
     pod = cri.run_pod("train-0")
-    first = cri.run(pod, "first", env={VISIBLE: IDS[0]})
+    first = cri.run(pod, "first", devices=[given[IDS[0]]])
     podgpu.wait_owners({IDS[0]: [owner("train-0", "first")]})
     assert podgpu.process is not None
     podgpu.process.stop(signal.SIGKILL)
     began = time.monotonic()
-    cri.run(pod, "second", env={VISIBLE: IDS[1]})
+    cri.run(pod, "second", devices=[given[IDS[1]]])
     assert time.monotonic() - began < 2
     cri.stop(first)
     podgpu.start()
@@ -209,7 +225,9 @@ def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "larger than a socket's buffer"])
-def test_podgpu_is_frozen_while_a_container_is_made(cri: Cri, watch: Watch, size: int) -> None:
+def test_podgpu_is_frozen_while_a_container_is_made(
+    cri: Cri, watch: Watch, given: Given, size: int
+) -> None:
     """The runtime goes on after its timeout, or as soon as podgpu does."""
     podgpu = watch()
     pod = cri.run_pod("train-0")
@@ -220,7 +238,7 @@ def test_podgpu_is_frozen_while_a_container_is_made(cri: Cri, watch: Watch, size
     thaw = threading.Timer(5, lambda: os.kill(podgpu.process.pid, signal.SIGCONT))  # type: ignore[union-attr]
     thaw.start()
     try:
-        cri.run(pod, env={VISIBLE: IDS[0], **chunks})
+        cri.run(pod, devices=[given[IDS[0]]], env=chunks)
         took = time.monotonic() - frozen
     finally:
         thaw.join()
@@ -257,22 +275,13 @@ def allocated(*minors: int) -> dict[str, str]:
     return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
 
 
-@pytest.mark.parametrize("env", [{}, {VISIBLE: "all"}], ids=["unset", "an image's `all`"])
-def test_koordinators_choice_is_injected(cri: Cri, watch: Watch, env: dict[str, str]) -> None:
-    podgpu = watch(options=INJECTING)
-    pod = cri.run_pod("train-0", annotations=allocated(1, 3))
-    container = cri.run(pod, env=env)
-    assert environment(container)[VISIBLE] == "1,3"
-    minors = {gpu.minor: gpu.uuid for gpu in SCENE.gpus}
-    podgpu.wait_owners({minors[1]: [owner("train-0")], minors[3]: [owner("train-0")]})
-
-
 @pytest.mark.parametrize(
     ("annotations", "env", "found"),
     [
         pytest.param({}, {}, None, id="none"),
         pytest.param({KOORDINATOR: '{"gpu": 7}'}, {}, None, id="wrong"),
         pytest.param({KOORDINATOR: "{" * 100_000}, {}, None, id="long and wrong"),
+        pytest.param(allocated(1), {}, None, id="of a pod that isn't known to request a GPU"),
         pytest.param(allocated(1), {VISIBLE: "2"}, "2", id="somebody else's is there"),
     ],
 )
@@ -292,19 +301,17 @@ def test_an_observer_injects_nothing(cri: Cri, watch: Watch) -> None:
     podgpu = watch()
     container = cri.run(cri.run_pod("train-0", annotations=allocated(1)))
     assert VISIBLE not in environment(container)
-    minors = {gpu.minor: gpu.uuid for gpu in SCENE.gpus}
-    # The annotation is the pod's: whose of its containers the GPU is, it doesn't say.
-    podgpu.wait_owners({minors[1]: [owner("train-0", "")]})
-    assert evidence(podgpu) == {"scheduler_annotation"}
+    # What the pod requests isn't known here, and so the annotation is no claim.
+    podgpu.wait_owners({})
 
 
-def test_a_page_from_the_middle_of_things_is_whole(cri: Cri, watch: Watch) -> None:
+def test_a_page_from_the_middle_of_things_is_whole(cri: Cri, watch: Watch, given: Given) -> None:
     """Containers that are made while podgpu registers are neither missed nor told twice."""
     pod = cri.run_pod("train-0")
     names = [f"c{n}" for n in range(20)]
     made: list[str] = []
     maker = threading.Thread(
-        target=lambda: made.extend(cri.run(pod, name, env={VISIBLE: IDS[0]}) for name in names)
+        target=lambda: made.extend(cri.run(pod, name, devices=[given[IDS[0]]]) for name in names)
     )
     maker.start()
     podgpu = watch()

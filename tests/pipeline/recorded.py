@@ -118,10 +118,12 @@ all_claims = st.builds(
     st.builds(Origin, st.sampled_from(Evidence), texts),
     texts,
     ids,
+    st.booleans(),
     texts,
 )
 some_claims = st.lists(all_claims, max_size=2).map(tuple)
 pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
+some_texts = st.lists(texts, max_size=2).map(tuple)
 pods = st.builds(
     Pod,
     st.builds(PodInfo, texts, texts, texts, texts, texts, texts, texts, pairs, pairs),
@@ -141,6 +143,8 @@ pods = st.builds(
     ).map(tuple),
     some_claims,
     st.booleans(),
+    st.none() | some_texts,
+    some_texts,
     st.lists(
         st.builds(
             ResourceClaim,
@@ -290,7 +294,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         st.lists(joints, max_size=2).map(tuple),
     ),
     st.builds(
-        SourceAdded, st.integers(0, 99), st.frozensets(st.sampled_from(["devices", "names"]))
+        SourceAdded, st.integers(0, 99), st.lists(st.sampled_from(["devices", "names"])).map(tuple)
     ),
     st.builds(SourceLost, texts),
     st.just(SourceRemoved()),

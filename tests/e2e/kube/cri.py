@@ -61,6 +61,7 @@ class Cri:
         name: str = "main",
         *,
         env: Mapping[str, str] | None = None,
+        devices: Sequence[Mapping[str, str]] = (),
         command: Sequence[str] = HOLD,
     ) -> str:
         """Return the id of a container that is made and not yet started."""
@@ -69,6 +70,7 @@ class Cri:
             image={"image": IMAGE},
             command=command,
             envs=[{"key": key, "value": value} for key, value in (env or {}).items()],
+            devices=devices,
             log_path=f"{name}.log",
         )
         made = self._call(

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tests.e2e.kube import cdi, folders, kubeletview
+from tests.e2e.kube import cdi, device_nodes, folders, kubeletview
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.messages import Message, handler, message, method
 from tests.e2e.processes import wait_until
@@ -29,18 +29,10 @@ def by_cdi(kind: str) -> Form:
     return lambda ids: {"cdi_devices": [{"name": cdi.qualified(kind, each)} for each in ids]}
 
 
-def by_nodes(minors: Mapping[str, int]) -> Form:
-    """Device nodes, named by minor number as the driver's are; each is /dev/null in truth."""
-    return lambda ids: {
-        "devices": [
-            {
-                "container_path": f"/dev/nvidia{minors[each]}",
-                "host_path": "/dev/null",
-                "permissions": "rw",
-            }
-            for each in ids
-        ]
-    }
+def by_nodes(minors: Mapping[str, int], folder: Path) -> Form:
+    """Device nodes alone, which are made in a folder."""
+    made = device_nodes.make(minors, folder)
+    return lambda ids: {"devices": [made[each] for each in ids]}
 
 
 def _as_asked(ids: Sequence[str]) -> Sequence[str]:

@@ -17,8 +17,8 @@ class Starting(Node):
 
     def __init__(self) -> None:
         super().__init__()
-        self.say(SourceAdded(0, frozenset({"devices"})), "gpus", "nvml")
-        self.say(SourceAdded(1, frozenset({"names"})), "pods", "pods")
+        self.say(SourceAdded(0, ("devices",)), "gpus", "nvml")
+        self.say(SourceAdded(1, ("names",)), "pods", "pods")
         self.say(SourceAdded(2), "podlist", "podlist")
 
     def counted(self) -> int:
@@ -73,7 +73,7 @@ def test_t17_what_counts_already_counts_once_when_another_source_is_added() -> N
     node = Starting().after(1)
     node.say(FOUND, "gpus", "nvml")
     node.say(NAMED, "pods", "pods")
-    node.say(SourceAdded(3, frozenset({"devices"})), "late", "dcgm")
+    node.say(SourceAdded(3, ("devices",)), "late", "dcgm")
     node.podlist(claim("b", uuid_of(9)), claim("c", uuid_of(8)))
     assert node.counted() == 1
     node.say(FOUND, "late", "dcgm")
