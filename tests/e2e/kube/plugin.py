@@ -1,6 +1,8 @@
 """A device plugin whose devices exist in name only."""
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,9 @@ from tests.e2e.processes import wait_until
 Form = Callable[[Sequence[str]], Mapping[str, Any]]
 """Fields of a ContainerAllocateResponse for the devices that a container is given."""
 
+_NVIDIA = 195
+"""The major number of GPUs."""
+
 _EVERY = 0.05
 """Seconds between two looks at the kubelet's socket."""
 
@@ -29,13 +34,17 @@ def by_cdi(kind: str) -> Form:
     return lambda ids: {"cdi_devices": [{"name": cdi.qualified(kind, each)} for each in ids]}
 
 
-def by_nodes(minors: Mapping[str, int]) -> Form:
-    """Device nodes, named by minor number as the driver's are; each is /dev/null in truth."""
+def by_nodes(minors: Mapping[str, int], folder: Path) -> Form:
+    """Device nodes, numbered as the driver's are and made in a folder; no driver is behind them."""
+    folder.mkdir()
+    hosts = {device: folder / f"nvidia{minor}" for device, minor in minors.items()}
+    for device, host in hosts.items():
+        os.mknod(host, stat.S_IFCHR | 0o666, os.makedev(_NVIDIA, minors[device]))
     return lambda ids: {
         "devices": [
             {
-                "container_path": f"/dev/nvidia{minors[each]}",
-                "host_path": "/dev/null",
+                "container_path": f"/dev/{hosts[each].name}",
+                "host_path": str(hosts[each]),
                 "permissions": "rw",
             }
             for each in ids
