@@ -1,4 +1,4 @@
-"""What containers did on devices: processes that the driver is played to see, and their accounts."""
+"""Processes that the driver is played to see, and what the accounts make of them."""
 
 import time
 from collections.abc import Mapping
