@@ -9,6 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.e2e import documented
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.podgpu import Podgpu, Series, series
@@ -17,10 +18,7 @@ from tests.fakes.nvml import Scenario
 
 ALL = ("podresources", "pods", "checkpoint")
 ACCOUNT = "podgpu"
-RULES = (
-    access.rule(["pods"], ["list", "watch"]),
-    access.rule(["resourceslices"], ["list", "watch"], "resource.k8s.io"),
-)
+RULES = tuple(documented.rules("sources/pods.md"))
 OFTEN: Mapping[str, Mapping[str, str]] = {
     "nvml": {"interval": "500ms", "slow_interval": "1s"},
     "podresources": {"interval": "1s"},

@@ -40,6 +40,8 @@ class DraDriver:
         """That of the driver, and of the only DeviceClass."""
         self.pool = NODE
         self.devices = dict(devices)
+        self.generation = 1
+        """That of the pool."""
         self.refusal = ""
         """Why it can't prepare anything, while it can't."""
         self.refused = 0
@@ -95,26 +97,46 @@ class DraDriver:
                     "spec": {
                         "driver": self.name,
                         "nodeName": NODE,
-                        "pool": {"name": self.pool, "generation": 1, "resourceSliceCount": 1},
-                        "devices": [
-                            {
-                                "name": device,
-                                "attributes": {
-                                    "type": {"string": "gpu"},
-                                    "uuid": {"string": uuid},
-                                },
-                            }
-                            for device, uuid in self.devices.items()
-                        ],
+                        "pool": {
+                            "name": self.pool,
+                            "generation": self.generation,
+                            "resourceSliceCount": 1,
+                        },
+                        "devices": self._described(),
                     },
                 }
             )
 
+    def renumber(self, devices: Mapping[str, str]) -> None:
+        """Publish other devices under the names, as the next generation of the pool."""
+        self.devices = dict(devices)
+        self.generation += 1
+        spec = {
+            "pool": {"name": self.pool, "generation": self.generation, "resourceSliceCount": 1},
+            "devices": self._described(),
+        }
+        self._api.patch("ResourceSlice", self._slice(), {"spec": spec})
+
+    def withdraw(self) -> None:
+        """Delete the slice; `publish` makes another one."""
+        self._api.delete("ResourceSlice", self._slice())
+
     def claim(
-        self, name: str, count: int = 1, *, uuid: str | None = None, namespace: str = "default"
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        uuid: str | None = None,
+        namespace: str = "default",
+        admin: bool = False,
     ) -> Object:
-        """Create a claim on so many devices, or on the one with that uuid."""
+        """Create a claim on so many devices, or on the one with that uuid.
+
+        One with admin access needs a namespace whose label allows it.
+        """
         exactly: dict[str, Any] = {"deviceClassName": self.name, "count": count}
+        if admin:
+            exactly["adminAccess"] = True
         if uuid:
             attribute = f'device.attributes["{self.name}"].uuid'
             exactly["selectors"] = [{"cel": {"expression": f'{attribute} == "{uuid}"'}}]
@@ -125,6 +147,15 @@ class DraDriver:
                 "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
             }
         )
+
+    def _described(self) -> list[Object]:
+        return [
+            {
+                "name": device,
+                "attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid}},
+            }
+            for device, uuid in self.devices.items()
+        ]
 
     def _slice(self) -> str:
         return f"{NODE}-{self.name}"

@@ -1,0 +1,283 @@
+"""Nobody's annotation, variable or mount moves another pod's GPU.
+
+API server, kubelet and containerd are real, the GPUs are simulated. `victim` holds a GPU that the
+kubelet gave it. `evil` is a pod whose author writes whatever he likes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.accounts import BUSY, HELD, Growth, pid, wait_busy, work
+from tests.e2e.kube.api import Object
+from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.plugin import DevicePlugin, by_nodes
+from tests.e2e.kube.pods import container, gpu_pod, pod
+from tests.e2e.processes import wait_until
+from tests.e2e.scenes import distinct
+from tests.e2e.witness import ALL, OFTEN, Owner, Subject, watching
+
+SCENE = distinct()
+IDS = [gpu.uuid for gpu in SCENE.gpus]
+MINORS = {gpu.uuid: gpu.minor or 0 for gpu in SCENE.gpus}
+KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
+CORE = "koordinator.sh/gpu-core"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+MOUNTS = "/var/run/nvidia-container-devices"
+CONFLICTS = "podgpu_attribution_conflicts"
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    **OFTEN,
+    "nvml": {**OFTEN["nvml"], "usage_interval": "1s"},
+}
+INJECTING: Mapping[str, Mapping[str, str]] = {**OPTIONS, "nri": {"inject": "koordinator"}}
+
+Watch = Callable[..., Subject]
+
+
+@pytest.fixture
+def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
+    """Start a podgpu that ends with the test."""
+    with ExitStack() as stack:
+
+        def start(*kinds: str, options: Mapping[str, Mapping[str, str]] = OPTIONS) -> Subject:
+            podgpu = stack.enter_context(
+                watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, options=options)
+            )
+            if "nri" in kinds:
+                wait_until(lambda: "connected to containerd" in podgpu.said(), "connected")
+            return podgpu
+
+        yield start
+
+
+@pytest.fixture
+def plugin(kube: Cluster) -> DevicePlugin:
+    return kube.plugin(IDS)
+
+
+def owner(made: Object) -> Owner:
+    meta = made["metadata"]
+    return Owner(meta["name"], "main", meta["uid"], meta["namespace"])
+
+
+def given(plugin: DevicePlugin) -> str:
+    """Return the device that the kubelet gave out last."""
+    (device,) = plugin.asked[-1]
+    return device
+
+
+def allocated(*devices: str, core: int = 100) -> dict[str, str]:
+    """Return koordinator's annotation: so many hundredths of these devices."""
+    gpus = [{"minor": MINORS[each], "id": each, "resources": {CORE: str(core)}} for each in devices]
+    return {KOORDINATOR: json.dumps({"gpu": gpus})}
+
+
+def free(podgpu: Subject) -> list[str] | None:
+    """Return the devices that are free by `/topology`; None while it says nothing of that."""
+    gpus = podgpu.topology()["gpus"]
+    if any("state" not in gpu for gpu in gpus):
+        return None
+    return [gpu["uuid"] for gpu in gpus if gpu["state"] == "free"]
+
+
+def without(*held: str) -> list[str]:
+    return [device for device in IDS if device not in held]
+
+
+def conflicts(podgpu: Subject) -> dict[str, float]:
+    """Return the conflicts by device, of devices that have any."""
+    return {labels["UUID"]: value for labels, value in podgpu.of(CONFLICTS) if value}
+
+
+def heard(podgpu: Subject, name: str) -> None:
+    """Wait until podgpu knows of a pod: the log names it for its annotation, or it is a holder."""
+    wait_until(
+        lambda: f"pod default/{name}" in podgpu.said() or podgpu.of("podgpu_pod_info", pod=name),
+        f"{name} is known",
+    )
+
+
+def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
+    """Make sure that these pods hold these devices, and that no other was ever shown to."""
+    owners = {device: {owner(made)} for device, made in true.items()}
+    podgpu.wait_owners(owners)
+    podgpu.stays(lambda: podgpu.owners() == owners, 1)
+    told = [(device, one) for device, (one,) in owners.items()]
+    assert podgpu.witness.untrue(told) == set()
+
+
+# T1: an annotation and the kubelet.
+
+
+def test_t1a_an_annotation_does_not_take_anothers_gpu(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
+    podgpu = watch()
+    victim = kube.run(gpu_pod("victim"))
+    a = given(plugin)
+    evil = kube.run(gpu_pod("evil", annotations=allocated(a)))
+    b = given(plugin)
+    work(podgpu, {a: victim, b: evil})
+    stay(podgpu, {a: victim, b: evil})
+    assert free(podgpu) == without(a, b)
+    # Who contradicts is counted and named.
+    wait_until(lambda: conflicts(podgpu) == {a: 1}, "the conflict")
+    assert f"device {a}: pod default/evil claims it against default/victim" in podgpu.said()
+    wait_busy(podgpu, a, "victim")
+    grown = Growth(podgpu)
+    assert (grown.held(a, "victim"), grown.held(b, "evil")) == pytest.approx((1, 1))
+    assert grown.of(BUSY, a, "victim") > 1
+    assert podgpu.of(HELD, UUID=a, pod="evil") == []
+    assert podgpu.of(BUSY, UUID=a, pod="evil") == []
+
+
+def test_t1b_an_annotation_does_not_shrink_ones_own_part(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
+    podgpu = watch()
+    evil = kube.run(gpu_pod("evil"))
+    b = given(plugin)
+    kube.api.patch("Pod", "evil", {"metadata": {"annotations": allocated(b, core=1)}}, "default")
+    stay(podgpu, {b: evil})
+    assert [value for _, value in podgpu.of("podgpu_device_holder_share", UUID=b)] in ([], [1])
+    assert free(podgpu) == without(b)
+    assert Growth(podgpu).held(b, "evil") == pytest.approx(1)
+
+
+@pytest.mark.parametrize("named", [IDS[:1], IDS], ids=["c, one GPU", "d, all GPUs"])
+def test_t1cd_an_annotation_holds_nothing_on_a_pod_that_asks_for_something_else(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch, named: list[str]
+) -> None:
+    podgpu = watch()
+    kube.plugin(["fuse-0"], resource="example.com/fuse")
+    fuse = container(resources={"example.com/fuse": 1})
+    kube.run(pod("evil", fuse, annotations=allocated(*named)))
+    heard(podgpu, "evil")
+    stay(podgpu, {})
+    assert free(podgpu) == IDS
+    assert conflicts(podgpu) == {}
+    # The kubelet gives out what is free indeed.
+    victim = kube.run(gpu_pod("victim", 4))
+    stay(podgpu, dict.fromkeys(IDS, victim))
+    assert Growth(podgpu, 2).held(IDS[0], "victim") == pytest.approx(1)
+    assert podgpu.of(HELD, pod="evil") == []
+
+
+def test_t1_koordinators_own_resource_opens_no_gpu_of_the_kubelets(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
+    """The kubelet passes over a resource that its node doesn't have: anybody can ask for it."""
+    podgpu = watch()
+    victim = kube.run(gpu_pod("victim"))
+    a = given(plugin)
+    core = container(resources={CORE: 400})
+    kube.run(pod("evil", core, annotations=allocated(*IDS)))
+    heard(podgpu, "evil")
+    stay(podgpu, {a: victim})
+    wait_until(lambda: conflicts(podgpu).get(a) == 1, "the conflict")
+    assert free(podgpu) == without(a)
+
+
+# T2: a variable or a mount, and the device nodes that the runtime shows.
+
+
+def mounting(made: Object, path: str) -> Object:
+    """Mount an empty folder there in a pod's first container."""
+    made["spec"]["volumes"] = [{"name": "any", "emptyDir": {}}]
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "any", "mountPath": path}]
+    return made
+
+
+def by_variable(device: str) -> Object:
+    return pod("evil", container(resources={"nvidia.com/gpu": 1}, env={VISIBLE: device}))
+
+
+def by_mount(device: str) -> Object:
+    return mounting(gpu_pod("evil"), f"{MOUNTS}/{device}")
+
+
+@pytest.mark.parametrize("kinds", [("nri",), ("nri", *ALL)], ids=["nri alone", "all sources"])
+@pytest.mark.parametrize("asks", [by_variable, by_mount])
+def test_t2_a_variable_or_a_mount_does_not_take_anothers_gpu(
+    kube: Cluster,
+    tmp_path: Path,
+    watch: Watch,
+    asks: Callable[[str], Object],
+    kinds: tuple[str, ...],
+) -> None:
+    plugin = kube.plugin(IDS, form=by_nodes(MINORS, tmp_path / "nodes"))
+    podgpu = watch(*kinds)
+    victim = kube.run(gpu_pod("victim"))
+    a = given(plugin)
+    evil = kube.run(asks(a))
+    b = given(plugin)
+    # The container works on a GPU that it was not given.
+    work(podgpu, {a: evil, b: evil})
+    stay(podgpu, {a: victim, b: evil})
+    wait_until(lambda: f"device {a}: container default/evil/main has access" in podgpu.said(), "it")
+    # Without the kubelet, nobody knows whether what has access holds something.
+    assert free(podgpu) == (None if kinds == ("nri",) else without(a, b))
+    wait_busy(podgpu, a, "evil")
+    grown = Growth(podgpu)
+    assert (grown.held(a, "victim"), grown.held(b, "evil")) == pytest.approx((1, 1))
+    # Using is not holding: what it did there is its own.
+    assert grown.held(a, "evil") == 0
+    assert grown.of(BUSY, a, "evil") > 1
+    assert grown.of(BUSY, a, "victim") == 0
+
+
+# T3: what is injected.
+
+
+def environment(made: Object) -> dict[str, str]:
+    """Return what a container's program was given, once it runs in place of runc."""
+
+    def found() -> dict[str, str]:
+        raw = (Path("/proc") / str(pid(made)) / "environ").read_bytes().decode()
+        return dict(pair.split("=", 1) for pair in raw.split("\0") if "=" in pair)
+
+    return wait_until(found, "the container's environment")
+
+
+@pytest.mark.parametrize(
+    ("resources", "named", "injected"),
+    [
+        pytest.param({}, 1, None, id="it asks for nothing"),
+        pytest.param({"example.com/fuse": 1}, 1, None, id="it asks for something else"),
+        pytest.param({CORE: 100}, 2, None, id="it asks for one, two are named"),
+        pytest.param({CORE: 100}, 1, "0", id="it asks for one"),
+        pytest.param({CORE: 200}, 2, "0,1", id="it asks for two"),
+    ],
+)
+def test_t3_koordinators_choice_is_injected_where_its_resource_is_asked_for(
+    kube: Cluster,
+    watch: Watch,
+    resources: dict[str, int],
+    named: int,
+    injected: str | None,
+) -> None:
+    podgpu = watch("pods", "nri", options=INJECTING)
+    kube.plugin(["fuse-0"], resource="example.com/fuse")
+    asking: Any = container(resources=resources)
+    made = kube.run(pod("train-0", asking, annotations=allocated(*IDS[:named])))
+    assert environment(made).get(VISIBLE) == injected
+    stay(podgpu, dict.fromkeys(IDS[:named], made) if injected else {})
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", CORE])
+def test_t3_a_gpu_that_the_kubelet_gave_to_another_is_not_injected(
+    kube: Cluster, tmp_path: Path, watch: Watch, resource: str
+) -> None:
+    plugin = kube.plugin(IDS, form=by_nodes(MINORS, tmp_path / "nodes"))
+    podgpu = watch("nri", *ALL, options=INJECTING)
+    victim = kube.run(gpu_pod("victim"))
+    a = given(plugin)
+    podgpu.wait_owners({a: [owner(victim)]})
+    asking = container(resources={resource: 100 if resource == CORE else 1})
+    evil = kube.run(pod("evil", asking, annotations=allocated(a)))
+    assert VISIBLE not in environment(evil)
