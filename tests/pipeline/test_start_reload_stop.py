@@ -190,7 +190,7 @@ class Machine:
         self.registered.sinks |= {"keep": SlowSink(), "other": KeepingSink()}
         loop = self.loop
         loop.before = before
-        loop.add_signal_handler = self._handle  # type: ignore[method-assign]
+        loop.add_signal_handler = self._handle  # type: ignore[method-assign, assignment]
         loop.set_exception_handler(lambda _, found: unhandled.append(str(found)))
         runtimes: list[Runtime] = []
 
