@@ -132,9 +132,11 @@ def _decoded(text: str | bytes, origin: str) -> str:
     try:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        start = data.rfind(b"\n", 0, error.start) + 1
+        line = data.count(b"\n", 0, start) + 1
+        column = len(data[start : error.start].decode("utf-8-sig" if line == 1 else "utf-8")) + 1
         raise ConfigError(
-            origin, [Problem("", "not UTF-8", "save the file as UTF-8", line)]
+            origin, [Problem("", "not UTF-8", "save the file as UTF-8", line, column)]
         ) from None
     bad = Reader.NON_PRINTABLE.search(decoded)
     if bad is not None:

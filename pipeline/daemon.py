@@ -70,6 +70,9 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         runtime: what to reload.
         path: the file.
         asked: somebody waits for an answer, even if nothing has changed.
+
+    Raises:
+        CancelledError: podgpu stops.
     """
     log = logging.getLogger(ROOT)
     try:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from asyncinotify import Inotify, Mask
 
@@ -113,11 +113,13 @@ class FileWatch:
         self._log = log
         self._seen: bytes | None = None
         self._trouble = ""
-        self._asked = asyncio.Event()
+        self._asked = False
+        self._woken = asyncio.Event()
 
     def ask(self) -> None:
         """Report the file at the next opportunity, changed or not."""
-        self._asked.set()
+        self._asked = True
+        self._woken.set()
 
     async def changed(self) -> AsyncIterator[bool]:
         """Iterate over changes, for ever; True for one that was asked for.
@@ -127,18 +129,19 @@ class FileWatch:
         while True:
             with ExitStack() as stack:
                 # Made anew each time: the folder may be another one by now.
-                inotify = self._watched(stack)
+                self._woken.clear()
+                self._watched(stack)
                 content = await asyncio.to_thread(self._read)
-                asked = self._asked.is_set()
+                asked = self._asked
                 if asked or (content is not None and content != self._seen):
-                    self._asked.clear()
+                    self._asked = False
                     self._seen = content
                     yield asked
-                if await self._event(inotify):
+                if await self._event():
                     await asyncio.sleep(_SETTLE)
 
-    def _watched(self, stack: ExitStack) -> Inotify | None:
-        """Watch the folder; None if that can't be done now, which is said once."""
+    def _watched(self, stack: ExitStack) -> None:
+        """Watch the folder until `stack` ends; say once if that can't be done now."""
         try:
             inotify = stack.enter_context(Inotify())
             inotify.add_watch(self.path.parent, _MASK)
@@ -151,23 +154,26 @@ class FileWatch:
                     error,
                     _POLL,
                 )
-            return None
+            return
         self._trouble = ""
-        return inotify
+        # One event is enough, and which one doesn't matter: nothing is read from the descriptor.
+        # The loop lets go of the descriptor before it is closed.
+        loop = asyncio.get_running_loop()
+        loop.add_reader(inotify.fd, self._wake, inotify.fd)
+        stack.callback(loop.remove_reader, inotify.fd)
 
-    async def _event(self, inotify: Inotify | None) -> bool:
+    def _wake(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        self._woken.set()
+
+    async def _event(self) -> bool:
         """Wait for an event in the folder, a request, or the next look; True for the first two."""
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._asked.wait())]
-        if inotify is not None:
-            waiting.append(asyncio.ensure_future(inotify.get()))
         try:
-            done, _ = await asyncio.wait(
-                waiting, timeout=_POLL, return_when=asyncio.FIRST_COMPLETED
-            )
-            return bool(done)
-        finally:
-            for future in waiting:
-                future.cancel()
+            async with asyncio.timeout(_POLL):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _read(self) -> bytes | None:
         try:

@@ -20,6 +20,7 @@ from pipeline.errors import ComponentError, PermanentError
 from pipeline.fields import FieldPlan
 from pipeline.footprint import settle
 from pipeline.hints import HintBoard
+from pipeline.lifecycle import Lifecycle, unless
 from pipeline.logs import ROOT
 from pipeline.model import ClockTicked, Envelope
 from pipeline.publishing import Publisher, Tap
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _INBOX = 1024
 _SILENCE = 2.0
 """Seconds without any event after which the clock speaks."""
+
+_CANCEL = 1.0
+"""Seconds that a start or a change has to end once it is cancelled."""
 
 
 class Runtime:
@@ -91,8 +95,7 @@ class Runtime:
         self._attempts = Attempts(telemetry)
         self._keeper = self._keeper_of(config)
         self._keeping: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
-        self._reloading: asyncio.Task[object] | None = None
+        self._lifecycle = Lifecycle()
 
     @property
     def config(self) -> Config:
@@ -138,9 +141,11 @@ class Runtime:
             ExceptionGroup: a source can't (`PermanentError`), or there is a bug.
         """
         try:
-            if await self._enter(stop):
+            # A file system may not answer.
+            if await unless(stop, self._prepare(), seconds=_CANCEL):
                 await self._run(stop)
         finally:
+            self._lifecycle.close()
             await self._serving.leave()
             self._topology.close()
 
@@ -150,33 +155,26 @@ class Runtime:
             self._last_day = LastDay(self._shared.clock, self._sinks.keepers, self._shared.spawn)
             joining = self._shared.spawn(self._publisher.run(), "join")
             ticking = self._shared.spawn(self._tick(), "clock")
-            await self._recall()
-            for order, component in enumerate(self._config.sources.values()):
-                await self._sources.start(component, order, fatal=True)
-            self._keep(self._keeper)
-            settle()
-            await stop.wait()
-            await self._stop(joining, ticking)
+            try:
+                if await unless(stop, self._begin(), seconds=_CANCEL):
+                    self._keep(self._keeper)
+                    settle()
+                    self._lifecycle.started()
+                    await stop.wait()
+                await self._stop(joining, ticking)
+            finally:
+                # A component may have ended podgpu.
+                self._lifecycle.close()
+
+    async def _begin(self) -> None:
+        await self._recall()
+        for order, component in enumerate(self._config.sources.values()):
+            await self._sources.start(component, order, fatal=True)
 
     async def _recall(self) -> None:
         """Let the join go on from the accounts that a sink keeps, before any source's word."""
         if (found := await self._sinks.recall()) is not None:
             await self._shared.inlet.put(*found)
-
-    async def _enter(self, stop: asyncio.Event) -> bool:
-        """Enter the sinks, unless podgpu is to stop meanwhile: a file system may not answer."""
-        entering = asyncio.ensure_future(self._prepare())
-        stopping = asyncio.ensure_future(stop.wait())
-        try:
-            await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if entering.done():
-                entering.result()
-                return True
-            return False
-        finally:
-            stopping.cancel()
-            if entering.cancel():
-                await asyncio.wait({entering}, timeout=1)
 
     async def _prepare(self) -> None:
         try:
@@ -190,10 +188,9 @@ class Runtime:
         """Stop with the flow, all in `shutdown_grace`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + float(self._config.shutdown_grace)
-        if self._reloading is not None:
-            # It may be waiting for a sink that never stops, or for a disk.
-            self._reloading.cancel()
-            await asyncio.wait({self._reloading}, timeout=1)
+        if changing := self._lifecycle.close():
+            # One may be waiting for a sink that never stops, or for a disk.
+            await asyncio.wait(changing, timeout=_CANCEL)
         if self._keeping is not None:
             self._keeping.cancel()
         if self._last_day is not None:
@@ -204,6 +201,8 @@ class Runtime:
         self._inbox.close()
         await asyncio.wait({joining})
         await self._sinks.stop(max(0.0, deadline - loop.time()))
+        # A change that was cancelled may have left a sink that it was stopping.
+        self._shared.cancel()
 
     async def reload(self, config: Config) -> bool:
         """Take over a changed configuration; unchanged components go on running.
@@ -211,13 +210,12 @@ class Runtime:
         Returns:
             Whether it is in force. If a new sink can't acquire what it needs, everything becomes
             again as it was.
+
+        Raises:
+            CancelledError: podgpu stops.
         """
-        async with self._lock:
-            self._reloading = asyncio.current_task()
-            try:
-                return await self._reload(config)
-            finally:
-                self._reloading = None
+        async with self._lifecycle.change():
+            return await self._reload(config)
 
     async def _reload(self, config: Config) -> bool:
         keeper, plan, usable = self._keeper, self._shared.plan, True
@@ -271,18 +269,14 @@ class Runtime:
 
     async def _replan(self, plan: FieldPlan, asked: bool) -> None:
         """Take over a changed plan; who doesn't look at it goes on running."""
-        async with self._lock:
+        async with self._lifecycle.change():
             before = self._shared.plan
             if plan == before:
                 self._attempts.same("counters")
                 if asked:
                     self._shared.log.info("the counters have not changed")
                 return
-            self._reloading = asyncio.current_task()
-            try:
-                done = await self._exchange(self._config, plan)
-            finally:
-                self._reloading = None
+            done = await self._exchange(self._config, plan)
             self._attempts.count("counters", "done" if done else "failed")
             if done:
                 self._shared.log.info("the changed counters are in force: %s", told(before, plan))

@@ -39,10 +39,28 @@ class Shared:
     kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     node: str
     accepted: Accepted = field(default_factory=Accepted)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task under a name for people."""
-        return self.group.create_task(work, name=name)
+        """Start a task under a name for people.
+
+        Raises:
+            CancelledError: the group ends, since one of its tasks has failed.
+        """
+        try:
+            task = self.group.create_task(work, name=name)
+        except RuntimeError:
+            # The group takes no more tasks; whoever asks for one is about to be cancelled.
+            work.close()
+            raise asyncio.CancelledError from None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel every task that still runs."""
+        for task in self._tasks:
+            task.cancel()
 
     async def wait(
         self, tasks: Iterable[asyncio.Task[None]], seconds: float

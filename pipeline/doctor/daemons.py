@@ -58,7 +58,7 @@ def look(place: str, neighbour: Neighbour, now_s: float) -> Finding:
         return check.skipped(place, "it isn't told, as behind a password")
     try:
         status = msgspec.json.decode(neighbour.status, type=StatusDocument)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return check.skipped(place, "is of another version than this podgpu")
     wrong = problems(status)
     if wait := _waits(status, now_s):

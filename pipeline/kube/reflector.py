@@ -164,7 +164,7 @@ class Reflector(Generic[T]):
                     self._distil(table(orjson.loads(bytes(raw)))) for raw in listed.items or ()
                 )
                 objects += [kept for kept in found if kept is not None]
-            except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, orjson.JSONDecodeError) as error:
                 raise self._strange(body) from error
             metadata = listed.metadata
             if not metadata.token:

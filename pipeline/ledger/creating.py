@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.migrating import migrate
-from pipeline.ledger.opening import fault, identify
+from pipeline.ledger.opening import FAILS, fault, identify
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, columns_of
 from pipeline.ledger.state import load
 from pipeline.model import DeviceUsage
@@ -68,11 +68,11 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     try:
         uri = f"file:{quote(place, errors='surrogateescape')}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(place, error) from error
     try:
         _prepare(connection, path, synchronous)
-    except sqlite3.Error as error:
+    except FAILS as error:
         connection.close()
         raise fault(place, error) from error
     except OSError as error:
@@ -154,6 +154,6 @@ def read_left(connection: sqlite3.Connection, place: str) -> Left:
             except (ValueError, TypeError):
                 unsound += 1
         going_on = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(place, error) from error
     return Left(states, unsound, tuple([str(own_id) for (own_id,) in going_on]), boots)

@@ -16,7 +16,32 @@ _WAIT: Final = 5.0
 
 _CACHE_KIB: Final = 64 << 10
 
-_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+FAILS: Final = (sqlite3.Error, UnicodeError)
+"""What is raised where a file can't be read or written: also for text that isn't UTF-8."""
+
+_CORRUPT: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_FORMAT,
+    }
+)
+_NOT_UTF8: Final = "Could not decode to UTF-8"
+"""How an error begins that Python's sqlite3 raises itself: it has no number."""
+
+_UNUSABLE: Final = frozenset(
+    {
+        "unsupported file format",
+        "attached databases must use the same text encoding as main database",
+    }
+)
+"""Errors of a damaged header that have SQLite's general number."""
+
+_NEWER: Final = 16
+"""Versions of the tables beyond this one that may be those of a newer podgpu; others are damage."""
+
 _READABLE: Final = (
     "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
 )
@@ -55,7 +80,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     try:
         address = _uri(place)
         connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(name, error) from error
     except OSError as error:
         raise LedgerError(name, (error.strerror or str(error)).lower(), _READABLE) from error
@@ -65,7 +90,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
         # A year is added up in memory, and not in files beside.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    except sqlite3.Error as error:
+    except FAILS as error:
         connection.close()
         raise fault(name, error) from error
     except BaseException:
@@ -130,13 +155,19 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         found = columns_of(connection)
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(place, error) from error
     if application != APPLICATION_ID:
+        if columns(1) <= found and _one_byte_off(application):
+            saw = "has the tables of a ledger, and its header is damaged"
+            raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
         if found:
             mend = "give another path"
             raise ForeignError(place, "is another program's database", mend)
         raise CorruptError(place, "is empty", "give the path of the sink ledger")
+    if not 1 <= version <= VERSION + _NEWER:
+        saw = f"is of version {version}, which no podgpu has: its header is damaged"
+        raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
     if version > VERSION:
         saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
         raise ForeignError(place, saw, "use a newer podgpu, or give another path")
@@ -146,11 +177,28 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         raise CorruptError(place, saw, "give the path of a ledger that is whole")
 
 
-def fault(place: str, error: sqlite3.Error) -> LedgerError:
-    """Return what SQLite says, with what to do about it."""
+def _one_byte_off(application: int) -> bool:
+    different = (application ^ APPLICATION_ID) & 0xFFFFFFFF
+    return sum(byte > 0 for byte in different.to_bytes(4)) == 1
+
+
+def fault(place: str, error: Exception) -> LedgerError:
+    """Return what is wrong with a file, with what to do about it.
+
+    Args:
+        place: the file.
+        error: one of `FAILS`.
+    """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     saw = str(error)
-    if code in _CORRUPT:
+    if isinstance(error, UnicodeError) or saw.startswith(_NOT_UTF8):
+        return CorruptError(
+            place,
+            "holds text that isn't UTF-8",
+            "take a copy of it that is whole",
+            reason="corrupt",
+        )
+    if code in _CORRUPT or saw in _UNUSABLE:
         return CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
     reason, mend = _FAULTS.get(code, ("other", _READABLE))
     return LedgerError(place, saw, mend, reason=reason)

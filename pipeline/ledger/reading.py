@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.ledger.schema import HOUR_NS, NOBODY
+from pipeline.ledger.schema import HOUR_NS, NOBODY, senseless
 from pipeline.ledger.window import DeviceTotal, Gap, Spent, Whose, Window
 from pipeline.model import Pairs, PartialRef
 
@@ -117,9 +118,10 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
         start = max(start, known)
         end = max(min(end, last), start) if last else max(end, start)
         devices = {
-            key: (str(uuid), f"{model} {profile}".strip())
-            for key, uuid, model, profile in connection.execute(
-                "SELECT id, uuid, model, profile FROM devices"
+            key: (uuid, f"{model} {profile}".strip())
+            for key, uuid, model, profile in (
+                _checked(row, "nttt")
+                for row in connection.execute("SELECT id, uuid, model, profile FROM devices")
             )
         }
         spent = tuple(_spent(connection, devices, first, beyond))
@@ -127,9 +129,16 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
         totals_of = _TOTALS.format(unknown="0" if version < 2 else "SUM(ifnull(unknown_ns, 0))")
         totals = [
             DeviceTotal(*devices[device], *rest)
-            for device, *rest in connection.execute(totals_of, (first, beyond))
+            for device, *rest in (
+                _checked(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
+            )
         ]
-        gaps = tuple([Gap(*row) for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))])
+        gaps = tuple(
+            [
+                Gap(*_checked(row, "tnnt"))
+                for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))
+            ]
+        )
     totals.sort(key=lambda one: one.device)
     return Window(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
 
@@ -186,18 +195,40 @@ def _sensible() -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError(f"what stands there makes no sense: {error!r}") from error
+        raise senseless(repr(error)) from error
+
+
+def _checked(row: Sequence[Any], kinds: str) -> Sequence[Any]:
+    """Return a row whose values are of these types: SQLite stores a value of any type anywhere.
+
+    Args:
+        row: as it was read.
+        kinds: a letter for each value: `t` text, `n` a whole number, `o` one or NULL.
+
+    Raises:
+        TypeError: a value is of another type.
+    """
+    for value, kind in zip(row, kinds, strict=True):
+        if not (isinstance(value, _TYPES[kind]) or (kind == "o" and value is None)):
+            raise TypeError(f"a value of the type {type(value).__name__}")
+    return row
+
+
+_TYPES: Final = MappingProxyType({"t": str, "n": int, "o": int})
 
 
 def _known(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return when the first hour begins, and when the last look was; 0 where there is none."""
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
+    first, last = _checked((first, last), "oo")
     return (first or 0) * HOUR_NS, last or 0
 
 
 def _held(row: tuple[Any, ...]) -> HeldRow:
-    device, namespace, pod, container, uid, kind, owner, labels, *rest = row
+    device, namespace, pod, container, uid, kind, owner, labels, *rest = _checked(
+        row, "ttttttttnonttnnnoooooot"
+    )
     whose = Whose(PartialRef(namespace, pod, container, uid), kind, owner, _pairs(labels))
     rest[-1] = tuple(sorted((int(code), count) for code, count in json.loads(rest[-1]).items()))
     return HeldRow(device, whose, *rest)
@@ -217,7 +248,7 @@ def _spent(
         rows,
         key=lambda row: (devices[row[0]][0], row[1] == NOBODY, *_name(those.get(row[1]))),
     )
-    for device, container, held, busy, energy in ordered:
+    for device, container, held, busy, energy in (_checked(row, "nnnoo") for row in ordered):
         yield Spent(
             devices[device][0],
             those.get(container),
@@ -235,7 +266,9 @@ def _whose(connection: sqlite3.Connection, wanted: set[int]) -> dict[int, Whose]
     given = (json.dumps(sorted(wanted)),) if few else ()
     return {
         key: Whose(PartialRef(*name), kind, owner, _pairs(labels))
-        for key, *name, kind, owner, labels in connection.execute(query, given)
+        for key, *name, kind, owner, labels in (
+            _checked(row, "nttttttt") for row in connection.execute(query, given)
+        )
         if few or key in wanted
     }
 

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.ledger.schema import HOUR_NS
+from pipeline.ledger.schema import HOUR_NS, senseless
 
 _STEP: Final = 24
 """Hours that go at once where there is too much."""
@@ -108,7 +108,9 @@ _OTHERS: Final = {
 
 
 def _first_hour(connection: sqlite3.Connection) -> int | None:
-    found: int | None = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()[0]
+    found = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()[0]
+    if found is not None and not isinstance(found, int):
+        raise senseless("an hour that is no number")
     return found
 
 

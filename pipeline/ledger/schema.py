@@ -144,3 +144,10 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
         "WHERE t.type = 'table'"
     )
     return frozenset((str(table), str(column)) for table, column in connection.execute(query))
+
+
+def senseless(what: str) -> sqlite3.DatabaseError:
+    """Return the error of a file whose values make no sense: SQLite takes any type anywhere."""
+    found = sqlite3.DatabaseError(f"what stands there makes no sense: {what}")
+    found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return found

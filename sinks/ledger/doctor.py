@@ -1,7 +1,6 @@
 """What `podgpu doctor` looks at for the ledger: its folder, its file, and who has it."""
 
 import os
-import sqlite3
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from pipeline.doctor.owning import unusable
 from pipeline.doctor.processes import other_owner
 from pipeline.doctor.writing import look
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.opening import fault, open_readonly
+from pipeline.ledger.opening import FAILS, fault, open_readonly
 from sinks.ledger.locking import lock_of
 from sinks.ledger.options import Options
 
@@ -75,7 +74,7 @@ def _read(path: Path) -> None:
             return
         try:
             (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except sqlite3.Error as error:
+        except FAILS as error:
             raise fault(str(path), error) from error
         if told != "ok":
             raise LedgerError(str(path), str(told), "save it")

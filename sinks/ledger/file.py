@@ -12,7 +12,7 @@ from typing import Final
 from pipeline.clock import boot_id
 from pipeline.ledger.creating import Left, open_readwrite, read_left
 from pipeline.ledger.errors import CorruptError, LedgerError
-from pipeline.ledger.opening import fault
+from pipeline.ledger.opening import FAILS, fault
 from pipeline.ledger.retaining import Removed, retain, sweep
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.storing import Store
@@ -117,7 +117,7 @@ class LedgerFile:
 
     def _write(self, batch: Batch, report: Report) -> None:
         if self._connection is not None and not self._there():
-            with contextlib.suppress(sqlite3.Error):  # its log goes into it, wherever it is now
+            with contextlib.suppress(*FAILS):  # its log goes into it, wherever it is now
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._shut()
             report.moved = True
@@ -132,7 +132,7 @@ class LedgerFile:
             self._put(batch)
         try:
             self._tend(report)
-        except sqlite3.Error as cause:
+        except FAILS as cause:
             report.renewed = True  # a part of it may have been done
             found = fault(str(self.path), cause)
             if isinstance(found, CorruptError):
@@ -165,9 +165,13 @@ class LedgerFile:
             for each in (("node", self._node), ("podgpu", VERSION)):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
             self._mine = tuple([each.lstat() for each in self._both()])
-        except sqlite3.Error as error:
+        except FAILS as error:
             connection.close()
-            raise fault(str(self.path), error) from error
+            found = fault(str(self.path), error)
+            if found.reason == "read_only" and not _writable_format(self.path):
+                saw, mend = "its header is damaged", "take a copy of it that is whole"
+                raise CorruptError(str(self.path), saw, mend, reason="corrupt") from error
+            raise found from error
         except OSError as error:
             connection.close()
             raise self._unreachable(error) from error
@@ -196,7 +200,7 @@ class LedgerFile:
     def _shut(self) -> None:
         connection, self._connection, self._store = self._connection, None, None
         if connection is not None:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(*FAILS):
                 connection.close()
 
     def _there(self) -> bool:
@@ -219,7 +223,7 @@ class LedgerFile:
         try:
             self._bound_log(self._connection)
             self._store.put(batch)
-        except sqlite3.Error as error:
+        except FAILS as error:
             told = fault(str(self.path), error)
             if told.reason not in _PASSING:
                 self._shut()  # what it is can have changed: it is opened anew
@@ -259,6 +263,16 @@ class LedgerFile:
             self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
         # What is known of a container that is there still goes in again.
         report.renewed = report.renewed or bool(report.removed.swept)
+
+
+def _writable_format(path: Path) -> bool:
+    """Whether the header names a version of SQLite's format that can be written.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    with path.open("rb") as file:
+        return file.read(19)[18:] in {b"\1", b"\2"}
 
 
 def _saw(error: OSError) -> str:

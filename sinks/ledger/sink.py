@@ -1,7 +1,6 @@
 """The sink `ledger`."""
 
 import asyncio
-import sqlite3
 import weakref
 from concurrent.futures import Future
 from contextlib import closing
@@ -16,7 +15,7 @@ from pipeline.errors import PermanentError, TransientError
 from pipeline.ledger.book import Book
 from pipeline.ledger.creating import Left
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.opening import fault, open_readonly
+from pipeline.ledger.opening import FAILS, fault, open_readonly
 from pipeline.ledger.reading import read_window
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.state import rebased
@@ -254,7 +253,7 @@ def _read(path: Path, start_ns: int, end_ns: int) -> Window:
     try:
         with closing(open_readonly(path)) as connection:
             return read_window(connection, start_ns, end_ns)
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(str(path), error) from error
     except OSError as error:
         saw = (error.strerror or str(error)).lower()

@@ -66,7 +66,7 @@ def test_a_path_with_a_nul(tmp_path: Path) -> None:
     ("data", "expected"),
     [
         (b"", ": the file is empty: there is nothing to do; configure a source and a sink"),
-        (b"a: \xff\xfe", ":1: not UTF-8; save the file as UTF-8"),
+        (b"a: \xff\xfe", ":1:4: not UTF-8; save the file as UTF-8"),
         (b"\n\0", ":2:1: a NUL byte: this is not a text file; remove it"),
         (b"#" * 2_000_000, ": larger than 1 MiB; a configuration is a few kilobytes"),
     ],

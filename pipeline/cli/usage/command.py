@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
@@ -19,7 +18,7 @@ from pipeline.cli.usage.report_table import report_lines
 from pipeline.cli.usage.times import since, utc
 from pipeline.clock import SystemClock
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.opening import fault, open_readonly
+from pipeline.ledger.opening import FAILS, fault, open_readonly
 from pipeline.ledger.reading import HeldRow, is_empty, read_holdings, read_window
 from pipeline.ledger.reporting import By, ByError, Prices, report
 from pipeline.ledger.window import Window
@@ -98,7 +97,7 @@ def _read(path: Path, start_ns: int, end_ns: int, most: int) -> tuple[Window, li
             rows = read_holdings(connection, start_ns, end_ns, most + 1) if most else ()
             nothing = not (window.totals or window.spent or rows)
             empty = nothing and is_empty(connection)
-    except sqlite3.Error as error:
+    except FAILS as error:
         raise fault(str(path), error) from error
     if empty:
         mend = "see that nvml looks at who uses the devices (its options usage and processes)"

@@ -81,7 +81,7 @@ def _unpack(slot: bytes) -> Mark | None:
         return None
     try:
         return msgspec.json.decode(body, type=Mark)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

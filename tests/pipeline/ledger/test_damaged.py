@@ -1,0 +1,149 @@
+"""R4: damaged bytes in a ledger are the file's fault, and never end what opens it."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from config.types import Duration
+from pipeline.clock import SystemClock
+from pipeline.ledger.book import Book
+from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
+from pipeline.ledger.opening import FAILS, fault, open_readonly
+from pipeline.ledger.reading import read_holdings, read_window
+from sinks.ledger.file import LedgerFile
+from sinks.ledger.options import Options
+from tests.pipeline.ledger.keeping import FOREVER, Shown
+from tests.pipeline.ledger.test_state import full
+
+SHOWN = Shown()
+
+
+def file_at(path: Path) -> LedgerFile:
+    options = Options(path=path, commit_interval=Duration.parse("1s"))
+    return LedgerFile(options, "node-1", SystemClock().now)
+
+
+def written(path: Path) -> bytes:
+    """Return the bytes of a ledger with accounts and holdings."""
+    usage = full()
+    book = Book(usage.at, {})
+    book.take(SHOWN(usage))
+    file = file_at(path)
+    file.open()
+    file.put(book.cut())
+    file.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "ledger").mkdir()
+    return tmp_path / "ledger" / "usage.db"
+
+
+def damages(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield places and values: each byte of the header, and some of the rest."""
+    for place in range(100):
+        for mask in (0xFF, 0x80):
+            yield place, data[place] ^ mask
+    for place in range(100, len(data), 397):
+        yield place, data[place] ^ 0x80
+    for word in (b"holdings", b"device_hours", b"CREATE", b"ml", b"usage"):
+        if (place := data.find(word)) >= 0:
+            yield place, 0xFF
+
+
+def clean(path: Path) -> None:
+    for each in path.parent.iterdir():
+        each.unlink()
+
+
+def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
+    sound = written(path)
+    aside = foreign = 0
+    for place, value in damages(sound):
+        clean(path)
+        path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
+        # Whoever reads catches these alone.
+        with contextlib.suppress(*FAILS, LedgerError), closing(open_readonly(path)) as connection:
+            read_window(connection, 0, FOREVER)
+            read_holdings(connection, 0, FOREVER)
+        file = file_at(path)
+        try:
+            _, report = file.open()
+        except ForeignError:
+            foreign += 1
+            continue
+        finally:
+            file.close()
+        aside += bool(report.aside)
+    assert aside > 40
+    assert foreign == 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "UPDATE state SET device = CAST(x'ff' AS TEXT)",
+        "UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE key = 'last'",
+        "UPDATE holdings SET id = CAST(x'ff' AS TEXT), end_ns = NULL",
+    ],
+)
+@pytest.mark.parametrize("when", ["at the start", "while it runs"])
+def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
+    path: Path, spoil: str, when: str
+) -> None:
+    written(path)
+    file = file_at(path)
+    if when == "while it runs":
+        file.open()
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(spoil)
+    usage = full()
+    book = Book(usage.at, {})
+    book.take(SHOWN(usage))
+    if when == "at the start":
+        file.open()
+    batch = book.cut()
+    file.put(batch)
+    file.close()
+    again = file_at(path)
+    left, report = again.open()
+    again.put(batch)
+    again.close()
+    assert set(left.states) == {usage.device} or len(report.aside) == 1
+    last = file_at(path)
+    assert set(last.open()[0].states) == {usage.device}
+    last.close()
+
+
+@pytest.mark.parametrize("garbage", ["x'ff'", "'text'", "1.5", "CAST(x'ff' AS TEXT)"])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("holdings", "held_ns"),
+        ("holdings", "busy_ns"),
+        ("holdings", "end_ns"),
+        ("holdings", "source"),
+        ("containers", "namespace"),
+        ("devices", "model"),
+    ],
+)
+def test_r4_a_value_of_another_type_is_told_as_damage(
+    path: Path, table: str, column: str, garbage: str
+) -> None:
+    written(path)
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(f"UPDATE {table} SET {column} = {garbage}")  # noqa: S608
+    with closing(open_readonly(path)) as connection:
+        if garbage in {"'text'", "1.5"} and column in {"source", "namespace", "model"}:
+            read_holdings(connection, 0, FOREVER)  # a column of text makes text of it
+            return
+        read = read_window if table == "devices" else read_holdings
+        with pytest.raises(FAILS) as found:
+            read(connection, 0, FOREVER)
+    assert isinstance(fault("f", found.value), CorruptError)
