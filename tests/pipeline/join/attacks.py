@@ -62,6 +62,7 @@ class Lie:
     labels: dict[str, str] = field(default_factory=dict)
     env: list[str] = field(default_factory=list)
     mounts: list[str] = field(default_factory=list)
+    copied: bool = False
 
 
 @dataclass
@@ -192,6 +193,13 @@ class World:
         lie = Lie(labels={rng.choice(["gpu", "runai-gpu-group", "app"]): self.target()})
         for scheduler in rng.sample(SCHEDULERS, rng.randint(0, 4)):
             lie.annotations |= self.forged(scheduler)
+        if rng.random() < 0.3:
+            mirrored = rng.choice([*(one.uid for one in self.pods), "uid-of-nobody"])
+            lie.annotations["kubernetes.io/config.mirror"] = mirrored
+        if rng.random() < 0.3:
+            lie.labels["runai-gpu-group"] = rng.choice(["group", "another"])
+            lie.annotations |= rng.choice([{}, {"gpu-fraction": "0.5"}, {"gpu-fraction": "1"}])
+        lie.copied = rng.random() < 0.5
         if rng.random() < 0.2:
             lie.annotations["podgpu.io/wrote"] = json.dumps(lie.annotations)
         if rng.random() < 0.6:
@@ -365,6 +373,8 @@ def containers(world: World, *, lying: bool) -> ContainersReplaced:
                     2: sandbox,
                     3: "main",
                     4: 3,
+                    # CRI-O copies a pod's annotations to its containers.
+                    6: one.annotations | lie.annotations if lie.copied else {},
                     8: [*one.env, *lie.env],
                     9: mounts,
                     11: wire.message({2: nodes}),
