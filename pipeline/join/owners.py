@@ -77,7 +77,7 @@ class Owners:
     def _of_another(self, uid: str, pod: Pod) -> bool:
         """Whether a uid is another pod's; whoever creates a pod can name any as a static pod's."""
         before = self._was_pod.get(uid)
-        return uid == pod.static_uid and before is not None and before.info.uid == uid
+        return uid != pod.info.uid and before is not None and before.info.uid == uid
 
     def changed(self, attributions: Mapping[str, Attribution]) -> None:
         """Note that something was told, or that others hold something."""

@@ -51,8 +51,9 @@ class Told:
         if before is not None:
             self._unname(before)
         self.pods[uid] = pod
+        place = (pod.info.namespace, pod.info.name)
         for name in names_of(pod):
-            if name != pod.static_uid or self._may_be(pod, name):
+            if name in {pod.info.uid, place} or self._may_be(pod, pod.static_uid):
                 self._named[name] = pod
         if pod.started is not None:
             self._taken_on.setdefault(uid, at.mono_ns)
