@@ -6,15 +6,19 @@ dict.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from pipeline.model import Pod
+
+_Name: TypeAlias = tuple[str, bool]
+"""A uid, and whether the pod only names it as its static pod's."""
 
 
 class Accepted:
     """By pod, the annotations that were accepted and how many devices each names."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, Mapping[str, int]]] = {}
+        self._told: dict[str, dict[_Name, Mapping[str, int]]] = {}
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
         """Take all pods of a source."""
@@ -42,13 +46,16 @@ class Accepted:
             None if no source has told of the pod.
         """
         for told in list(self._told.values()):
-            if (found := told.get(uid)) is not None:
-                return found.get(annotation, 0)
+            # Whoever creates a pod can name any uid as its static pod's: the uid's pod goes first.
+            for name in ((uid, False), (uid, True)):
+                if (found := told.get(name)) is not None:
+                    return found.get(annotation, 0)
         return None
 
 
-def _names(pod: Pod) -> tuple[str, ...]:
-    return (pod.info.uid, pod.static_uid) if pod.static_uid else (pod.info.uid,)
+def _names(pod: Pod) -> tuple[_Name, ...]:
+    own = (pod.info.uid, False)
+    return (own, (pod.static_uid, True)) if pod.static_uid else (own,)
 
 
 def _numbers(pod: Pod) -> Mapping[str, int]:

@@ -90,6 +90,15 @@ def gpu_by_cdi(name: str) -> RawDeviceId | None:
     return RawDeviceId("cdi", name) if gpus and device != _EVERYTHING else None
 
 
+def annotated(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[RawDeviceId, ...]]]:
+    """Yield the annotations that hold CDI names of GPUs, and the GPUs, sorted by key."""
+    for key, value in sorted(annotations.items()):
+        if key.startswith(_ANNOTATIONS):
+            found = tuple(dict.fromkeys(_by_names(name.strip() for name in value.split(","))))
+            if found:
+                yield key, found
+
+
 def _by_names(names: Iterable[str]) -> Iterator[RawDeviceId]:
     return (gpu for name in names if (gpu := gpu_by_cdi(name)) is not None)
 

@@ -158,11 +158,12 @@ class Publisher:
                     line(pod),
                     line(holders) or "nobody",
                 )
-            for ref in known.access:
+            for ref in (one.subject for one in known.access):
                 self._once(
                     ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
-                    "device %s: container %s has access to it by a variable or a mount, and was "
-                    "not given it: it is no holder; what it uses is counted as its own",
+                    "device %s: container %s has access to it by a variable, a mount or a claim "
+                    "with adminAccess, and is no holder; what it uses is counted as its own; see "
+                    "podgpu_device_access_info",
                     uuid,
                     line(f"{ref.namespace}/{ref.pod or ref.uid}/{ref.container}"),
                 )

@@ -13,7 +13,7 @@ from pipeline.exposition import pods
 from pipeline.exposition.devices import DCGM_ONLY, base, details, facts
 from pipeline.exposition.style import COPY_LABEL, Style
 from pipeline.exposition.text import labels, number
-from pipeline.model import Attribution, Holder, Instant, PartialRef, sole
+from pipeline.model import Access, Attribution, Holder, Instant, PartialRef, sole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Rendered:
         device: the line of `podgpu_device_info`.
         board: the line of `podgpu_device_board_info`; empty where nothing is known.
         holders: lines of `podgpu_device_holder_info`.
+        access: lines of `podgpu_device_access_info`.
         since: lines of `podgpu_device_holder_since_timestamp_seconds`, each without its value, and
             the moment: the value changes when the wall clock is set.
         shares: lines of `podgpu_device_holder_share`.
@@ -43,6 +44,7 @@ class Rendered:
     device: bytes
     board: bytes
     holders: tuple[bytes, ...]
+    access: tuple[bytes, ...]
     since: tuple[tuple[bytes, Instant], ...]
     shares: tuple[bytes, ...]
     pods: tuple[bytes, ...]
@@ -87,6 +89,10 @@ def _render(attribution: Attribution, style: Style) -> Rendered:
         if device.facts
         else b"",
         holders=tuple(_info(b"podgpu_device_holder_info", own, holder) for holder in held),
+        access=tuple(
+            _info(b"podgpu_device_access_info", own, access)
+            for access in dict.fromkeys(labels(_holder(one, style)) for one in attribution.access)
+        ),
         since=tuple(
             (b"podgpu_device_holder_since_timestamp_seconds{%b,%b} " % (own, name), holder.since)
             for name, holder in held.items()
@@ -136,7 +142,7 @@ def _back(
     return back
 
 
-def _holder(holder: Holder, style: Style) -> Iterable[tuple[str, str]]:
+def _holder(holder: Holder | Access, style: Style) -> Iterable[tuple[str, str]]:
     subject = holder.subject
     names = (subject.namespace, subject.pod, subject.container)
     yield from zip(style.names.holder, names, strict=True)

@@ -27,6 +27,10 @@ INFO_FAMILIES = (
     ("podgpu_device_board_info", "Boards, with their constant texts; always 1."),
     ("podgpu_device_holder_info", "Containers that hold the device, one series each; always 1."),
     (
+        "podgpu_device_access_info",
+        "Containers that have access to the device and hold nothing of it; always 1.",
+    ),
+    (
         "podgpu_device_holder_since_timestamp_seconds",
         "Since when the container holds the device, as far as is known, in Unix time.",
     ),
@@ -105,6 +109,7 @@ class Shape:
             b"".join(rendered.device for rendered in known.values()),
             b"".join(rendered.board for rendered in known.values()),
             b"".join(line for rendered in known.values() for line in rendered.holders),
+            b"".join(line for rendered in known.values() for line in rendered.access),
             b"".join(
                 b"%b%.3f\n" % (line, now.wall_of(since) / NS)
                 for rendered in known.values()

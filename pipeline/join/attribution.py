@@ -17,11 +17,11 @@ from pipeline.join.sources import SourceTable
 from pipeline.join.weighing import Holding, Verdict
 from pipeline.join.words import PodKey, Word
 from pipeline.model import (
+    Access,
     Attribution,
     Claim,
     ClaimsReplaced,
     DeviceAliasesReplaced,
-    Evidence,
     Hint,
     Holder,
     Instant,
@@ -238,7 +238,7 @@ class Attributor:
         moved: set[str] = set()
         for uuid, known in self.attributions.items():
             verdict = resolution.verdicts.get(uuid, _NOBODY)
-            access = _access(resolution.denied.get(uuid, ()))
+            access = _access(resolution.access.get(uuid, ()))
             same = verdict is before.verdicts.get(uuid, _NOBODY) and access == known.access
             if same and uuid in self._since:
                 continue
@@ -305,16 +305,22 @@ class Attributor:
         return known
 
 
-def _access(denied: Iterable[Word]) -> tuple[PartialRef, ...]:
-    """Return the containers that a variable or a mount alone gives access to a device."""
-    if not denied:
+def _access(words: Iterable[Word]) -> tuple[Access, ...]:
+    """Return the containers that have access to a device without a holding, each once."""
+    if not words:
         return ()
-    found = {
-        replace(word.subject, container_id=word.claim.subject.container_id)
-        for word in denied
-        if word.evidence == Evidence.RUNTIME_ENV
-    }
-    return tuple(sorted(found))
+    found: dict[PartialRef, Access] = {}
+    for word in words:
+        subject = word.subject
+        found.setdefault(
+            replace(subject, container_id=""),
+            Access(
+                replace(subject, container_id=word.claim.subject.container_id),
+                word.source,
+                word.evidence,
+            ),
+        )
+    return tuple(sorted(found.values()))
 
 
 def _pod_name(pod: PodKey) -> str:

@@ -165,15 +165,15 @@ class ClaimedDevices:
                 else:
                     found[one] = None
                 continue
-            if _is_admin(raw, _object(claim, raw, known)):
-                continue
+            admin = _is_admin(raw, _object(claim, raw, known))
             target, waits = self._target(claim, raw, known)
             if target is None and not waits and not self._histories(raw):
                 one = devices.resolve(raw)
             else:
                 one = devices.target(target) if target is not None else None
             if one is not None:
-                found[one] = None
+                found[one._replace(admin=admin)] = None
+            if one is not None or admin:
                 continue
             open_ = True
             if not waits:

@@ -62,6 +62,7 @@ class Found(NamedTuple):
         placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
             container really gets, and it need not be this one.
         reserved: the id means what another pod got from the kubelet, to be shared.
+        admin: the id gives access for monitoring (`adminAccess`), and holds nothing.
     """
 
     uuid: str
@@ -69,6 +70,7 @@ class Found(NamedTuple):
     replica: str = ""
     placeholder: bool = False
     reserved: bool = False
+    admin: bool = False
 
 
 class DeviceIndex:

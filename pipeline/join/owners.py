@@ -62,7 +62,7 @@ class Owners:
         """Keep in mind what was told of pods."""
         for pod in pods:
             for name in names_of(pod):
-                if isinstance(name, str):
+                if isinstance(name, str) and not self._of_another(name, pod):
                     _keep(self._was_pod, name, pod)
             for one in pod.containers:
                 if one.container_id:
@@ -73,6 +73,11 @@ class Owners:
                         PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id),
                     )
         self._found.clear()
+
+    def _of_another(self, uid: str, pod: Pod) -> bool:
+        """Whether a uid is another pod's; whoever creates a pod can name any as a static pod's."""
+        before = self._was_pod.get(uid)
+        return uid != pod.info.uid and before is not None and before.info.uid == uid
 
     def changed(self, attributions: Mapping[str, Attribution]) -> None:
         """Note that something was told, or that others hold something."""

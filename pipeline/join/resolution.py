@@ -54,6 +54,7 @@ class Resolution:
         unresolved: by source, ids that fit no device; sources without any are missing.
         allocated: by extended resource, what the kubelet gave out.
         denied: by device uuid, claims without effect.
+        access: by device uuid, what gives access without a holding.
         blind: some container was given devices, and nobody knows which: it may hold any.
     """
 
@@ -64,14 +65,21 @@ class Resolution:
     unresolved: dict[str, RawIds] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
     denied: dict[str, list[Word]] = field(default_factory=dict)
+    access: dict[str, list[Word]] = field(default_factory=dict)
     blind: bool = False
+
+    def let_watch(self, words: Iterable[Word]) -> None:
+        """Note access for monitoring."""
+        for word in words:
+            for found in word.found:
+                self.access.setdefault(found.uuid, []).append(word)
 
     @property
     def accessed(self) -> bool:
         """Whether a variable or a mount gives a container access to a device it doesn't hold."""
         return any(
             word.evidence == Evidence.RUNTIME_ENV
-            for words in self.denied.values()
+            for words in self.access.values()
             for word in words
         )
 
@@ -126,6 +134,9 @@ def resolve(
             stakes.setdefault(uuid, []).append(stake)
         for uuid, word in standing.denied:
             resolution.denied.setdefault(uuid, []).append(word)
+            if word.evidence == Evidence.RUNTIME_ENV:
+                resolution.access.setdefault(uuid, []).append(word)
+    resolution.let_watch(heard.admin)
     for uuid, on_it in stakes.items():
         denied = resolution.denied.get(uuid, [])
         same = known.stakes.get(uuid) == on_it and known.denied.get(uuid, []) == denied

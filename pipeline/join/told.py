@@ -51,7 +51,10 @@ class Told:
         if before is not None:
             self._unname(before)
         self.pods[uid] = pod
-        self._named.update(dict.fromkeys(names_of(pod), pod))
+        place = (pod.info.namespace, pod.info.name)
+        for name in names_of(pod):
+            if name in {pod.info.uid, place} or self._may_be(pod, pod.static_uid):
+                self._named[name] = pod
         if pod.started is not None:
             self._taken_on.setdefault(uid, at.mono_ns)
 
@@ -63,6 +66,20 @@ class Told:
         # A static pod's mirror is gone: whether the pod is, the kubelet alone knows.
         for name in [uid] if pod.static_uid else names_of(pod):
             _note(self._gone, name, at.mono_ns)
+
+    def _may_be(self, pod: Pod, static_uid: str) -> bool:
+        """Whether a pod may go by the uid that it names as its static pod's.
+
+        Whoever creates a pod can name any: another pod's uid is that pod's, and a static pod's is
+        its first mirror's, until one of the same name follows.
+        """
+        if static_uid in self._gone:
+            return False
+        other = self._named.get(static_uid)
+        return other is None or (
+            other.info.uid != static_uid
+            and (other.info.namespace, other.info.name) == (pod.info.namespace, pod.info.name)
+        )
 
     def _unname(self, pod: Pod) -> None:
         for name in names_of(pod):

@@ -70,6 +70,7 @@ class Heard:
             can say is not among them.
         sharing: those that name what a reservation pod got, which is not known yet; nothing is
             found in them.
+        admin: those that give access for monitoring, and hold nothing.
     """
 
     words: list[Word]
@@ -77,6 +78,14 @@ class Heard:
     allocated: dict[str, set[str]]
     vague: list[Word] = field(default_factory=list)
     sharing: list[Word] = field(default_factory=list)
+    admin: list[Word] = field(default_factory=list)
+
+    def without_admin(self, word: Word) -> Word:
+        """Keep what gives access for monitoring apart; return the rest."""
+        if not any(one.admin for one in word.found):
+            return word
+        self.admin.append(word._replace(found=[one for one in word.found if one.admin]))
+        return word._replace(found=[one for one in word.found if not one.admin])
 
 
 def hear(
@@ -125,9 +134,10 @@ def hear(
             if evidence >= Evidence.PLUGIN_ANSWER:
                 found, rank, parts = _given(claim, known.pod, found, devices)
             word = Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
+            word = heard.without_admin(word)
             if sharing:
                 heard.sharing.append(word)
-            elif found:
+            elif word.found:
                 words.append(word)
             elif open_ or (
                 evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values()))

@@ -33,7 +33,7 @@ from pipeline.model.events import (
     TotalsRestored,
     XidsReported,
 )
-from pipeline.model.holders import Holder, sole
+from pipeline.model.holders import Access, Holder, sole
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo, ResourceClaim
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
 from pipeline.model.refs import PartialRef
@@ -52,6 +52,7 @@ from pipeline.model.xids import XidError, XidReport, XidVictim
 
 __all__ = [
     "NS",
+    "Access",
     "AdvertisedResource",
     "Attribution",
     "Attrs",

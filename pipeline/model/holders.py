@@ -36,6 +36,21 @@ class Holder:
     seen: bool = False
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Access:
+    """A container that has access to a device and holds nothing of it.
+
+    Attributes:
+        subject: the container.
+        source: name of the source that said so.
+        evidence: what gives the access: a variable or a mount, or a claim with `adminAccess`.
+    """
+
+    subject: PartialRef
+    source: str
+    evidence: Evidence
+
+
 def sole(holders: Iterable[Holder]) -> Holder | None:
     """Return the only container that holds a device; of several in one pod, none in particular.
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pipeline.model.claims import RawDeviceId
 from pipeline.model.devices import Device
-from pipeline.model.holders import Holder
+from pipeline.model.holders import Access, Holder
 from pipeline.model.readings import Attrs, GpuProcess, Reading
-from pipeline.model.refs import PartialRef
 from pipeline.model.time import Instant
 from pipeline.model.usage import Usage
 from pipeline.model.xids import XidError
@@ -33,8 +32,7 @@ class Attribution:
             overruled, and those that are shown although only one of them can be true.
         contradicting: those pods, as `namespace/name`, sorted; a pod without a known name by its
             uid.
-        access: containers that a variable or a mount gives access to the device, and that hold
-            nothing of it; sorted.
+        access: containers that have access to the device and hold nothing of it; sorted.
     """
 
     device: Device
@@ -42,7 +40,7 @@ class Attribution:
     holders: tuple[Holder, ...]
     conflicts: int = 0
     contradicting: tuple[str, ...] = ()
-    access: tuple[PartialRef, ...] = ()
+    access: tuple[Access, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

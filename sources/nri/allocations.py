@@ -3,9 +3,9 @@
 import sys
 from typing import Final
 
-from pipeline.injection import Word
+from pipeline.injection import Injection, Word
 from pipeline.model import Claim, Evidence, Instant, Origin, PartialRef
-from sources.nri.containers import Container
+from sources.nri.containers import Container, believable
 from sources.nri.pods import Pod
 
 _ORIGINS: Final[dict[Word, Origin]] = {
@@ -27,11 +27,19 @@ def claims(
 ) -> tuple[Claim, ...]:
     """Return what the container was given, and what it is told to get.
 
-    What the pod's annotations say is left out: the runtime doesn't tell what a pod requests.
+    What the pod's annotations say is left out: the runtime doesn't tell what a pod requests. CRI-O
+    copies them to the pod's containers.
     """
+    named = container.named
+    by_cdi = list(named.devices) if named is not None and named.word == "cdi" else []
+    for key, devices in container.annotated:
+        if key not in pod.annotated:
+            by_cdi += devices
+    if by_cdi:
+        named = believable(Injection("cdi", tuple(dict.fromkeys(by_cdi))))
     nodes = None if pod.sees_all else container.nodes
     return tuple(
         Claim(subject, found.devices, None, since, _ORIGINS[found.word])
-        for found in (container.named, nodes)
+        for found in (named, nodes)
         if found is not None
     )

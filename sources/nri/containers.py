@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from pipeline.injection import ENV, Injection, injected
+from pipeline.injection import ENV, Injection, annotated, injected
+from pipeline.model import RawDeviceId
 from sources.nri import messages
 from sources.nri.texts import LONGEST, all_gpus, known, names
 
@@ -46,7 +47,8 @@ class Container:
         created_ns: Unix time; 0 where the runtime doesn't tell.
         started_ns: likewise.
         cgroup: its path, as the runtime was asked for it; empty when unknown.
-        named: GPUs that CDI names, mounts or its environment name.
+        named: GPUs that its CDI devices, mounts or its environment name.
+        annotated: GPUs that its annotations name by CDI, by the annotation's key.
         nodes: GPUs whose device nodes it was given.
     """
 
@@ -60,6 +62,7 @@ class Container:
     cgroup: str = ""
     named: Injection | None = None
     nodes: Injection | None = None
+    annotated: tuple[tuple[str, tuple[RawDeviceId, ...]], ...] = ()
 
 
 def read_container(data: bytes) -> Container | None:
@@ -81,8 +84,9 @@ def read_container(data: bytes) -> Container | None:
         max(told.created_at, 0),
         max(told.started_at, 0),
         cgroup if len(cgroup) <= _LONGEST_PATH else "",
-        named(told),
+        _named(told, {}),
         _by_nodes(told),
+        tuple(annotated(_annotations(told))),
     )
 
 
@@ -98,13 +102,17 @@ def visible(told: Any) -> str | None:
 
 def named(told: Any) -> Injection | None:
     """Return the GPUs that an unread container is told to get by name."""
+    return _named(told, _annotations(told))
+
+
+def _named(told: Any, annotations: dict[str, str]) -> Injection | None:
     value = visible(told) or ""
-    return _believable(
+    return believable(
         injected(
             env={ENV: value if len(value) <= _LONGEST_VALUE else ""},
             mounts=(mount.destination for mount in islice(told.mounts, _LOOKED_AT)),
             cdi=(device.name for device in islice(told.CDI_devices, _LOOKED_AT)),
-            annotations=_annotations(told),
+            annotations=annotations,
         )
     )
 
@@ -124,10 +132,10 @@ def _by_nodes(told: Any) -> Injection | None:
         if device.major == _GPU_MAJOR and device.type == "c" and 0 <= device.minor < _FIRST_OTHER:
             # Its path may be another inside the container.
             paths.append(f"/dev/nvidia{device.minor}")
-    return _believable(injected(env={}, nodes=paths))
+    return believable(injected(env={}, nodes=paths))
 
 
-def _believable(found: Injection | None) -> Injection | None:
+def believable(found: Injection | None) -> Injection | None:
     """Return what is found unless no node has such devices: anybody can write an environment."""
     if found is None or len(found.devices) > _MOST_GIVEN:
         return None

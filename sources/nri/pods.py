@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.allocations import MalformedError, koordinator
+from pipeline.injection import annotated
 from sources.nri import messages
 from sources.nri.texts import all_gpus, known, names
 
@@ -24,6 +25,7 @@ class Pod:
         namespace: interned.
         name: its name.
         uid: the kubelet's; a static pod's is not that of its mirror.
+        annotated: the keys of its own annotations that hold CDI names of GPUs.
         sees_all: it is told to get all GPUs of the node, as operators' own are.
     """
 
@@ -32,6 +34,7 @@ class Pod:
     name: str
     uid: str
     sees_all: bool = False
+    annotated: frozenset[str] = frozenset()
 
 
 def read_pod(data: bytes) -> Pod | None:
@@ -47,7 +50,8 @@ def read_pod(data: bytes) -> Pod | None:
     sees_all = any(
         all_gpus(names(value)) for key, value in annotations.items() if key.startswith(_NVIDIA)
     )
-    return Pod(told.id, told.namespace, told.name, told.uid, sees_all)
+    keys = frozenset(key for key, _ in annotated(annotations))
+    return Pod(told.id, told.namespace, told.name, told.uid, sees_all, keys)
 
 
 def allocated(told: Any) -> str:

@@ -51,13 +51,15 @@ def read_reservation(facts: Facts) -> list[Held]:
 def read_shared(facts: Facts) -> list[Held]:
     """Return what a pod shares: the GPUs that the reservation pods of its groups hold.
 
-    `gpu-fraction` is the part of each GPU. With `gpu-memory`, an amount in MiB, the part is
-    unknown.
+    A pod requests its part by an annotation. `gpu-fraction` is the part of each GPU. With
+    `gpu-memory`, an amount in MiB, the part is unknown.
 
     Raises:
-        MalformedError: the labels name more groups than the pod asks for GPUs, or an annotation
-            can't be read.
+        MalformedError: the pod requests no part, its labels name more groups than it asks for
+            GPUs, or an annotation can't be read.
     """
+    if _FRACTION not in facts.annotations and _MEMORY not in facts.annotations:
+        raise MalformedError(f"the pod requests no part of a GPU: no {_FRACTION} and no {_MEMORY}")
     found = groups(facts.labels)
     asked = whole(facts.annotations.get(_NUMBER, 1), f"{_NUMBER}: ")
     if len(found) > min(asked, MOST):
@@ -81,6 +83,6 @@ def _share(facts: Facts) -> float | None:
     if told is None or _MEMORY in facts.annotations:
         return None
     part = float(told) if isinstance(told, str) and _PART.fullmatch(told) else 0
-    if not 0 < part <= 1:
-        wrong(f"{_FRACTION}: ", "a number from 0 to 1", told)
+    if not 0 < part < 1:
+        wrong(f"{_FRACTION}: ", "a number above 0 and below 1", told)
     return part

@@ -76,8 +76,19 @@ def requested(facts: Facts, resources: Collection[str], container: str = "") -> 
     some = [one for one in found if one is not None]
     if not some:
         return None
-    shares = {one.share for one in some}
-    return Request(sum(one.number for one in some), shares.pop() if len(shares) == 1 else None)
+    if len(some) == 1:
+        return some[0]
+    # Init containers end before the others begin, and leave their devices to them.
+    first = {one.name for one in facts.containers if one.kind == "init"}
+    of_each = dict(zip(amounts, found, strict=True))
+    numbers = {name: one.number for name, one in of_each.items() if one is not None}
+    lasting = sum(number for name, number in numbers.items() if name not in first)
+    most = max([lasting, *(number for name, number in numbers.items() if name in first)])
+    shares = [one.share for one in some]
+    told = [share for share in shares if share is not None]
+    if len(told) < len(shares):
+        return Request(most, None)
+    return Request(most, told[0] if len(set(told)) == 1 else min(1.0, sum(told)))
 
 
 def _of_one(amounts: Mapping[str, str], resources: Collection[str]) -> Request | None:

@@ -12,7 +12,7 @@ from pipeline.exposition.labels import LabelCache
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.style import Style
 from pipeline.fields import CATALOGUE, FieldPlan
-from pipeline.model import Attribution, Claim, Evidence, Origin, PartialRef, RawDeviceId
+from pipeline.model import Access, Attribution, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from tests.pipeline.exposition.pages import (
     context,
     mig_instances,
@@ -186,3 +186,14 @@ def test_of_several_containers_of_one_pod_the_pod_is_named() -> None:
     assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "train-0", ""]
     holders = [labels["container"] for labels, _ in of(series, "podgpu_device_holder_info")]
     assert holders == ["main", "prepare"]
+
+
+def test_t02_access_is_shown_beside_the_holders() -> None:
+    known = attributions()[0]
+    access = Access(PartialRef("ml", "monitor", "main", "u1", "c1"), "nri", Evidence.RUNTIME_ENV)
+    text = LabelCache(STYLE)[replace(known, access=(access,))].access
+    ((labels, value),) = of(parsed(b"".join(text)), "podgpu_device_access_info")
+    assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "monitor", "main"]
+    told = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]
+    assert told == [known.device.uuid, "u1", "nri", "runtime_env"]
+    assert value == 1

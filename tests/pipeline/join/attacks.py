@@ -62,6 +62,7 @@ class Lie:
     labels: dict[str, str] = field(default_factory=dict)
     env: list[str] = field(default_factory=list)
     mounts: list[str] = field(default_factory=list)
+    copied: bool = False
 
 
 @dataclass
@@ -85,6 +86,7 @@ class Made:
     cdi: list[str] = field(default_factory=list)
     env: list[str] = field(default_factory=list)
     answer: list[str] | None = None
+    labels: dict[str, str] = field(default_factory=dict)
     lie: Lie = field(default_factory=Lie)
 
     @property
@@ -138,6 +140,9 @@ class World:
         for one in self.pods:
             if one.namespace == AUTHOR:
                 one.lie = self.lie()
+        self.reserved = ""
+        if free and Random(~seed).random() < 0.5:
+            self.reserve(free.pop())
 
     def made(self, namespace: str, name: str, free: list[str]) -> Made:
         rng, author = self.rng, namespace == AUTHOR
@@ -157,6 +162,17 @@ class World:
         if author and rng.random() < 0.4:
             pod.requests |= {rng.choice(FOREIGN): "4"}
         return pod
+
+    def reserve(self, uuid: str) -> None:
+        """Let KAI reserve a GPU for a group of pods."""
+        self.reserved = uuid
+        group = {"runai-gpu-group": "group"}
+        wrote = {"run.ai/reserve_for_gpu_index": uuid}
+        resource = GPU if uuid.startswith("GPU") else "nvidia.com/mig-1g.5gb"
+        self.pods += [
+            Made("kai-resource-reservation", "held", {resource: "1"}, [uuid], wrote, labels=group),
+            Made("ml", "member", annotations={"gpu-fraction": "0.5"}, labels=group),
+        ]
 
     def show(self, pod: Made, uuid: str) -> None:
         """Let the runtime show what the container has, in one of the ways there are."""
@@ -192,6 +208,13 @@ class World:
         lie = Lie(labels={rng.choice(["gpu", "runai-gpu-group", "app"]): self.target()})
         for scheduler in rng.sample(SCHEDULERS, rng.randint(0, 4)):
             lie.annotations |= self.forged(scheduler)
+        if rng.random() < 0.3:
+            mirrored = rng.choice([*(one.uid for one in self.pods), "uid-of-nobody"])
+            lie.annotations["kubernetes.io/config.mirror"] = mirrored
+        if rng.random() < 0.3:
+            lie.labels["runai-gpu-group"] = rng.choice(["group", "another"])
+            lie.annotations |= rng.choice([{}, {"gpu-fraction": "0.5"}, {"gpu-fraction": "1"}])
+        lie.copied = rng.random() < 0.5
         if rng.random() < 0.2:
             lie.annotations["podgpu.io/wrote"] = json.dumps(lie.annotations)
         if rng.random() < 0.6:
@@ -327,7 +350,7 @@ def raw(pod: Made, *, lying: bool) -> dict[str, Any]:
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
-            "labels": lie.labels,
+            "labels": pod.labels | lie.labels,
             "annotations": pod.annotations | lie.annotations,
         },
         "spec": {
@@ -365,6 +388,8 @@ def containers(world: World, *, lying: bool) -> ContainersReplaced:
                     2: sandbox,
                     3: "main",
                     4: 3,
+                    # CRI-O copies a pod's annotations to its containers.
+                    6: one.annotations | lie.annotations if lie.copied else {},
                     8: [*one.env, *lie.env],
                     9: mounts,
                     11: wire.message({2: nodes}),

@@ -249,6 +249,7 @@ def test_t15_admin_access_holds_nothing() -> None:
     node.prepare(12, prepared("py", "gpu-1"), prepared("watch", "gpu-1", "admin"))
     node.runtime(injected("watch", "gpu-1"))
     assert node.held() == {B: ["py/main"]}
+    assert [one.subject.pod for one in node.on(B).access] == ["watch"]
     assert node.conflicts() == {}
     assert node.unresolved() == []
 

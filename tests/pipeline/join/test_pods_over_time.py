@@ -84,6 +84,26 @@ class TestStaticPods:
         node.kubelet()
         assert node.held() == {}
 
+    @pytest.mark.parametrize("before", [True, False])
+    @pytest.mark.parametrize("named", ["config-hash", "uid-web"])
+    def test_t01_a_mirror_that_somebody_forged_takes_nothing(
+        self, named: str, *, before: bool
+    ) -> None:
+        """Whoever creates a pod may write that it is the mirror of any."""
+        node = Cluster()
+        honest = (self.STATIC, pod("web", uid="uid-web"))
+        evil = pod("evil", uid="uid-evil", static_uid=named)
+        if before and named == "uid-web":
+            node.pods(evil, *honest)
+        else:
+            node.pods(*honest)
+            node.upsert(evil)
+        node.checkpoint(kept("config-hash", A), kept("uid-web", B))
+        assert node.held() == {A: ["etcd-node-1/main"], B: ["web/main"]}
+        node.delete("web", uid="uid-web")
+        node.upsert(replace(evil, wants_devices=True))
+        assert "evil/main" not in [name for names in node.held().values() for name in names]
+
     def test_a_manifest_that_changed_leaves_its_old_uid_behind(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)

@@ -97,4 +97,4 @@ def test_t02_a_variable_takes_no_device_from_the_nodes_really_given(given: bool)
     )
     assert cluster.held() == {A: ["victim/main"]} | ({B: ["evil/main"]} if given else {})
     assert cluster.conflicts() == {A: 1}
-    assert [ref.pod for ref in cluster.on(A).access] == ["evil"]
+    assert [one.subject.pod for one in cluster.on(A).access] == ["evil"]

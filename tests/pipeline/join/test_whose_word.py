@@ -103,7 +103,7 @@ class TestEnvironment:
         node = Cluster()
         node.runtime(seen("monitor", A))
         assert node.held() == {}
-        assert [ref.pod for ref in node.on(A).access] == ["monitor"]
+        assert [one.subject.pod for one in node.on(A).access] == ["monitor"]
 
     @pytest.mark.parametrize(
         "given",
@@ -118,7 +118,7 @@ class TestEnvironment:
         node.runtime(seen("monitor", A, B), seen("train", A))
         node.kubelet(given)
         assert node.held() == {A: ["train/main"]}
-        assert [ref.pod for ref in node.on(B).access] == ["monitor"]
+        assert [one.subject.pod for one in node.on(B).access] == ["monitor"]
 
     def test_it_moves_no_device_that_the_kubelet_gave_to_a_pod_alone(self) -> None:
         node = Cluster()

@@ -148,6 +148,15 @@ def test_what_a_pod_wishes_for_is_not_what_it_was_given() -> None:
     assert shown(given) == [("RUNTIME_NODES", ("minor 2",))]
 
 
+def test_t02_a_pod_s_annotation_that_the_runtime_copies_is_no_cdi_name_of_the_container() -> None:
+    """CRI-O copies a pod's annotations to its containers."""
+    forged = {"cdi.k8s.io/x": f"nvidia.com/gpu={A}"}
+    given = {"cdi.k8s.io/nvidia-device-plugin_1": f"nvidia.com/gpu={B}"}
+    assert told(wire.container(annotations=forged), forged) == ()
+    both = told(wire.container(annotations=forged | given), forged)
+    assert shown(both) == [("RUNTIME_CDI", (f"cdi nvidia.com/gpu={B}",))]
+
+
 def test_a_claim_names_its_container_and_its_beginning() -> None:
     (claim,) = told(wire.container(env=env(A), created=5, started=9))
     assert claim.subject == SUBJECT

@@ -99,7 +99,8 @@ RESERVED = "run.ai/reserve_for_gpu_index"
     [
         ({GROUP: "g"}, {"gpu-fraction": "0.5"}, ("main", ["g"], 0.5)),
         ({GROUP: "g"}, {"gpu-memory": "2000"}, ("main", ["g"], None)),
-        ({GROUP: "g"}, {}, ("main", ["g"], None)),
+        ({GROUP: "g"}, {}, None),
+        ({GROUP: "g"}, {"gpu-fraction": "1"}, None),
         (
             {f"{GROUP}/g": "g", f"{GROUP}/h": "h"},
             {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"},
@@ -143,7 +144,8 @@ def test_t21_a_pod_shares_what_its_group_s_reservation_pod_got(
 def test_t21_only_a_pod_in_a_reservation_namespace_reserves(
     namespace: str, reserves: tuple[str, ...]
 ) -> None:
-    raw = raw_pod(labels={GROUP: "g"}, annotations={RESERVED: A}, metadata={"namespace": namespace})
+    annotations = {RESERVED: A, "gpu-fraction": "0.5"}
+    raw = raw_pod(labels={GROUP: "g"}, annotations=annotations, metadata={"namespace": namespace})
     pod, _ = distilled_with_left(raw)
     assert pod is not None
     assert pod.reserves == reserves
