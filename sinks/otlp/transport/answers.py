@@ -84,9 +84,7 @@ def of_http(
     if status in _HTTP_RETRY:
         after = _after(headers.get("retry-after", ""), now_s)
         return Retry(f"http_{status}", text, after)
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
-        status >= 400 and _TOO_LARGE.search(said)
-    ):
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status >= 400 and _TOO_LARGE.search(said)):
         return TooLarge(f"{text}; lower max_message_size, or let the receiver take more")
     if 300 <= status < 400:
         where = line(headers.get("location", "")) or "another place"
