@@ -14,8 +14,9 @@ import pytest
 
 from pipeline.errors import PermanentError, TransientError
 from sinks.jsonl import files
+from tests.pipeline.doctor.support import is_bad
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
-from tests.sinks.jsonl.test_doctor import is_bad, looked
+from tests.sinks.jsonl.test_doctor import looked
 
 
 async def written(path: Path, count: int = 1, **settings: str) -> Bench:
