@@ -5,6 +5,7 @@ It imports aiohttp, which costs 10 MB and a tenth of a second: import it where i
 
 import base64
 import binascii
+import os
 import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -16,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from pipeline.errors import TransientError
+from pipeline.proxies import ProxyError, proxy_for
 from pipeline.texts import concealed, line, unquestioned
 from pipeline.version import VERSION
 
@@ -69,7 +71,9 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return a page's body. Redirects are not followed, and no proxy is asked.
+    """Return a page's body.
+
+    Redirects are not followed. The variables name the proxy, see `pipeline.proxies`.
 
     Args:
         url: without user and password.
@@ -86,6 +90,8 @@ async def fetch(
     secrets = frozenset(_secrets(url, headers or {}))
     bound = aiohttp.ClientTimeout(total=timeout)
     try:
+        proxy = proxy_for(url, os.environ)
+        for_request, for_proxy = proxy.sent(url) if proxy else ({}, {})
         async with (
             aiohttp.ClientSession(
                 timeout=bound,
@@ -96,9 +102,11 @@ async def fetch(
             ) as session,
             session.get(
                 url,
-                headers={**_HEADERS, **(headers or {})},
+                headers={**_HEADERS, **(headers or {}), **for_request},
                 allow_redirects=False,
                 ssl=True if context is None else context,
+                proxy=proxy.url if proxy else None,
+                proxy_headers=for_proxy,
             ) as response,
         ):
             if response.status != HTTPStatus.OK:
@@ -106,6 +114,8 @@ async def fetch(
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise TransientError(f"{place}: sent a packed page, which was not asked for")
             return await _body(response, place, most)
+    except ProxyError as error:
+        raise TransientError(f"{place}: {error}") from None
     except TimeoutError as error:
         raise TransientError(
             f"{place}: no answer within {timeout:g} s; see that the address is right and reachable"

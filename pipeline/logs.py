@@ -5,11 +5,21 @@ import sys
 
 import orjson
 
+from pipeline.texts import harmless
+
 ROOT = "podgpu"
 
 
+class TextFormatter(logging.Formatter):
+    """A line of text, without characters that a terminal acts on."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render the record; an exception follows in further lines."""
+        return harmless(super().format(record))
+
+
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line, without characters that a terminal acts on."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render the record; an exception goes into one string."""
@@ -21,7 +31,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        return orjson.dumps({name: harmless(text) for name, text in line.items()}).decode()
 
 
 def set_up(level: str, format_: str) -> logging.Logger:
@@ -35,7 +45,7 @@ def set_up(level: str, format_: str) -> logging.Logger:
     handler.setFormatter(
         JsonFormatter()
         if format_ == "json"
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+        else TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     )
     root = logging.getLogger(ROOT)
     root.handlers[:] = [handler]

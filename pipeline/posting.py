@@ -126,23 +126,18 @@ class Poster:
         """
         if self._flaw is not None:
             raise PostError("proxy", f"{self._place}: {self._flaw}")
-        for_proxy = self._proxy.headers if self._proxy else {}
+        for_request, for_proxy = self._proxy.sent(self._url) if self._proxy else ({}, {})
         try:
             async with self._session.post(
                 self._url,
                 # Large bytes as they are would be written in one piece.
                 data=io.BytesIO(body),
-                headers={
-                    "Accept-Encoding": "identity",
-                    **headers,
-                    **({} if self._secure else for_proxy),
-                },
+                headers={"Accept-Encoding": "identity", **headers, **for_request},
                 allow_redirects=False,
                 ssl=True if self._context is None else self._context,
                 server_hostname=self._server_name,
                 proxy=self._proxy.url if self._proxy else None,
-                # Of the request that asks the proxy for a connection; there is none without TLS.
-                proxy_headers=for_proxy if self._secure else None,
+                proxy_headers=for_proxy,
             ) as response:
                 content, fault = await self._body(response)
                 if fault:

@@ -32,6 +32,13 @@ class Proxy:
     variable: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    def sent(self, url: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the headers of a request to a URL, and those of the proxy's own CONNECT.
+
+        Without TLS there is no CONNECT: the proxy reads the request itself.
+        """
+        return ({}, self.headers) if url.lower().startswith("https:") else (self.headers, {})
+
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
     """Return the proxy for a URL; None if it is asked directly.
@@ -39,9 +46,10 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
     `http_proxy`, `https_proxy` and `all_proxy` name it, and `no_proxy` what goes without one: names
     with all that is below them, addresses, networks such as 10.0.0.0/8, each with or without a
     port, and `*`. A variable in lower case hides the same one in capitals; a blank one names none.
+    `localhost` and loopback addresses always go without one, as in Go.
 
     Args:
-        url: for http or https.
+        url: one for anything but http and https is asked directly.
         environ: the variables.
 
     Raises:
@@ -49,6 +57,8 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
             be a password in it.
     """
     parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        return None
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
         variable, value = _read(name, environ)
         if value:
@@ -103,6 +113,8 @@ def _checked(text: str) -> SplitResult:
 def _direct(host: str, port: int, exceptions: str) -> bool:
     host = host.lower().rstrip(".")
     address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
     return any(
         _fits(entry.lower(), host, port, address) for entry in re.split(r"[,\s]+", exceptions)
     )

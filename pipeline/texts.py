@@ -1,5 +1,6 @@
 """Texts of foreign origin, made fit for messages and logs."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -8,6 +9,26 @@ _SHORTEST: Final = 4
 
 _CUT: Final = "..."
 _CONCEALED: Final = "(concealed)"
+
+
+_ACTING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of writing
+    "\u00ad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"  # invisible
+    "\u2028\u2029"  # ends of lines and paragraphs
+    "\U000e0000-\U000e007f"  # tags
+    "\ud800-\udfff]"  # halves of surrogate pairs, which UTF-8 can't hold
+)
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def harmless(value: str) -> str:
+    """Return a foreign text in which U+FFFD stands for each character that acts on who reads it.
+
+    These are control characters but tab and line feed, characters that change the direction of
+    writing, invisible ones, separators of lines and paragraphs, and halves of surrogate pairs.
+    """
+    return value if value.isprintable() else _ACTING.sub(_REPLACED, value)
 
 
 def line(value: str, longest: int = 300) -> str:

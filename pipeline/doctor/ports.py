@@ -17,7 +17,7 @@ from pipeline.doctor.processes import Holder, who_listens
 from pipeline.doctor.webs import wants_certificates
 from pipeline.sockets import bind, reason
 
-_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not listened on
+_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - looked for, not listened on
 _PATIENCE: Final = 10.0
 """Seconds for one address in all: who listens there may answer by the byte."""
 

@@ -9,6 +9,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from pipeline.texts import harmless
+
 Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
 _LONGEST = 1024
@@ -17,8 +19,8 @@ _LONGEST = 1024
 _WHOLE = 1e15
 """Whole floats below this are written as integers, in full and exactly."""
 
-_FORBIDDEN = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\0": "\ufffd"})
-_FORBIDDEN_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n", "\0": "\ufffd"})
+_FORBIDDEN = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_FORBIDDEN_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 class Format(Enum):
@@ -47,10 +49,12 @@ _CONTENT_TYPES = {
 def labels(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return `name="value"` pairs with commas between, the values escaped.
 
-    Prometheus' scanner takes a zero byte for the end of the page, and no label value may hold what
-    isn't UTF-8: both are replaced.
+    Prometheus' scanner takes a zero byte for the end of the page, no label value may hold what
+    isn't UTF-8, and a terminal acts on control characters: see `pipeline.texts.harmless`.
     """
-    text = ",".join(f'{name}="{value[:_LONGEST].translate(_FORBIDDEN)}"' for name, value in pairs)
+    text = ",".join(
+        f'{name}="{harmless(value[:_LONGEST]).translate(_FORBIDDEN)}"' for name, value in pairs
+    )
     return text.encode("utf-8", "replace")
 
 
@@ -72,7 +76,7 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
     OpenMetrics wants `_total` on a counter's samples and not on its family. DCGM's counters have no
     `_total`, so there they are of unknown type, and keep the name that everybody queries.
     """
-    about = about.translate(_FORBIDDEN_IN_HELP)
+    about = harmless(about).translate(_FORBIDDEN_IN_HELP)
     shown: str = kind
     if form is Format.OPENMETRICS:
         about = about.replace('"', r"\"")

@@ -2,9 +2,31 @@
 
 import os
 from collections.abc import Iterator
-from stat import S_ISDIR, S_ISLNK
+from stat import S_ISDIR, S_ISLNK, S_IWOTH
 
 _MOST_LINKS = 40  # as the kernel
+
+
+def foreign_link(path: str) -> str:
+    """Return the first symbolic link on the way to a file that others may have put there.
+
+    That is a link which belongs neither to root nor to this process, or which is in a folder that
+    belongs to neither or that everybody may write. Empty where there is none. Who writes through
+    such a link writes to a file of somebody else's choice.
+    """
+    trusted = (0, os.geteuid())
+    for folder, name in links_of(path):
+        here = os.path.join(folder, name)  # noqa: PTH118
+        try:
+            found = os.lstat(here)
+            around = os.stat(folder)  # noqa: PTH116
+        except OSError:
+            return ""
+        if S_ISLNK(found.st_mode) and (
+            found.st_uid not in trusted or around.st_uid not in trusted or around.st_mode & S_IWOTH
+        ):
+            return here
+    return ""
 
 
 def links_of(path: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ is an `ApiError` that names the server, what was asked for, and the mend.
 
 import asyncio
 import errno
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +22,7 @@ from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.library import library
 from pipeline.kube.lines import Lines, LineTooLongError
 from pipeline.kube.request import Request
+from pipeline.proxies import ProxyError, proxy_for
 from pipeline.texts import concealed, line
 from pipeline.threads import DaemonExecutor
 from pipeline.version import VERSION
@@ -33,6 +35,8 @@ _CONNECT: Final = 10.0
 _ANSWER: Final = 60.0
 _QUIET: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
+_READ_BYTES: Final = 2 << 20
+"""Bytes that are read ahead: more than one object, which is at most 1.5 MiB in etcd."""
 _LONGEST_LINE: Final = 16 << 20
 _LONGEST_BODY: Final = 64 << 20
 """Bytes; a node's pods are some megabytes, one object in etcd at most 1.5."""
@@ -166,7 +170,7 @@ class Client:
             response: aiohttp.ClientResponse = await connection.rest.request(
                 request.method,
                 access.configuration.host + request.path,
-                headers=_HEADERS | request.headers | authorization,
+                headers=_HEADERS | request.headers | authorization | connection.headers,
                 query_params=list(request.query.items()),
                 body=request.changes,
                 _preload_content=False,
@@ -254,13 +258,40 @@ class Client:
 
 
 class _Connection:
-    """A pool of connections with the certificates it was made with; `async with` uses it."""
+    """A pool of connections with the certificates it was made with; `async with` uses it.
+
+    Its proxy is that of the kubeconfig, or else the one that the variables name, see
+    `pipeline.proxies`.
+
+    Attributes:
+        headers: of each request, for a proxy.
+
+    Raises:
+        OSError: a certificate can't be read.
+        ValueError: a variable names no proxy that can be used.
+    """
 
     def __init__(self, access: Access) -> None:
         self.serves = access.connection
+        self.headers: dict[str, str] = {}
+        host = str(access.configuration.host)
+        proxy = None if access.configuration.proxy else proxy_for(host, os.environ)
         self.rest: Any = library().rest(access.configuration)
+        self._leave_environment()
+        if proxy is not None:
+            for_request, for_proxy = proxy.sent(host)
+            self.headers.update(for_request)
+            self.rest.proxy, self.rest.proxy_headers = proxy.url, for_proxy
         self._users = 0
         self._retired = False
+
+    def _leave_environment(self) -> None:
+        """Have a session that doesn't read proxies from the environment, nor ~/.netrc."""
+        old: aiohttp.ClientSession = self.rest.pool_manager
+        self.rest.pool_manager = aiohttp.ClientSession(
+            connector=old.connector, read_bufsize=_READ_BYTES
+        )
+        old.detach()
 
     async def __aenter__(self) -> None:
         self._users += 1
@@ -324,6 +355,8 @@ def _told(error: BaseException | str) -> str:
             f"TLS failed: {line(str(error))}; see that the certificates of server and client "
             "belong together and have not expired"
         )
+    if isinstance(error, ProxyError):
+        return str(error)
     # Whole addresses stand in it, that of a proxy with its password.
     text = _PASSWORD.sub("//", str(error))
     told = f"{type(error).__name__}: {line(text)}" if text else type(error).__name__

@@ -10,6 +10,8 @@ from pipeline.doctor.context import DoctorContext, in_thread
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.places import access_mend, fault
 from pipeline.doctor.writing import look
+from pipeline.files.chain import foreign_link
+from sinks.jsonl.opening import FOREIGN, FOREIGN_MEND
 from sinks.jsonl.options import STDOUT, Options
 
 
@@ -28,6 +30,8 @@ def _look(options: Options) -> Finding:
     if pipe := _pipe(options.path):
         mend = f'give the path of a file, or "{STDOUT}" for standard output'
         return check.failure(options.path, pipe, mend)
+    if link := foreign_link(options.path):
+        return check.failure(options.path, f"{link} {FOREIGN}", FOREIGN_MEND)
     # Rotation makes new files beside the file itself, not beside a link to it.
     path = Path(os.path.realpath(options.path))
     return look(check, path, replaces=bool(options.max_size or options.max_age), streams=True)

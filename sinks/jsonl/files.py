@@ -18,8 +18,8 @@ from sinks.jsonl.target import UnwrittenError
 from sinks.jsonl.troubles import Troubles
 
 # Appending, so that after a truncation by others the next line stands at the new end. Reading, to
-# look at the last line.
-_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+# look at the last line. Not through a link: the path has none, unless somebody puts one there.
+_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
 _FIRST_LINE: Final = 64 << 10
 
 
@@ -30,7 +30,7 @@ class FileTarget:
     file at the path again.
 
     Args:
-        path: the file.
+        path: the file, without symbolic links.
         options: see `docs/sinks/jsonl.md`.
         now: the time of the start.
         troubles: where failures are noted that cost no line.
@@ -170,7 +170,7 @@ class FileTarget:
             return None
         mine = os.fstat(self._fd)
         try:
-            there = self._path.stat()
+            there = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         same = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import PermanentError
+from pipeline.files.chain import foreign_link
 from pipeline.model import Instant
 from sinks.jsonl.files import FileTarget
 from sinks.jsonl.options import STDOUT, Options
@@ -14,6 +15,10 @@ from sinks.jsonl.target import StreamTarget, Target, abandoned
 from sinks.jsonl.troubles import Troubles
 
 _STDOUT_FD: Final = 1
+FOREIGN: Final = "is a symbolic link that others may have put there"
+FOREIGN_MEND: Final = (
+    "give the path that it leads to, or a folder that only root or podgpu's user may write"
+)
 
 
 def open_target(options: Options, now: Instant, troubles: Troubles) -> Target:
@@ -32,6 +37,8 @@ def open_target(options: Options, now: Instant, troubles: Troubles) -> Target:
         if abandoned(_STDOUT_FD):
             raise OSError(errno.EPIPE, "nobody reads it")
         return StreamTarget(_STDOUT_FD, owned=False)
+    if link := foreign_link(options.path):
+        raise PermanentError(f"{options.path}: {link} {FOREIGN}; {FOREIGN_MEND}")
     # Rotation belongs beside the file itself, not beside a link to it.
     path = Path(os.path.realpath(options.path))
     if not path.parent.is_dir():

@@ -202,3 +202,31 @@ async def test_what_may_be_a_secret_is_in_no_message(
         assert "?" not in told
         assert "#" not in told
         assert [each for each in [SECRET, *secrets] if each in told] == []
+
+
+@pytest.mark.parametrize(("without", "direct"), [("", False), ("0.0.0.0/8", True)])
+async def test_r16_a_page_is_got_through_the_proxy_that_the_variables_name(
+    without: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R16: the exporter's page is asked for as everything else is."""
+    async with (
+        PageServer(says("page")).serving() as server,
+        PageServer(says("proxy")).serving() as p,
+    ):
+        monkeypatch.setenv("http_proxy", p.url.replace("//", "//u:p@"))
+        monkeypatch.setenv("no_proxy", without)
+        # An address that isn't loopback and yet reaches this machine.
+        url = server.url.replace("127.0.0.1", "0.0.0.0")  # noqa: S104
+        assert await fetch(url, timeout=5, most=100) == (b"page" if direct else b"proxy")
+        # Loopback goes without.
+        assert await fetch(server.url, timeout=5, most=100) == b"page"
+    assert all("Proxy-Authorization: Basic dTpw\r\n" in head for head in p.heads)
+    assert len(p.heads) == (0 if direct else 1)
+
+
+async def test_r16_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R16: the message names the variable, and not the password in it."""
+    monkeypatch.setenv("http_proxy", "socks5://u:secret@h:1")
+    with pytest.raises(TransientError, match="the variable http_proxy names a proxy") as caught:
+        await fetch("http://exporter.test/metrics", timeout=5, most=100)
+    assert "secret" not in str(caught.value)

@@ -77,12 +77,12 @@ def test_where_it_is_and_who_asks(value: str, url: str, login: str | None) -> No
         ("10.0.0.1", "http://10.0.0.10:4318/", False),
         ("10.0.0.1:4318", "http://10.0.0.1:4318/", True),
         ("0.0.1", "http://10.0.0.1/", False),
-        ("::1", "http://[::1]:4318/", True),
-        ("[::1]", "http://[::1]:4318/", True),
-        ("[::1]:4318", "http://[::1]:4318/", True),
-        ("[::1]:4317", "http://[::1]:4318/", False),
-        ("0:0:0:0:0:0:0:1", "http://[::1]/", True),
-        ("::2", "http://[::1]:4318/", False),
+        ("fd00::1", "http://[fd00::1]:4318/", True),
+        ("[fd00::1]", "http://[fd00::1]:4318/", True),
+        ("[fd00::1]:4318", "http://[fd00::1]:4318/", True),
+        ("[fd00::1]:4317", "http://[fd00::1]:4318/", False),
+        ("fd00:0:0:0:0:0:0:1", "http://[fd00::1]/", True),
+        ("fd00::2", "http://[fd00::1]:4318/", False),
         # Networks.
         ("10.0.0.0/8", "http://10.1.2.3:4318/", True),
         ("10.0.0.0/8", "http://11.1.2.3:4318/", False),
@@ -90,9 +90,9 @@ def test_where_it_is_and_who_asks(value: str, url: str, login: str | None) -> No
         ("10.0.0.0/8,192.168.0.0/16", "http://192.168.3.4/", True),
         ("fd00::/8", "http://[fd00::1]:4318/", True),
         ("fd00::/8", "http://[fe80::1]:4318/", False),
-        ("10.0.0.0/8", "http://[::1]/", False),
+        ("10.0.0.0/8", "http://[fd00::1]/", False),
         # Nobody looks a name up for this.
-        ("127.0.0.0/8", "http://localhost/", False),
+        ("10.0.0.0/8", "http://c/", False),
         # What is none of these fits nothing.
         ("10.0.0.0/99,[bad,:,[],.,*.", "http://10.0.0.1/", False),
         ("10.0.0.0/99,[bad,:,[],.,*.", "http://c/", False),
@@ -102,6 +102,23 @@ def test_where_it_is_and_who_asks(value: str, url: str, login: str | None) -> No
 def test_what_goes_without(name: str, entries: str, url: str, direct: bool) -> None:
     found = proxy_for(url, {"all_proxy": HERE, name: entries})
     assert (found is None) == direct
+
+
+@pytest.mark.parametrize(
+    ("url", "direct"),
+    [
+        ("https://localhost:6443/", True),
+        ("https://LOCALHOST.:6443/", True),
+        ("http://127.0.0.1:8001/", True),
+        ("http://127.9.9.9/", True),
+        ("https://[::1]:6443/", True),
+        ("https://localhost.test/", False),
+        ("https://128.0.0.1/", False),
+    ],
+)
+def test_r16_loopback_is_always_asked_directly(url: str, direct: bool) -> None:
+    """R16: no proxy reaches this machine's loopback; Go's clients never ask one for it."""
+    assert (proxy_for(url, {"all_proxy": HERE}) is None) == direct
 
 
 @pytest.mark.parametrize(

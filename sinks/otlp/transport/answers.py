@@ -28,6 +28,14 @@ _TEXTS: Final = ("text/plain", "application/json", "")
 """What can be shown. Servers in Go that are asked without TLS don't say what their words are."""
 _WANTS_TLS: Final = re.compile(rb"HTTP request .{0,20}to .{0,6}HTTPS (server|port)")
 """What servers with TLS say, those in Go and nginx, to one who comes without."""
+_TOO_LARGE: Final = re.compile(
+    r"message larger than max|(message|request|body|payload) (is )?too large", re.IGNORECASE
+)
+"""What servers say of the size of a message under another status than 413.
+
+The Collector answers 400 with `http: request body too large`. A gateway in front of a server over
+gRPC repeats `received message larger than max`.
+"""
 _LATE: Final = re.compile(r"out of order|out of bounds|too old|duplicate sample", re.IGNORECASE)
 """Prometheus's words for what it has newer data of."""
 _PROMETHEUS: Final = "/api/v1/otlp/v1/metrics"
@@ -76,7 +84,7 @@ def of_http(
     if status in _HTTP_RETRY:
         after = _after(headers.get("retry-after", ""), now_s)
         return Retry(f"http_{status}", text, after)
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status >= 400 and _TOO_LARGE.search(said)):
         return TooLarge(f"{text}; lower max_message_size, or let the receiver take more")
     if 300 <= status < 400:
         where = line(headers.get("location", "")) or "another place"

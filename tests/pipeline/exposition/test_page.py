@@ -8,6 +8,7 @@ from pipeline.exposition.tail import tail
 from pipeline.exposition.text import Format, header
 from pipeline.model import Value
 from pipeline.telemetry import Point
+from pipeline.texts import harmless
 from tests.pipeline.exposition.pages import (
     context,
     families,
@@ -27,7 +28,7 @@ NAMES = st.one_of(
 
 def shown(name: str) -> str:
     """Return a name as the page shows it."""
-    return name.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return harmless(name)
 
 
 @pytest.mark.parametrize("form", Format)

@@ -240,3 +240,64 @@ async def test_an_address_with_a_path_before_the_api_is_kept(tmp_path: Path) -> 
         async with connected(KubeconfigFile(path)) as api:
             await api.get(PODS, {})
         assert server.heads[0].startswith(f"GET /k8s/clusters/c-1{PODS} ")
+
+
+def at(folder: Path, address: str, **cluster: object) -> KubeconfigFile:
+    return KubeconfigFile(kubeconfig(folder / "config", address, {"token": "sesame"}, **cluster))
+
+
+# An address that isn't loopback and yet reaches this machine.
+HERE = "0.0.0.0"  # noqa: S104
+
+
+@pytest.mark.parametrize(
+    ("host", "without", "direct"),
+    [
+        (HERE, "", False),
+        (HERE, "10.0.0.0/8", False),
+        (HERE, "10.0.0.0/8,0.0.0.0/8", True),
+        (HERE, HERE, True),
+        ("127.0.0.1", "", True),
+        ("localhost", "", True),
+    ],
+)
+async def test_r16_networks_of_no_proxy_hold_for_the_api_server(
+    host: str, without: str, direct: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R16: an address in a network of NO_PROXY, and loopback, are asked directly."""
+    async with (
+        Server(says("of the server")).serving() as server,
+        Server(says("of the proxy")).serving() as proxy,
+    ):
+        monkeypatch.setenv("HTTP_PROXY", f"http://u:p@127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("NO_PROXY", without)
+        async with connected(at(tmp_path, f"http://{host}:{server.port}")) as api:
+            for _ in range(2):
+                body = await api.get(PODS, {})
+                assert body == (b"of the server" if direct else b"of the proxy")
+        heads = proxy.heads
+    assert len(heads) == (0 if direct else 2)
+    assert all(head.startswith(f"GET http://{host}:{server.port}{PODS} ") for head in heads)
+    assert all("Proxy-Authorization: Basic dTpw\r\n" in head for head in heads)
+
+
+async def test_r16_the_kubeconfigs_own_proxy_holds_whatever_the_variables_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R16: `proxy-url` goes before the environment, as in kubectl."""
+    monkeypatch.setenv("HTTP_PROXY", "socks5://nobody:1")
+    async with Server(says("of the proxy")).serving() as proxy:
+        own = {"proxy-url": f"http://127.0.0.1:{proxy.port}"}
+        async with connected(at(tmp_path, "http://api.test", **own)) as api:
+            assert await api.get(PODS, {}) == b"of the proxy"
+
+
+async def test_r16_a_proxy_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R16: the message names the variable, and not the password in it."""
+    monkeypatch.setenv("HTTP_PROXY", "socks5://u:secret@nobody:1")
+    async with connected(at(tmp_path, "http://api.test")) as api:
+        with pytest.raises(ApiError, match="the variable HTTP_PROXY names a proxy") as caught:
+            await api.get(PODS, {})
+    assert "secret" not in str(caught.value)

@@ -218,7 +218,7 @@ async def test_o8_a_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> Non
         [head] = relay.heads
         assert head.startswith("POST http://collector.test:4318/v1/metrics HTTP/1.1\r\n")
         assert "Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in head
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        # Loopback goes without.
         async with pushing(receiver.url, HTTP) as push:
             assert await push.send([record()]) == Acked()
         assert len(relay.heads) == 1
@@ -240,18 +240,14 @@ async def test_o8_a_proxy_that_is_not_there(
 async def test_o8_a_proxy_that_is_none_keeps_the_records(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with HttpReceiver().serving() as receiver:
-        monkeypatch.setenv("http_proxy", value)
-        async with pushing(receiver.url, HTTP) as push:
-            for _ in range(2):
-                found = await push.send([record()])
-                assert isinstance(found, Retry)
-                assert found.reason == "proxy"
-                assert "the variable http_proxy " in found.message
-                assert "secret" not in found.message
-        monkeypatch.setenv("no_proxy", "127.0.0.0/8")
-        async with pushing(receiver.url, HTTP) as push:
-            assert await push.send([record()]) == Acked()
+    monkeypatch.setenv("http_proxy", value)
+    async with pushing("http://collector.test:4318", HTTP) as push:
+        for _ in range(2):
+            found = await push.send([record()])
+            assert isinstance(found, Retry)
+            assert found.reason == "proxy"
+            assert "the variable http_proxy " in found.message
+            assert "secret" not in found.message
 
 
 async def test_o3_a_refusal_in_plain_text() -> None:
