@@ -5,11 +5,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from pipeline.accepted import Accepted
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
     Envelope,
+    Evidence,
     Instant,
     ProcessesSampled,
     RawDeviceId,
@@ -31,6 +33,9 @@ _TOLD: Final = 10
 _REMEMBERED: Final = 10_000
 """How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
 
+_GIVEN_OUT: Final = frozenset({Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS})
+"""Evidence of what the kubelet gave out."""
+
 
 class Publisher:
     """Feeds the join and hands its snapshots out.
@@ -44,10 +49,12 @@ class Publisher:
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
+        accepted: which annotations count, for sources; told which pods contradict the kubelet.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
         self.join = Join()
+        self.accepted = Accepted()
         self.heartbeat: Instant | None = None
         self.latest: Snapshot | None = None
         self.outlets: dict[str, Channel[Snapshot]] = {}
@@ -142,6 +149,12 @@ class Publisher:
 
     def _name_conflicts(self, snapshot: Snapshot) -> None:
         """Tell of pods that contradict one another, and of access without a holding, each once."""
+        self.accepted.contradicting = frozenset(
+            pod
+            for known in snapshot.layout.attributions.values()
+            if any(holder.evidence in _GIVEN_OUT for holder in known.holders)
+            for pod in known.contradicting
+        )
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue

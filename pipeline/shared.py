@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,11 @@ class Shared:
     log: logging.Logger
     kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     node: str
-    accepted: Accepted = field(default_factory=Accepted)
+
+    @property
+    def accepted(self) -> Accepted:
+        """Which annotations of pods count."""
+        return self.publisher.accepted
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task under a name for people."""
