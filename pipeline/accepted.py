@@ -1,7 +1,7 @@
 """Which annotations of pods count, for sources that see the annotation and not the pod's requests.
 
 A source that reads pods from the API server writes it; the container runtime doesn't tell what a
-pod requests. The join's result adds which pods claim what the kubelet gave to another. The event
+pod requests. The join's result adds which pods claim what was given to another. The event
 loop writes it and any thread reads it: each step is one operation on a dict, or replaces a set.
 """
 
@@ -14,7 +14,7 @@ class Accepted:
     """By pod, the annotations that were accepted and how many devices each names.
 
     Attributes:
-        contradicting: pods that claim a device that the kubelet gave to another pod, as
+        contradicting: pods that claim a device that the kubelet or the runtime gave to another, as
             `namespace/name`; a pod without a known name by its uid.
     """
 

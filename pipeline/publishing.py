@@ -33,8 +33,15 @@ _TOLD: Final = 10
 _REMEMBERED: Final = 10_000
 """How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
 
-_GIVEN_OUT: Final = frozenset({Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS})
-"""Evidence of what the kubelet gave out."""
+_GIVEN_OUT: Final = frozenset(
+    {
+        Evidence.PLUGIN_ANSWER,
+        Evidence.KUBELET_IDS,
+        Evidence.RUNTIME_CDI,
+        Evidence.RUNTIME_NODES,
+    }
+)
+"""Evidence that no author of a pod controls."""
 
 
 class Publisher:
@@ -49,7 +56,7 @@ class Publisher:
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
-        accepted: which annotations count, for sources; told which pods contradict the kubelet.
+        accepted: which annotations count, for sources; and which pods contradict others.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:

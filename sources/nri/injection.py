@@ -24,8 +24,8 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     """Return the answer to CreateContainer.
 
     The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
-    it has accepted it, with the same number of GPUs, and if the pod claims no GPU that the
-    kubelet gave to another pod.
+    it has accepted it, with the same number of GPUs, and if the pod claims no GPU that was
+    given to another pod.
 
     Args:
         accepted: the annotations that count.
@@ -65,7 +65,7 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
         roster.complain(
             pod.uid[:64],
             f"pod {pod.namespace[:64]}/{pod.name[:256]}: annotation {koordinator.ANNOTATION} names "
-            "a GPU that the kubelet gave to another pod; nothing is injected",
+            "a GPU that was given to another pod; nothing is injected",
         )
         return NOTHING
     # Taken away first, so that it is no conflict if another plugin was it that set it.

@@ -169,14 +169,14 @@ def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
     assert why in complaint
 
 
-def test_t03_what_the_kubelet_gave_to_another_pod_is_not_injected() -> None:
+def test_t03_what_was_given_to_another_pod_is_not_injected() -> None:
     accepted = accepting(allowed(1))
     accepted.contradicting = frozenset({"ml/train-0"})
     talk = Talk(partial(from_koordinator, accepted))
     for _ in range(2):
         assert adjusted(talk, gpus(1)) == {}
     (complaint,) = talk.news().complaints
-    assert "names a GPU that the kubelet gave to another pod" in complaint
+    assert "names a GPU that was given to another pod" in complaint
 
 
 def test_t03_a_pod_that_requests_it_gets_it() -> None:
