@@ -142,11 +142,12 @@ async def test_t03_injection_is_told_who_claims_what_was_given_to_another(
 ) -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
-    said = {
-        "kubelet": claims(claim("victim", uuid_of(0), evidence=evidence)),
-        "pods": claims(claim("evil", uuid_of(0), evidence=Evidence.SCHEDULER_ANNOTATION)),
-    }
-    for seq, (source, event) in enumerate([("gpus", DevicesDiscovered(GPUS)), *said.items()], 1):
+    said: list[tuple[str, Event]] = [
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("kubelet", claims(claim("victim", uuid_of(0), evidence=evidence))),
+        ("pods", claims(claim("evil", uuid_of(0), evidence=Evidence.SCHEDULER_ANNOTATION))),
+    ]
+    for seq, (source, event) in enumerate(said, 1):
         await inbox.put(Envelope(source, source, seq, START, event))
     inbox.close()
     await publisher.run()
