@@ -1,8 +1,8 @@
 """Which annotations of pods count, for sources that see the annotation and not the pod's requests.
 
 A source that reads pods from the API server writes it; the container runtime doesn't tell what a
-pod requests. The event loop writes it and any thread reads it: each step is one operation on a
-dict.
+pod requests. The join's result adds which pods claim what was given to another. The event
+loop writes it and any thread reads it: each step is one operation on a dict, or replaces a set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,14 @@ _Name: TypeAlias = tuple[str, bool]
 
 
 class Accepted:
-    """By pod, the annotations that were accepted and how many devices each names."""
+    """By pod, the annotations that were accepted and how many devices each names.
+
+    Attributes:
+        contradicting: pods that claim a device that the kubelet or the runtime gave to another, as
+            `namespace/name`; a pod without a known name by its uid.
+    """
+
+    contradicting: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._told: dict[str, dict[_Name, Mapping[str, int]]] = {}

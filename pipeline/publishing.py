@@ -6,11 +6,13 @@ from collections.abc import Callable
 from secrets import token_hex
 from typing import Final
 
+from pipeline.accepted import Accepted
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
     Envelope,
+    Evidence,
     Instant,
     ProcessesSampled,
     RawDeviceId,
@@ -32,6 +34,16 @@ _TOLD: Final = 10
 _REMEMBERED: Final = 10_000
 """How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
 
+_GIVEN_OUT: Final = frozenset(
+    {
+        Evidence.PLUGIN_ANSWER,
+        Evidence.KUBELET_IDS,
+        Evidence.RUNTIME_CDI,
+        Evidence.RUNTIME_NODES,
+    }
+)
+"""Evidence that no author of a pod controls."""
+
 
 class Publisher:
     """Feeds the join and hands its snapshots out.
@@ -45,10 +57,12 @@ class Publisher:
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
+        accepted: which annotations count, for sources; and which pods contradict others.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
         self.join = Join(run=token_hex(8))
+        self.accepted = Accepted()
         self.heartbeat: Instant | None = None
         self.latest: Snapshot | None = None
         self.outlets: dict[str, Channel[Snapshot]] = {}
@@ -143,6 +157,12 @@ class Publisher:
 
     def _name_conflicts(self, snapshot: Snapshot) -> None:
         """Tell of pods that contradict one another, and of access without a holding, each once."""
+        self.accepted.contradicting = frozenset(
+            pod
+            for known in snapshot.layout.attributions.values()
+            if any(holder.evidence in _GIVEN_OUT for holder in known.holders)
+            for pod in known.contradicting
+        )
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue

@@ -38,8 +38,12 @@ class Shared:
     log: logging.Logger
     kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     node: str
-    accepted: Accepted = field(default_factory=Accepted)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def accepted(self) -> Accepted:
+        """Which annotations of pods count."""
+        return self.publisher.accepted
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task under a name for people.

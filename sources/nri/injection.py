@@ -24,7 +24,8 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     """Return the answer to CreateContainer.
 
     The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
-    it has accepted it, with the same number of GPUs.
+    it has accepted it, with the same number of GPUs, and if the pod claims no GPU that was
+    given to another pod.
 
     Args:
         accepted: the annotations that count.
@@ -57,6 +58,14 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
             pod.uid[:64],
             f"{place}: annotation {koordinator.ANNOTATION} names {len(minors)} GPUs, and "
             f"{_why_not(number)}; nothing is injected",
+        )
+        return NOTHING
+    name = f"{pod.namespace}/{pod.name}"
+    if name in accepted.contradicting:
+        roster.complain(
+            pod.uid[:64],
+            f"pod {pod.namespace[:64]}/{pod.name[:256]}: annotation {koordinator.ANNOTATION} names "
+            "a GPU that was given to another pod; nothing is injected",
         )
         return NOTHING
     # Taken away first, so that it is no conflict if another plugin was it that set it.

@@ -154,7 +154,7 @@ def test_t1cd_an_annotation_holds_nothing_on_a_pod_that_asks_for_something_else(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, named: list[str]
 ) -> None:
     podgpu = watch()
-    kube.plugin(["fuse-0"], resource="example.com/fuse")
+    kube.plugin(["fuse-0"], resource="example.com/fuse", form=lambda _: {})
     fuse = container(resources={"example.com/fuse": 1})
     kube.run(pod("evil", fuse, annotations=allocated(*named)))
     heard(podgpu, "evil")
@@ -262,7 +262,7 @@ def test_t3_koordinators_choice_is_injected_where_its_resource_is_asked_for(
     injected: str | None,
 ) -> None:
     podgpu = watch("pods", "nri", options=INJECTING)
-    kube.plugin(["fuse-0"], resource="example.com/fuse")
+    kube.plugin(["fuse-0"], resource="example.com/fuse", form=lambda _: {})
     asking: Any = container(resources=resources)
     made = kube.run(pod("train-0", asking, annotations=allocated(*IDS[:named])))
     assert environment(made).get(VISIBLE) == injected

@@ -14,6 +14,7 @@ from pipeline.model import (
     DevicesDiscovered,
     Envelope,
     Event,
+    Evidence,
     Hint,
     Level,
     ProcessesSampled,
@@ -126,6 +127,31 @@ async def test_a_change_of_holders_alone_is_published_with_nothing_fresh() -> No
     )
     assert snapshots[-1].fresh == ()
     assert len(snapshots[-1].readings) == 2
+
+
+@pytest.mark.parametrize(
+    ("evidence", "contradicting"),
+    [
+        (Evidence.KUBELET_IDS, {"ml/evil"}),
+        (Evidence.RUNTIME_NODES, {"ml/evil"}),
+        (Evidence.SCHEDULER_ANNOTATION, set()),
+    ],
+)
+async def test_t03_injection_is_told_who_claims_what_was_given_to_another(
+    evidence: Evidence, contradicting: set[str]
+) -> None:
+    inbox: Channel[Envelope] = Channel(100)
+    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
+    said: list[tuple[str, Event]] = [
+        ("gpus", DevicesDiscovered(GPUS)),
+        ("kubelet", claims(claim("victim", uuid_of(0), evidence=evidence))),
+        ("pods", claims(claim("evil", uuid_of(0), evidence=Evidence.SCHEDULER_ANNOTATION))),
+    ]
+    for seq, (source, event) in enumerate(said, 1):
+        await inbox.put(Envelope(source, source, seq, START, event))
+    inbox.close()
+    await publisher.run()
+    assert publisher.accepted.contradicting == contradicting
 
 
 async def test_hints_merge_until_they_are_taken() -> None:

@@ -29,6 +29,7 @@ def injecting() -> Inject:
     """Return what injects where a source of pods has accepted the annotation."""
     accepted = Mock(Accepted)
     accepted.number.return_value = AnyNumber()
+    accepted.contradicting = frozenset()
     return partial(from_koordinator, accepted)
 
 
@@ -166,6 +167,16 @@ def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
         assert adjusted(talk, gpus(1, 2)) == {}
     (complaint,) = talk.news().complaints
     assert why in complaint
+
+
+def test_t03_what_was_given_to_another_pod_is_not_injected() -> None:
+    accepted = accepting(allowed(1))
+    accepted.contradicting = frozenset({"ml/train-0"})
+    talk = Talk(partial(from_koordinator, accepted))
+    for _ in range(2):
+        assert adjusted(talk, gpus(1)) == {}
+    (complaint,) = talk.news().complaints
+    assert "names a GPU that was given to another pod" in complaint
 
 
 def test_t03_a_pod_that_requests_it_gets_it() -> None:
