@@ -23,8 +23,12 @@ type_names = {
 
 
 def shown(text: str) -> str:
-    """Return ``text`` in double quotes, cut to a readable length, unprintables escaped."""
-    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    """Return ``text`` in double quotes, unprintables escaped.
+
+    Of a long text the beginning and the end are kept: it is most often wrong at one of them.
+    """
+    tail = _SHOWN // 2
+    cut = text if len(text) <= _SHOWN else f"{text[: _SHOWN - tail]}...{text[-tail:]}"
     escaped = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut
     )

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 from pipeline.errors import PermanentError
 from pipeline.pem import Part
-from pipeline.texts import line
+from pipeline.texts import line, shortened
 from sinks.otlp.options import Compression, Options, Protocol, Temporality, TlsOptions
 from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport import endpoints, headers
@@ -268,7 +268,7 @@ def _headers(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers.pairs(text):
         if flaw := headers.flaw(name, value):
-            raise ValueError(f"has a header {line(name, 60)!r} that {flaw}")
+            raise ValueError(f"has a header {shortened(name, 60)!r} that {flaw}")
         found[name] = value
     return found
 
@@ -279,5 +279,5 @@ def _attributes(text: str) -> dict[str, str]:
 
 def _one_of(text: str, *words: str) -> str:
     if text not in words:
-        raise ValueError(f"is {line(text, 60)!r}: it has to be {' or '.join(words)}")
+        raise ValueError(f"is {shortened(text, 60)!r}: it has to be {' or '.join(words)}")
     return text

@@ -9,7 +9,7 @@ from pipeline.allocations import koordinator
 from pipeline.allocations.reading import Held, MalformedError
 from pipeline.allocations.wrote import own
 from pipeline.model import Claim, Evidence, Origin, PartialRef
-from pipeline.texts import line
+from pipeline.texts import shortened
 from sources.pods.allocations import configured, gpushare, hami, kai, volcano
 from sources.pods.allocations.facts import Complaint, Facts
 from sources.pods.allocations.requests import requested
@@ -120,7 +120,7 @@ def _check_node(facts: Facts, annotation: str) -> None:
     node = facts.annotations.get(key)
     if node and facts.node and node != facts.node:
         raise MalformedError(
-            f'is for node "{line(str(node), 64)}" ({key}), and the pod is on "{facts.node}"'
+            f'is for node "{shortened(str(node))}" ({key}), and the pod is on "{facts.node}"'
         )
 
 
