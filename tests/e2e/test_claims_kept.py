@@ -19,7 +19,7 @@ from tests.e2e.kube.dra import DraDriver
 from tests.e2e.kube.pods import container, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.witness import OFTEN, Owner, Subject, watching
 
 SCENE = distinct()
 A, B, C, D = (gpu.uuid for gpu in SCENE.gpus)
@@ -28,6 +28,7 @@ RENUMBERED = {"gpu-0": B, "gpu-1": A, "gpu-2": D, "gpu-3": C}
 ADMIN = "resource.kubernetes.io/admin-access"
 """A namespace's label."""
 OPTIONS = {**OFTEN, "nvml": {**OFTEN["nvml"], "usage_interval": "1s"}}
+KINDS = ("podresources", "pods")
 SECOND = 1.1
 """A little more than the API server's times resolve."""
 
@@ -36,8 +37,8 @@ SINCE = "podgpu_device_holder_since_timestamp_seconds"
 
 @contextmanager
 def watch(kube: Cluster, folder: Path) -> Iterator[Subject]:
-    """Run a podgpu that asks all sources."""
-    with watching(kube, folder / "podgpu", SCENE, ALL, options=OPTIONS) as podgpu:
+    """Run a podgpu that asks the sources that know of claims."""
+    with watching(kube, folder / "podgpu", SCENE, KINDS, options=OPTIONS) as podgpu:
         yield podgpu
 
 

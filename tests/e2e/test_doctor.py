@@ -113,6 +113,7 @@ RIGHTS: dict[Verb, tuple[str, str]] = {
     ("watch", "", "pods"): ("pods.rbac", "failure"),
     ("list", "resource.k8s.io", "resourceslices"): ("pods.rbac", "warning"),
     ("watch", "resource.k8s.io", "resourceslices"): ("pods.rbac", "warning"),
+    ("get", "resource.k8s.io", "resourceclaims"): ("pods.rbac", "warning"),
     ("get", "", "nodes"): ("node.rbac", "failure"),
     ("patch", "", "nodes"): ("node.rbac", "failure"),
     ("get", "", "pods"): ("pods.patch", "failure"),

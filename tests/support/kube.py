@@ -337,7 +337,8 @@ class ApiServer:
     def _send(self, writer: asyncio.StreamWriter, told: Raw) -> None:
         body = json.dumps(told).encode()
         code = told["code"] if told["kind"] == "Status" else 200
-        head = f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\n\r\n"
+        # Each connection has one answer; a client that isn't told so asks again on it.
+        head = f"HTTP/1.1 {code} X\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
 
 

@@ -280,13 +280,13 @@ def told(world: World, *, lying: bool) -> Watched:
     if "kubelet" in world.sources:
         node.tell("kubelet", offered(world))
         claims = [claim(one, PartialRef(one.namespace, one.name, "main")) for one in world.pods]
-        node.tell("kubelet", ClaimsReplaced(tuple(claims_of(claims)), GOOD_FOR * NS))
+        node.tell("kubelet", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
     if "checkpoint" in world.sources:
         claims = [
             claim(one, PartialRef(uid=one.uid, container="main"), answered=True)
             for one in world.pods
         ]
-        node.tell("checkpoint", ClaimsReplaced(tuple(claims_of(claims)), GOOD_FOR * NS))
+        node.tell("checkpoint", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
     if "runtime" in world.sources:
         node.tell("runtime", containers(world, lying=lying))
     every = [d.uuid for d in [*world.gpus, *world.slices]]
@@ -296,10 +296,6 @@ def told(world: World, *, lying: bool) -> Watched:
     node.tell("gpus", XidsReported(tuple(report(16, 79, device=uuid) for uuid in every)))
     node.look(25, *(use(uuid, 25, 15) for uuid in every))
     return node
-
-
-def claims_of(claims: list[Claim | None]) -> list[Claim]:
-    return [one for one in claims if one is not None]
 
 
 def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None:
