@@ -148,6 +148,7 @@ CHECKED = {
     ("pods", "patch"): "pods.patch",
     ("resourceslices", "list"): "pods.rbac",
     ("resourceslices", "watch"): "pods.rbac",
+    ("resourceclaims", "get"): "pods.rbac",
     ("nodes", "get"): "node.rbac",
     ("nodes", "patch"): "node.rbac",
     ("configmaps", "get"): "counters",

@@ -1,0 +1,70 @@
+"""A symbolic link that others may have put there is not followed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import PermanentError
+from tests.pipeline.doctor.support import is_bad
+from tests.sinks.jsonl.support import Bench, options, watts
+from tests.sinks.jsonl.test_doctor import looked
+from tests.sinks.jsonl.test_files import written
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "link_owner", "refused"),
+    [
+        (0o777, 0, 0, True),
+        (0o1777, 0, NOBODY, True),
+        (0o755, NOBODY, 0, True),
+        (0o755, 0, NOBODY, True),
+        (0o755, 0, 0, False),
+        (0o775, 0, 0, False),
+    ],
+)
+@pytest.mark.parametrize("what", ["file", "folder"])
+@as_root
+async def test_r10_a_link_that_others_may_have_put_there_is_refused(
+    tmp_path: Path, mode: int, owner: int, link_owner: int, what: str, *, refused: bool
+) -> None:
+    """R10: else podgpu appends to whichever file the one who may write the folder chooses."""
+    shared, target = tmp_path / "shared", tmp_path / "other"
+    shared.mkdir()
+    target.mkdir()
+    (target / "gpu.jsonl").write_text("theirs\n")
+    link = shared / ("gpu.jsonl" if what == "file" else "log")
+    link.symlink_to(target / "gpu.jsonl" if what == "file" else target)
+    path = link if what == "file" else link / "gpu.jsonl"
+    shared.chmod(mode)
+    os.chown(shared, owner, owner)
+    os.lchown(link, link_owner, link_owner)
+    if not refused:
+        await written(path)
+        assert (target / "gpu.jsonl").read_text().startswith("theirs\n{")
+        return
+    with pytest.raises(PermanentError, match="is a symbolic link that others may have put there"):
+        await written(path)
+    assert (target / "gpu.jsonl").read_text() == "theirs\n"
+    told = await looked(tmp_path / "ctx", options(path))
+    is_bad(told, "failure", f"{link} is a symbolic link", "give the path that it leads to")
+
+
+async def test_r10_a_link_that_takes_the_file_s_place_is_not_followed(tmp_path: Path) -> None:
+    """R10: lines are dropped and counted until the link is gone."""
+    path, other = tmp_path / "gpu.jsonl", tmp_path / "other"
+    other.write_text("theirs\n")
+    bench = Bench(options(path))
+    async with bench.writing():
+        await bench.write(1)
+        path.unlink()
+        path.symlink_to(other)
+        await bench.write(2)
+        path.unlink()
+        await bench.write(1)
+    assert other.read_text() == "theirs\n"
+    assert watts(path) == [4]
+    assert bench.dropped == {"write_error": 2}
