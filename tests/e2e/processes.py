@@ -121,10 +121,17 @@ class Process:
         """Wait until it answers with 200."""
         return wait_until(lambda: self.answers(port, path), f"{path} on port {port}")
 
+    def send(self, signum: int) -> None:
+        """Send a signal, unless it has ended."""
+        self._process.send_signal(signum)
+
     def stop(self, signum: int = signal.SIGTERM) -> int:
         """End it and return its status; killed if it does not heed the signal."""
-        if self.running:
-            self._process.send_signal(signum)
+        self.send(signum)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return its status once it has ended; killed if it does not end."""
         try:
             return self._process.wait(20)
         except subprocess.TimeoutExpired:
