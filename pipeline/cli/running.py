@@ -40,6 +40,7 @@ def serve(config: Config, path: Path | None, said: Iterable[tuple[int, str]] = (
     from pipeline import daemon
     from pipeline.footprint import trim
     from pipeline.runtime import Runtime
+    from pipeline.signals import ignore_signals
 
     trim()
     log = set_up(config.log.level, config.log.format)
@@ -51,7 +52,10 @@ def serve(config: Config, path: Path | None, said: Iterable[tuple[int, str]] = (
         log.info(
             "starting: sources %s, sinks %s", ", ".join(config.sources), ", ".join(config.sinks)
         )
-        return await daemon.run(runtime, path)
+        try:
+            return await daemon.run(runtime, path)
+        finally:
+            ignore_signals()
 
     return asyncio.run(main())
 
@@ -62,6 +66,7 @@ def record(arguments: argparse.Namespace) -> int:
     from pipeline.clock import SystemClock
     from pipeline.recording import Header, RecordingError, RecordingWriter
     from pipeline.runtime import Runtime, node_name
+    from pipeline.signals import ignore_signals
 
     config, _ = located(arguments.config)
     config = msgspec.structs.replace(config, sinks={}, http=Http())
@@ -73,7 +78,10 @@ def record(arguments: argparse.Namespace) -> int:
         if arguments.duration is not None:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
         log.info("recording into %s; Ctrl-C ends it", arguments.output)
-        return await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
+        try:
+            return await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
+        finally:
+            ignore_signals()
 
     status = 0
     try:

@@ -1,1 +1,1 @@
-"""A podgpu of its own, and much that goes wrong at moments of chance. Run by itself; needs no node."""
+"""A podgpu on its own, and what goes wrong at random moments. Needs no Kubernetes."""

@@ -2,8 +2,8 @@
 
     python -m tests.soak.moments 1000 [--seed N] [--jobs N]
 
-Each moment is a podgpu of its own on simulated GPUs. A seed and a number tell what happens to it, but
-for the moments themselves: how far podgpu has come by then depends on the machine.
+Each moment is a podgpu of its own on simulated GPUs. A seed and a number tell what happens to it and
+after how many seconds; how far podgpu has come by then depends on the machine.
 """
 
 import argparse
@@ -298,7 +298,7 @@ STORIES: Final[tuple[Callable[[Victim], None], ...]] = (
 
 
 def play(number: int, seed: int) -> tuple[str, int, str]:
-    """Let one thing happen; return what, the exit status, and what is wrong with that, if anything."""
+    """Let one thing happen; return what, the exit status, and what was wrong, if anything."""
     chance = random.Random(f"{seed}/{number}")
     story = STORIES[number % len(STORIES)]
     with tempfile.TemporaryDirectory(prefix="podgpu-moment-") as made:
