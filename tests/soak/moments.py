@@ -2,8 +2,8 @@
 
     python -m tests.soak.moments 1000 [--seed N] [--jobs N]
 
-Each moment is a podgpu of its own on simulated GPUs. A seed and a number tell what happens to it and
-after how many seconds; how far podgpu has come by then depends on the machine.
+Each moment is a podgpu of its own on simulated GPUs. A seed and a number tell what happens to it
+and after how many seconds; how far podgpu has come by then depends on the machine.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from pipeline.ledger.opening import open_readonly
 from pipeline.ledger.reading import read_holdings, read_window
 from tests.e2e.kept import kept
 from tests.e2e.node import PODGPU, hold
-from tests.e2e.processes import Process, free_ports
+from tests.e2e.processes import Process, free_ports, wait_until
 from tests.fakes.nvml import FakeNvml, h100s
 
 GRACE: Final = 5.0
@@ -102,6 +102,10 @@ class Victim:
 
     def start(self) -> None:
         self._process = Process([PODGPU, "run", "-c", self._config], self._log, self._fake.env())
+
+    def begun(self) -> None:
+        """Wait until it has read its configuration."""
+        wait_until(lambda: "starting: " in self._log.read_text(), "the start", every=0.01)
 
     def sleep(self, least: float, most: float) -> None:
         time.sleep(self.chance.uniform(least, most))
@@ -266,7 +270,8 @@ def denied_by_a_change(victim: Victim) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         victim.start()
-        victim.sleep(0.5, 1.5)
+        victim.begun()
+        victim.sleep(0, 1.5)
         victim.settings["sinks"]["page"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
         victim.change()
         victim.sleep(0, 1)
