@@ -58,6 +58,7 @@ class Victim:
         self.files.mkdir()
         self.chance = chance
         self.statuses = {0}
+        self._read = False
         self._config = folder / "podgpu.yaml"
         self._log = folder / "podgpu.log"
         self._fake = FakeNvml(h100s(2), folder)
@@ -106,14 +107,19 @@ class Victim:
     def begun(self) -> None:
         """Wait until it has read its configuration."""
         wait_until(lambda: "starting: " in self._log.read_text(), "the start", every=0.01)
+        self._read = True
 
     def sleep(self, least: float, most: float) -> None:
         time.sleep(self.chance.uniform(least, most))
 
     def edit(self, text: str | None = None) -> None:
-        """Put another file in the place of the configuration, or write into it."""
+        """Put another file in the place of the configuration.
+
+        Once podgpu has read it, that may be done by writing into it: who starts just then would
+        find half a configuration, and end with status 2.
+        """
         text = yaml.safe_dump(self.settings, sort_keys=False) if text is None else text
-        if self.chance.random() < 0.5:
+        if not self._read or self.chance.random() < 0.5:
             new = self._config.with_suffix(".new")
             new.write_text(text)
             new.replace(self._config)
@@ -216,7 +222,8 @@ def terminated_twice(victim: Victim) -> None:
 
 def changed(victim: Victim) -> None:
     victim.start()
-    victim.sleep(0.5, 1.5)
+    victim.begun()
+    victim.sleep(0, 1)
     victim.change()
     if victim.chance.random() < 0.5:
         victim.hang_up()
@@ -226,7 +233,8 @@ def changed(victim: Victim) -> None:
 
 def changed_twice(victim: Victim) -> None:
     victim.start()
-    victim.sleep(0.5, 1.5)
+    victim.begun()
+    victim.sleep(0, 1)
     victim.change()
     victim.sleep(0, 0.5)
     victim.change()
