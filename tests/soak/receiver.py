@@ -1,0 +1,131 @@
+"""A receiver of OTLP over HTTP that fails in many ways, and remembers each point that it took."""
+
+import gzip
+import hashlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final, Literal
+
+from sinks.otlp.messages import ExportMetricsServiceRequest
+from tests.e2e.processes import free_ports
+
+Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
+"""How it answers: it takes what comes; says 503; says nothing; takes it and hangs up; no HTTP."""
+
+MOODS: Final[tuple[Mood, ...]] = ("busy", "silent", "forgetful", "garbled")
+_POWER: Final = "hw.power"
+
+
+@dataclass
+class Taken:
+    """What came.
+
+    Attributes:
+        points: contents by identity, both as hashes.
+        again: how many came once more.
+        contradicting: identities that came with another content.
+        powers: time stamps of readings of power, in the order of arrival, by device.
+    """
+
+    points: dict[bytes, bytes] = field(default_factory=dict)
+    again: int = 0
+    contradicting: list[str] = field(default_factory=list)
+    powers: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, message: bytes) -> None:
+        request = ExportMetricsServiceRequest.FromString(message)
+        for resource in request.resource_metrics:
+            whose = resource.resource.SerializeToString(deterministic=True)
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    kind = metric.WhichOneof("data")
+                    for point in getattr(metric, kind).data_points:
+                        self._point(whose, metric.name, point)
+
+    def _point(self, whose: bytes, name: str, point: object) -> None:
+        at = point.time_unix_nano  # type: ignore[attr-defined]
+        pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)  # type: ignore[attr-defined]
+        identity = _hash(whose, name.encode(), repr(pairs).encode(), str(at).encode())
+        content = _hash(point.SerializeToString(deterministic=True))  # type: ignore[attr-defined]
+        known = self.points.setdefault(identity, content)
+        if known is not content:
+            self.again += 1
+            if known != content:
+                self.contradicting.append(f"{name} {pairs} at {at}")
+            return
+        if name == _POWER:
+            device = next((value for key, value in pairs if key == "hw.id"), b"")
+            self.powers.setdefault(device.hex(), []).append(at)
+
+
+def _hash(*parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=12).digest()
+
+
+class Receiver:
+    """Listens at one place; may be killed and come back."""
+
+    def __init__(self) -> None:
+        (self.port,) = free_ports(1)
+        self.taken = Taken()
+        self.mood: Mood = "well"
+        self._lock = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 30
+
+            def do_POST(self) -> None:
+                receiver.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def kill(self) -> None:
+        """Be away; connections that are open get no answer any more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length", "0")))
+        mood = self.mood if self._server is not None else "gone"
+        if mood in {"well", "forgetful"} and request.path == "/v1/metrics":
+            packed = request.headers.get("Content-Encoding") == "gzip"
+            with self._lock:
+                self.taken.add(gzip.decompress(body) if packed else body)
+        if mood == "silent":
+            time.sleep(3)
+        if mood in {"silent", "forgetful", "gone"}:
+            request.close_connection = True
+            request.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if mood == "garbled":
+            request.wfile.write(b"\x15\x03\x01 no HTTP\r\n\r\n")
+            request.close_connection = True
+            return
+        request.send_response(200 if mood == "well" else 503)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
