@@ -163,7 +163,7 @@ def _descriptors(world: World) -> Undo:
     world.limit_descriptors(world.chance.randrange(3))
 
     def undo() -> None:
-        if world.process.pid == pid:
+        if world.process.pid == pid and world.process.running:
             world.limit_descriptors(None)
 
     return undo

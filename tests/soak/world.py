@@ -33,6 +33,9 @@ PODS: Final = ("a", "b", "c")
 LOOK: Final = 1.0
 """Seconds between two looks at who uses the GPUs, and between two commits of the ledger."""
 
+_STARTED: Final = 28
+"""Descriptors that a podgpu has once it has started."""
+
 DISK_MIB: Final = 48
 _COUNTERS: Final = (
     "DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation\nDCGM_FI_DEV_POWER_USAGE, gauge, Power\n",
@@ -289,11 +292,11 @@ class World:
             return status
 
     def limit_descriptors(self, more: int | None) -> None:
-        """Let podgpu open so many more files than it has now; None lets it go."""
+        """Let podgpu open so many more files than it has, or needs to start; None lets it go."""
         pid = self.process.pid
         _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         have = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-        soft = hard if more is None else have + more
+        soft = hard if more is None else max(have, _STARTED) + more
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
     def fill(self) -> None:
