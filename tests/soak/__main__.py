@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.processes import wait_until
 from tests.soak.checker import Checker, Figures
 from tests.soak.faults import FAULTS, Fault, Undo
 from tests.soak.judging import judge
@@ -40,7 +41,7 @@ def play(world: World, checker: Checker, seconds: float, *, mount: bool) -> Coun
     # Leaks add up in one long life.
     last_life = end - seconds / 3
     following = time.monotonic()
-    while (now := time.monotonic()) < end or lasting:
+    while ((now := time.monotonic()) < end or lasting) and not checker.over:
         for each in [one for one in lasting if one[0] <= now]:
             lasting.remove(each)
             _, fault, undo = each
@@ -86,12 +87,12 @@ def soak(minutes: float, seed: int, disk: Path, *, mount: bool) -> int:
         try:
             world.receiver.start()
             world.start()
-            world.wait_up(lambda: checker.get("/readyz") is not None)
+            wait_until(lambda: checker.get("/readyz"), "podgpu is ready")
             checker.start()
             first = calm(checker, _WARM)
             played = play(world, checker, max(minutes * 60 - 2 * _WARM, 20), mount=mount)
-            last = calm(checker, _WARM)
-            judge(world, checker, first, last)
+            if not checker.over:
+                judge(world, checker, first, calm(checker, _WARM))
         finally:
             checker.stop()
             world.close()

@@ -87,6 +87,7 @@ class Checker:
         deaf_until: up to when it needn't besides.
         begun: when the account of each device began, on the monotonic clock.
         last: the page before.
+        over: podgpu has ended by itself.
     """
 
     world: World
@@ -98,6 +99,7 @@ class Checker:
     deaf_until: float = 0.0
     begun: dict[str, float] = field(default_factory=dict)
     last: Page | None = None
+    over: bool = False
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -113,7 +115,8 @@ class Checker:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def note(self, text: str) -> None:
         if len(self.wrong) < 50:
@@ -145,10 +148,10 @@ class Checker:
         with self.world.lock:
             life = len(self.world.lives)
             running = self.world.process.running
-            over = self.world.lives[-1].ended > 0
+            over = self.world.lives[-1].ended > 0  # it was ended on purpose
         if not running:
-            if not over and not self.world.process.running and not self.world.lives[-1].ended:
-                self.world.lives[-1].ended = time.monotonic()
+            if not over and not self.over:
+                self.over = True
                 self.note(f"podgpu has ended:\n{self.world.said()[-4000:]}")
             return
         began = time.monotonic()

@@ -33,6 +33,7 @@ PODS: Final = ("a", "b", "c")
 LOOK: Final = 1.0
 """Seconds between two looks at who uses the GPUs, and between two commits of the ledger."""
 
+_SERVING: Final = "podgpu.http: serving "
 _STARTED: Final = 28
 """Descriptors that a podgpu has once it has started."""
 
@@ -274,10 +275,14 @@ class World:
     # Its process.
 
     def start(self) -> None:
+        """Start it, and wait until it has read its files: who finds a broken one then ends."""
+        before = self.said().count(_SERVING)
         with self.lock:
             env = {**self._fake.env(), **self.clock.env()}
             self._process = Process([PODGPU, "run", "-c", self.config], self.log, env)
             self.lives.append(Life(time.monotonic(), sick=self.full))
+        serving = lambda: self.said().count(_SERVING) > before  # noqa: E731
+        wait_until(serving, f"podgpu serves:\n{self.said()[-3000:]}", 60, every=0.1)
 
     def kill(self) -> None:
         with self.lock:
@@ -317,9 +322,6 @@ class World:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-    def wait_up(self, answers: Callable[[], bool]) -> None:
-        wait_until(answers, f"podgpu answers:\n{self.said()[-3000:]}", 60, every=0.2)
 
     def close(self) -> None:
         """End all that was started."""
