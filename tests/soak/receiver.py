@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Literal
 
-from sinks.otlp.messages import ExportMetricsServiceRequest
+from sinks.otlp.messages import ExportMetricsServiceRequest, NumberDataPoint
 from tests.e2e.processes import free_ports
 
 Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
@@ -24,7 +24,7 @@ class Taken:
     """What came.
 
     Attributes:
-        points: contents by identity, both as hashes.
+        points: contents by a hash of the identity.
         again: how many came once more.
         contradicting: identities that came with another content.
         powers: time stamps of readings of power, in the order of arrival, by device.
@@ -49,16 +49,25 @@ class Taken:
         at = point.time_unix_nano  # type: ignore[attr-defined]
         pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)  # type: ignore[attr-defined]
         identity = _hash(whose, name.encode(), repr(pairs).encode(), str(at).encode())
-        content = _hash(point.SerializeToString(deterministic=True))  # type: ignore[attr-defined]
+        content = point.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
         known = self.points.setdefault(identity, content)
         if known is not content:
             self.again += 1
             if known != content:
-                self.contradicting.append(f"{name} {pairs} at {at}")
+                before = NumberDataPoint.FromString(known)
+                told = ", ".join(_told(each) for each in (before, point))
+                place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
+                now = time.strftime("%H:%M:%S")
+                self.contradicting.append(f"{now} {name} of {place} at {at}: {told}")
             return
         if name == _POWER:
             device = next((value for key, value in pairs if key == "hw.id"), b"")
             self.powers.setdefault(device.hex(), []).append(at)
+
+
+def _told(point: NumberDataPoint) -> str:
+    value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+    return f"{value} since {point.start_time_unix_nano}, flags {point.flags}"
 
 
 def _hash(*parts: bytes) -> bytes:
