@@ -65,13 +65,14 @@ def _grown(first: Figures, last: Figures) -> Iterator[str]:
 
 def _points(world: World, checker: Checker) -> Iterator[str]:
     totals, taken = kept(world.queue).totals, world.receiver.taken
+    came = len(taken.points) + taken.anew + len(taken.contradicting)
     dropped, rejected = sum(totals.dropped.values()), sum(totals.rejected.values())
     print(
         f"points: {totals.appended} made, {dropped} dropped and counted, {rejected} rejected; "
-        f"{len(taken.points)} came, {taken.again} of them again",
+        f"{len(taken.points)} came, {taken.again} of them again, {taken.anew} with another start",
         flush=True,
     )
-    if (missing := totals.appended - dropped - rejected - len(taken.points)) > 0:
+    if (missing := totals.appended - dropped - rejected - came) > 0:
         yield f"{missing} points are lost and not counted"
     for text in taken.contradicting[:5]:
         yield f"came with two values: {text}"

@@ -16,7 +16,6 @@ Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
 """How it answers: it takes what comes; says 503; says nothing; takes it and hangs up; no HTTP."""
 
 MOODS: Final[tuple[Mood, ...]] = ("busy", "silent", "forgetful", "garbled")
-_POWER: Final = "hw.power"
 
 
 @dataclass
@@ -25,15 +24,15 @@ class Taken:
 
     Attributes:
         points: contents by a hash of the identity.
-        again: how many came once more.
+        again: how many came once more, the same to the last bit.
+        anew: how many came once more with another start: of a sink that was exchanged meanwhile.
         contradicting: identities that came with another content.
-        powers: time stamps of readings of power, in the order of arrival, by device.
     """
 
     points: dict[bytes, bytes] = field(default_factory=dict)
     again: int = 0
+    anew: int = 0
     contradicting: list[str] = field(default_factory=list)
-    powers: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, message: bytes) -> None:
         request = ExportMetricsServiceRequest.FromString(message)
@@ -41,33 +40,36 @@ class Taken:
             whose = resource.resource.SerializeToString(deterministic=True)
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    kind = metric.WhichOneof("data")
-                    for point in getattr(metric, kind).data_points:
+                    for point in (*metric.gauge.data_points, *metric.sum.data_points):
                         self._point(whose, metric.name, point)
 
-    def _point(self, whose: bytes, name: str, point: object) -> None:
-        at = point.time_unix_nano  # type: ignore[attr-defined]
-        pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)  # type: ignore[attr-defined]
+    def _point(self, whose: bytes, name: str, point: NumberDataPoint) -> None:
+        at = point.time_unix_nano
+        pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)
         identity = _hash(whose, name.encode(), repr(pairs).encode(), str(at).encode())
-        content = point.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+        content = point.SerializeToString(deterministic=True)
         known = self.points.setdefault(identity, content)
-        if known is not content:
-            self.again += 1
-            if known != content:
-                before = NumberDataPoint.FromString(known)
-                told = ", ".join(_told(each) for each in (before, point))
-                place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
-                now = time.strftime("%H:%M:%S")
-                self.contradicting.append(f"{now} {name} of {place} at {at}: {told}")
+        if known is content:
             return
-        if name == _POWER:
-            device = next((value for key, value in pairs if key == "hw.id"), b"")
-            self.powers.setdefault(device.hex(), []).append(at)
+        if known == content:
+            self.again += 1
+            return
+        before = NumberDataPoint.FromString(known)
+        if _value(before) == _value(point) and before.flags == point.flags:
+            self.anew += 1
+            return
+        place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
+        told = ", ".join(_told(each) for each in (before, point))
+        now = time.strftime("%H:%M:%S")
+        self.contradicting.append(f"{now} {name} of {place} at {at}: {told}")
+
+
+def _value(point: NumberDataPoint) -> float:
+    return point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
 
 
 def _told(point: NumberDataPoint) -> str:
-    value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
-    return f"{value} since {point.start_time_unix_nano}, flags {point.flags}"
+    return f"{_value(point)} since {point.start_time_unix_nano}, flags {point.flags}"
 
 
 def _hash(*parts: bytes) -> bytes:
