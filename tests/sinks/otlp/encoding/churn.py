@@ -1,0 +1,92 @@
+"""A node on which pods come and go, and what a receiver is pushed of it."""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, DeviceUse, PartialRef, ProcessesSampled, ProcessUse
+from sinks.otlp.encoding.encoder import Encoder
+from sinks.otlp.options import Temporality
+from tests.sinks.otlp.encoding.support import Point, points
+from tests.support.nodes import Node, at, claim, every_field, gpu
+
+PLAN = FieldPlan(["gpu_utilization", "memory_used_bytes", "power_watts"])
+
+
+class Churn:
+    """Pods that have a GPU each, one after the other, and a look at all GPUs each second.
+
+    Attributes:
+        alive: pods that hold a GPU now, by the GPU's index.
+        pushed: what was pushed with each look, by its second.
+        sizes: bytes of that, likewise.
+
+    Args:
+        gpus: how many there are.
+        per_second: pods that begin in a second; each takes the place of the one that has held its
+            GPU longest.
+        temporality: how counters are sent.
+    """
+
+    def __init__(
+        self, gpus: int, per_second: float, *, temporality: Temporality = "cumulative"
+    ) -> None:
+        self.devices = [gpu(index) for index in range(gpus)]
+        self.node = Node()
+        self.node.has(*self.devices)
+        self.per_second = per_second
+        self.encoder = Encoder("node-1", PLAN, temporality=temporality)
+        self.alive: dict[int, str] = {}
+        self.pushed: dict[int, list[Point]] = {}
+        self.sizes: dict[int, int] = {}
+        self._begun = 0
+        self._energy = 0
+        self._looked: int | None = None
+
+    def run(self, seconds: int) -> "Churn":
+        """Let so many seconds pass."""
+        first = 0 if self._looked is None else self._looked + 1
+        for second in range(first, first + seconds):
+            made = list(self._second(second))
+            self.pushed[second] = made
+        return self
+
+    def stop(self) -> None:
+        """No pod begins any more."""
+        self.per_second = 0
+
+    def volume(self, since: int, until: int) -> float:
+        """Points a second in a span."""
+        return sum(len(self.pushed[s]) for s in range(since, until)) / (until - since)
+
+    def _second(self, second: int) -> Iterator[Point]:
+        last = self._looked
+        while self._begun < self.per_second * second:
+            self.node.seconds = self._begun / self.per_second
+            self.alive[self._begun % len(self.devices)] = f"pod-{self._begun}"
+            self._begun += 1
+            said = [claim(pod, self.devices[at].uuid) for at, pod in self.alive.items()]
+            self.node.podlist(*said)
+            yield from self._push(second)
+        self.node.seconds = second
+        self._energy += 300_000
+        self.node.say(ProcessesSampled(tuple(self._uses(last))))
+        self._looked = second
+        self.node.reads(*every_field(self.devices, at(second), PLAN))
+        yield from self._push(second)
+
+    def _uses(self, last: int | None) -> Iterator[DeviceUse]:
+        now = at(self.node.seconds)
+        for index, device in enumerate(self.devices):
+            pod = self.alive.get(index)
+            owner = None if pod is None else PartialRef("ml", pod, "main")
+            busy = None if last is None else NS // 2
+            use = ProcessUse(1000 + index, 5, owner, "compute", 1 << 30, busy)
+            since = None if last is None else at(last)
+            yield DeviceUse(
+                device.uuid, now, since, (use,), 2 << 30, 0, busy, self._energy, 15 * NS
+            )
+
+    def _push(self, second: int) -> Sequence[Point]:
+        made = self.encoder.encode(self.node.snapshot())
+        self.sizes[second] = self.sizes.get(second, 0) + sum(len(record.data) for record in made)
+        return points(made)
