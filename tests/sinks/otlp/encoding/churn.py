@@ -1,7 +1,9 @@
 """A node on which pods come and go, and what a receiver is pushed of it."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 
+from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, DeviceUse, PartialRef, ProcessesSampled, ProcessUse
 from sinks.otlp.encoding.encoder import Encoder
@@ -17,8 +19,7 @@ class Churn:
 
     Attributes:
         alive: pods that hold a GPU now, by the GPU's index.
-        pushed: what was pushed with each look, by its second.
-        sizes: bytes of that, likewise.
+        records: what was pushed with each look and since the one before, by its second.
 
     Args:
         gpus: how many there are.
@@ -36,8 +37,7 @@ class Churn:
         self.per_second = per_second
         self.encoder = Encoder("node-1", PLAN, temporality=temporality)
         self.alive: dict[int, str] = {}
-        self.pushed: dict[int, list[Point]] = {}
-        self.sizes: dict[int, int] = {}
+        self.records: defaultdict[int, list[Record]] = defaultdict(list)
         self._begun = 0
         self._energy = 0
         self._looked: int | None = None
@@ -46,33 +46,47 @@ class Churn:
         """Let so many seconds pass."""
         first = 0 if self._looked is None else self._looked + 1
         for second in range(first, first + seconds):
-            made = list(self._second(second))
-            self.pushed[second] = made
+            self._second(second)
         return self
 
     def stop(self) -> None:
         """No pod begins any more."""
         self.per_second = 0
 
+    def pushed(self) -> Iterator[Point]:
+        """Yield all points so far."""
+        for records in self.records.values():
+            yield from points(records)
+
     def volume(self, since: int, until: int) -> float:
         """Points a second in a span."""
-        return sum(len(self.pushed[s]) for s in range(since, until)) / (until - since)
+        seconds = range(since, until)
+        return sum(r.points for s in seconds for r in self.records[s]) / len(seconds)
 
-    def _second(self, second: int) -> Iterator[Point]:
+    def rate(self, since: int, until: int) -> float:
+        """Bytes a second in a span."""
+        seconds = range(since, until)
+        return sum(len(r.data) for s in seconds for r in self.records[s]) / len(seconds)
+
+    def _second(self, second: int) -> None:
         last = self._looked
         while self._begun < self.per_second * second:
             self.node.seconds = self._begun / self.per_second
             self.alive[self._begun % len(self.devices)] = f"pod-{self._begun}"
             self._begun += 1
-            said = [claim(pod, self.devices[at].uuid) for at, pod in self.alive.items()]
-            self.node.podlist(*said)
-            yield from self._push(second)
+            self._claim()
+            self._push(second)
         self.node.seconds = second
+        self._claim()
         self._energy += 300_000
         self.node.say(ProcessesSampled(tuple(self._uses(last))))
         self._looked = second
         self.node.reads(*every_field(self.devices, at(second), PLAN))
-        yield from self._push(second)
+        self._push(second)
+
+    def _claim(self) -> None:
+        said = [claim(pod, self.devices[at].uuid) for at, pod in self.alive.items()]
+        self.node.podlist(*said)
 
     def _uses(self, last: int | None) -> Iterator[DeviceUse]:
         now = at(self.node.seconds)
@@ -86,7 +100,5 @@ class Churn:
                 device.uuid, now, since, (use,), 2 << 30, 0, busy, self._energy, 15 * NS
             )
 
-    def _push(self, second: int) -> Sequence[Point]:
-        made = self.encoder.encode(self.node.snapshot())
-        self.sizes[second] = self.sizes.get(second, 0) + sum(len(record.data) for record in made)
-        return points(made)
+    def _push(self, second: int) -> None:
+        self.records[second] += self.encoder.encode(self.node.snapshot())
