@@ -136,11 +136,6 @@ FAMILIES: tuple[Family, ...] = (
         "Points that a sink which sends has made of what it was given.",
     ),
     Family(
-        "podgpu_sink_produced_bytes_total",
-        "counter",
-        "Bytes that a sink which sends has made of what it was given.",
-    ),
-    Family(
         "podgpu_sink_produced_bytes_per_second",
         "gauge",
         "Bytes that a sink which sends made in a second of the last minute; no sample in the "

@@ -14,7 +14,6 @@ from pipeline.model import NS
 WINDOW_NS: Final = 60 * NS
 """Over what time the rate is worked out: what is told seldom, once a minute, is in it."""
 
-_BYTES: Final = "podgpu_sink_produced_bytes_total"
 _RATE: Final = "podgpu_sink_produced_bytes_per_second"
 
 
@@ -41,7 +40,6 @@ class Production:
             size: of all records of one snapshot.
         """
         now_ns = self._ctx.clock.now().mono_ns
-        self._ctx.meter.add(_BYTES, size)
         if self._since_ns is None:
             self._since_ns = now_ns
         self._size += size
