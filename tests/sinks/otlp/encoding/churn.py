@@ -2,16 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
-from pipeline.model import NS, DeviceUse, PartialRef, ProcessesSampled, ProcessUse
+from pipeline.model import NS, DeviceUse, PartialRef, ProcessesSampled, ProcessUse, TotalsRestored
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Temporality
 from tests.sinks.otlp.encoding.support import Point, points
 from tests.support.nodes import Node, at, claim, every_field, gpu
 
 PLAN = FieldPlan(["gpu_utilization", "memory_used_bytes", "power_watts"])
+
+
+def _container(pod: str) -> PartialRef:
+    return PartialRef("ml", pod, "main", f"u-{pod}")
 
 
 class Churn:
@@ -53,6 +58,18 @@ class Churn:
         """No pod begins any more."""
         self.per_second = 0
 
+    def restarted(self) -> "Churn":
+        """Return the same node after podgpu was started again, with what a ledger kept."""
+        usage = self.node.snapshot().usage
+        assert usage is not None
+        made = Churn(len(self.devices), self.per_second)
+        made.node.seconds = self.node.seconds
+        made.node.say(TotalsRestored(tuple(usage.devices.values())), "ledger", "ledger")
+        made.node.has(*self.devices)
+        made.alive, made._begun = dict(self.alive), self._begun
+        made._energy, made._looked = self._energy, self._looked
+        return made
+
     def pushed(self) -> Iterator[Point]:
         """Yield all points so far."""
         for records in self.records.values():
@@ -85,14 +102,16 @@ class Churn:
         self._push(second)
 
     def _claim(self) -> None:
-        said = [claim(pod, self.devices[at].uuid) for at, pod in self.alive.items()]
-        self.node.podlist(*said)
+        said = [
+            (_container(pod), claim(pod, self.devices[at].uuid)) for at, pod in self.alive.items()
+        ]
+        self.node.podlist(*(replace(one, subject=subject) for subject, one in said))
 
     def _uses(self, last: int | None) -> Iterator[DeviceUse]:
         now = at(self.node.seconds)
         for index, device in enumerate(self.devices):
             pod = self.alive.get(index)
-            owner = None if pod is None else PartialRef("ml", pod, "main")
+            owner = None if pod is None else _container(pod)
             busy = None if last is None else NS // 2
             use = ProcessUse(1000 + index, 5, owner, "compute", 1 << 30, busy)
             since = None if last is None else at(last)

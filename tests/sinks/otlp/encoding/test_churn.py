@@ -13,7 +13,7 @@ from tests.pipeline.delivery.refusing import refuses
 from tests.pipeline.delivery.support import Bench, Receiver, virtual
 from tests.sinks.otlp.encoding.accounts import BUSY, ENERGY, HELD
 from tests.sinks.otlp.encoding.churn import PLAN, Churn
-from tests.sinks.otlp.encoding.support import Identity, points
+from tests.sinks.otlp.encoding.support import Identity, Point, points
 
 TOTALS = (BUSY, HELD, ENERGY)
 SHARES = {
@@ -101,6 +101,29 @@ def test_r8_a_receiver_that_is_added_later_gets_each_final_value_once() -> None:
         n for key, n in told.items() if dict(key[0])["k8s.pod.name"] not in churn.alive.values()
     ]
     assert set(gone) == {1}
+
+
+def test_r8_a_restart_with_a_ledger_sends_each_final_value_once_more() -> None:
+    """Whoever lacks it has it then: nobody knows whether the queue of the process before had it."""
+    before = Churn(2, 1).run(20)
+    before.stop()
+    before.run(5)
+    after = before.restarted().run(90)
+    last = {point.identity: point for point in before.pushed() if point.name in TOTALS}
+    told: defaultdict[Identity, list[Point]] = defaultdict(list)
+    for point in after.pushed():
+        if point.name in TOTALS:
+            told[point.identity].append(point)
+    assert told.keys() == last.keys()
+    living = set(before.alive.values())
+    for identity, points_ in told.items():
+        if dict(identity[0])["k8s.pod.name"] in living:
+            assert len(points_) == 90
+        else:
+            [point] = points_
+            was = last[identity]
+            assert (point.value, point.start) == (was.value, was.start)
+            assert point.time > was.time
 
 
 class Pushing(Receiver):
