@@ -8,6 +8,7 @@ A *place* is a line of code that logs, for one logger: components have loggers o
 no fault hides another one, and whatever varies in a text makes no more lines than a place has.
 """
 
+import contextlib
 import copy
 import logging
 import re
@@ -131,6 +132,7 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self._bounds = Bounds()
         self._timer: threading.Timer | None = None
+        self._ended = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record if it isn't one too many. Called with the handler's lock."""
@@ -141,10 +143,8 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         admitted = self._bounds.admit(record)
         if admitted is not None:
             super().emit(admitted)
-        elif self._timer is None:
-            self._timer = threading.Timer(SECONDS, self._time_is_over)
-            self._timer.name, self._timer.daemon = "podgpu-log", True
-            self._timer.start()
+        elif self._timer is None and not self._ended:
+            self._tell_later()
 
     def close(self) -> None:
         """Say what was left out so far, and no more after that. Safe to call again."""
@@ -153,10 +153,19 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            self._ended = True
             self._tell(None)
             super().close()
         finally:
             self.release()
+
+    def _tell_later(self) -> None:
+        timer = threading.Timer(SECONDS, self._time_is_over)
+        timer.name, timer.daemon = "podgpu-log", True
+        # Where no thread can be had the next line of anybody tells it.
+        with contextlib.suppress(RuntimeError):
+            timer.start()
+            self._timer = timer
 
     def _time_is_over(self) -> None:
         self.acquire()
@@ -205,7 +214,7 @@ def _kind(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except (TypeError, ValueError):  # its values don't fit: who writes it tells of that
+    except Exception:  # noqa: BLE001 - its values don't fit: who writes it tells of that
         return str(record.msg)
 
 

@@ -5,6 +5,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -160,6 +161,30 @@ def test_the_count_comes_though_nothing_else_is_logged(
     assert log.lines[EACH:] == [
         "15 more lines like the following were left out in the last minute: the disk is full"
     ]
+
+
+def test_logging_never_raises(
+    log: Log, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no thread can be had, with values that can't be shown, and after the end."""
+
+    class Bad:
+        def __str__(self) -> str:
+            raise KeyError
+
+    def cannot(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", cannot)
+    for _ in range(100):
+        log.say("the disk is full")
+        log.say("%s", Bad(), line=2)
+        log.say("%d", "no number", line=3)
+    assert len(log.lines) == EACH
+    assert capsys.readouterr().err.count("Logging error") == 2 * EACH
+    log.handler.close()
+    log.say("after the end")
+    assert log.lines[-1] == "after the end"
 
 
 def test_what_serves_to_find_errors_is_written_whole(log: Log) -> None:
