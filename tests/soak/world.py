@@ -1,6 +1,7 @@
 """A podgpu with everything that it reads and writes, and a record of what it was played."""
 
 import json
+import os
 import random
 import resource
 import signal
@@ -16,6 +17,7 @@ from typing import Any, Final
 import trustme
 import yaml
 
+from tests.e2e import marks
 from tests.e2e.node import PODGPU, hold
 from tests.e2e.processes import Process, free_ports, wait_until
 from tests.fakes.clock import SetClock
@@ -94,7 +96,8 @@ class World:
         self._played: dict[str, Callable[[Gpu], Gpu]] = {}
         self._node: dict[str, Any] = {}
         self._process: Process | None = None
-        self._worker = subprocess.Popen(["sleep", "infinity"])
+        env = {**os.environ, marks.RUN: marks.own()}
+        self._worker = subprocess.Popen(["sleep", "infinity"], env=env)
         ramp = Ramp(10**9, WATTS * 1000.0)
         self._base = h100s(
             GPUS,
