@@ -194,7 +194,7 @@ class Checker:
     def get(self, path: str) -> bytes | None:
         """Ask podgpu, with TLS or without; None where nothing comes in time."""
         word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        for secure in (False, True):
+        for secure in (False, True, False):  # it may be changed between two of them
             connection: http.client.HTTPConnection
             if secure:
                 connection = http.client.HTTPSConnection(

@@ -35,7 +35,8 @@ _LINES: Final = 40
 
 def judge(world: World, checker: Checker, first: Figures, last: Figures) -> None:
     """Look at everything, end podgpu, and look at what it leaves; `Checker.note` what is wrong."""
-    print(f"at first {first}\nat last  {last}\nat most  {checker.most}", flush=True)
+    print(f"at first {first}\nat last  {last}\nat most  {checker.most}")
+    print(f"{checker.pages} pages; the slowest answer took {checker.slowest:.2f} s", flush=True)
     for text in _grown(first, last):
         checker.note(text)
     drained = time.monotonic() + _DRAIN
