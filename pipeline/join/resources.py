@@ -24,6 +24,7 @@ class ResourceTable:
         self._seen: dict[str, set[str]] = {}
         self._offered: dict[str, set[str]] = {}
         self._index: DeviceIndex | None = None
+        self._once: dict[str, set[str]] = {}
         self._real: tuple[DeviceIndex, set[str]] | None = None
 
     def replace(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
@@ -49,6 +50,7 @@ class ResourceTable:
         """Forget a source."""
         self._advertised.pop(source, None)
         self._seen.pop(source, None)
+        self._once.pop(source, None)
         self._index = self._real = None
 
     def count(
@@ -83,17 +85,19 @@ class ResourceTable:
         }
 
     def really_offered(self, index: DeviceIndex) -> set[str]:
-        """Return the devices that are offered by ids of their own, and not by placeholders."""
+        """Return the devices that are offered by ids of their own, and not by placeholders.
+
+        A device that was offered so once counts until its source leaves, or offers it by a
+        placeholder: a plugin withdraws a device that is ill, all of them while it restarts, and a
+        kubelet may fall silent.
+        """
         if self._real is None or self._real[0] is not index:
-            found = {
-                found.uuid
-                for event, _ in self._advertised.values()
-                for offer in event.resources
-                if offer.resource not in COUNTING
-                for raw in offer.devices
-                if (found := index.resolve(raw)) is not None and not found.placeholder
-            }
-            self._real = (index, found)
+            for source, (event, _) in self._advertised.items():
+                real, counting = _by_form(event, index)
+                kept = self._once.get(source, set()) - counting
+                there = {u for u in kept if index.resolve(RawDeviceId("uuid", u)) is not None}
+                self._once[source] = there | real
+            self._real = (index, set().union(*self._once.values()))
         return self._real[1]
 
     def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
@@ -105,6 +109,19 @@ class ResourceTable:
                     ids = self._offered.setdefault(offer.resource, set())
                     ids.update(_named(raw, index) for raw in offer.devices)
         return self._offered
+
+
+def _by_form(event: ResourcesAdvertised, index: DeviceIndex) -> tuple[set[str], set[str]]:
+    """Return the devices that are offered by their real ids, and those by placeholders."""
+    real: set[str] = set()
+    counting: set[str] = set()
+    for offer in event.resources:
+        for raw in offer.devices:
+            found = index.resolve(raw)
+            if found is not None:
+                only_counts = found.placeholder or offer.resource in COUNTING
+                (counting if only_counts else real).add(found.uuid)
+    return real, counting
 
 
 def _named(raw: RawDeviceId, index: DeviceIndex) -> str:
