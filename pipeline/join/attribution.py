@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from pipeline.join.claimed import ClaimedDevices
+from pipeline.join.closed import ClosedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
@@ -27,6 +28,7 @@ from pipeline.model import (
     Instant,
     PartialRef,
     ResourceCount,
+    ResourcesAdvertised,
 )
 
 
@@ -88,7 +90,10 @@ class Attributor:
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
         self._claimed = ClaimedDevices()
+        self._closed = ClosedDevices()
         self._devices = DeviceIndex(())
+        self._parents: dict[str, str] = {}
+        self._numbered: frozenset[str] = frozenset()
         self._resolution = Resolution()
         self._since: dict[str, _Since] = {}
         self._early: set[str] = set()
@@ -113,13 +118,23 @@ class Attributor:
         before = self._aliases.get(source)
         self._aliases[source] = told
         self._claimed.tell(source, told, at)
+        self._closed.publish(source, told)
         return before != told
+
+    def offer(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
+        """Take in what the kubelet offers; return whether that is news."""
+        if not self.resources.replace(source, event, at):
+            return False
+        self._closed.offer(source, event)
+        self.attribute()
+        return True
 
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
         self._claims.pop(source, None)
         self._aliases.pop(source, None)
         self._claimed.remove(source)
+        self._closed.remove(source)
         self.pods.remove(source)
         self.containers.remove(source)
         self.resources.remove(source)
@@ -162,6 +177,16 @@ class Attributor:
         }
         # A GPU that is gone may have left its index to another: present ones come last, and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
+        self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
+        gpus = [device for device, _ in known if device.mig is None]
+        self._numbered = frozenset(
+            name
+            for name, numbers in (
+                ("minor", [gpu.minor for gpu in gpus]),
+                ("index", [gpu.index for gpu in gpus]),
+            )
+            if None not in numbers
+        )
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
@@ -187,6 +212,11 @@ class Attributor:
     def due(self) -> bool:
         """Whether something was noted and not worked out yet."""
         return self._due
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """The devices that no scheduler gives out, as of the last `settle`."""
+        return self._resolution.closed
 
     @property
     def informed(self) -> bool:
@@ -219,7 +249,9 @@ class Attributor:
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
-            closed=self._closed(),
+            closed=self._closed.devices(self._devices),
+            parents=self._parents,
+            numbered=self._numbered,
             before=before,
             claimed=claimed,
         )
@@ -270,16 +302,6 @@ class Attributor:
         return self.resources.count(
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
-
-    def _closed(self) -> frozenset[str]:
-        """Return the devices that a device plugin offers by their real ids."""
-        offered = self.resources.really_offered(self._devices)
-        parents = {
-            known.device.mig.parent_uuid
-            for uuid in offered
-            if (known := self.attributions.get(uuid)) is not None and known.device.mig is not None
-        }
-        return frozenset(offered | parents)
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)

@@ -190,10 +190,7 @@ class Join:
         source, told = envelope.source, envelope.event
         match told:
             case ResourcesAdvertised():
-                if not self._attributor.resources.replace(source, told, envelope.at):
-                    return Outcome(changed=False)
-                self._attributor.attribute()
-                return Outcome(changed=True)
+                return Outcome(changed=self._attributor.offer(source, told, envelope.at))
             case TopologyRead():
                 return Outcome(changed=self._topology.replace(source, told))
             case _:

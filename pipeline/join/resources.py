@@ -5,7 +5,6 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.trust import COUNTING
 from pipeline.model import Device, Instant, RawDeviceId, ResourceCount, ResourcesAdvertised
 
 _MIG: Final = re.compile(r"/mig-([^/]+?)(?:\.shared)?$")
@@ -24,8 +23,6 @@ class ResourceTable:
         self._seen: dict[str, set[str]] = {}
         self._offered: dict[str, set[str]] = {}
         self._index: DeviceIndex | None = None
-        self._once: dict[str, set[str]] = {}
-        self._real: tuple[DeviceIndex, set[str]] | None = None
 
     def replace(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
         """Take in what a source says; return whether it differs from what it said before."""
@@ -33,7 +30,7 @@ class ResourceTable:
         self._advertised[source] = (event, at.mono_ns + event.good_for_ns)
         if before is not None and before[0].resources == event.resources:
             return False
-        self._index = self._real = None
+        self._index = None
         seen = self._seen.setdefault(source, set())
         seen.update(offered.resource for offered in event.resources)
         return True
@@ -43,15 +40,14 @@ class ResourceTable:
         expired = [source for source, (_, end) in self._advertised.items() if end < now_ns]
         for source in expired:
             del self._advertised[source]
-            self._index = self._real = None
+            self._index = None
         return bool(expired)
 
     def remove(self, source: str) -> None:
         """Forget a source."""
         self._advertised.pop(source, None)
         self._seen.pop(source, None)
-        self._once.pop(source, None)
-        self._index = self._real = None
+        self._index = None
 
     def count(
         self,
@@ -84,22 +80,6 @@ class ResourceTable:
             for given in [allocated.get(name, set())]
         }
 
-    def really_offered(self, index: DeviceIndex) -> set[str]:
-        """Return the devices that are offered by ids of their own, and not by placeholders.
-
-        A device that was offered so once counts until its source leaves, or offers it by a
-        placeholder: a plugin withdraws a device that is ill, all of them while it restarts, and a
-        kubelet may fall silent.
-        """
-        if self._real is None or self._real[0] is not index:
-            for source, (event, _) in self._advertised.items():
-                real, counting = _by_form(event, index)
-                kept = self._once.get(source, set()) - counting
-                there = {u for u in kept if index.resolve(RawDeviceId("uuid", u)) is not None}
-                self._once[source] = there | real
-            self._real = (index, set().union(*self._once.values()))
-        return self._real[1]
-
     def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
         """Return what is offered, by resource; worked out anew for other offers or devices only."""
         if self._index is not index:
@@ -109,19 +89,6 @@ class ResourceTable:
                     ids = self._offered.setdefault(offer.resource, set())
                     ids.update(_named(raw, index) for raw in offer.devices)
         return self._offered
-
-
-def _by_form(event: ResourcesAdvertised, index: DeviceIndex) -> tuple[set[str], set[str]]:
-    """Return the devices that are offered by their real ids, and those by placeholders."""
-    real: set[str] = set()
-    counting: set[str] = set()
-    for offer in event.resources:
-        for raw in offer.devices:
-            found = index.resolve(raw)
-            if found is not None:
-                only_counts = found.placeholder or offer.resource in COUNTING
-                (counting if only_counts else real).add(found.uuid)
-    return real, counting
 
 
 def _named(raw: RawDeviceId, index: DeviceIndex) -> str:

@@ -96,6 +96,7 @@ def hear(
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     claimed: ClaimedDevices | None = None,
+    numbered: frozenset[str] = frozenset(),
 ) -> Heard:
     """Find out what all claims are about.
 
@@ -107,6 +108,8 @@ def hear(
         complete: all pods that hold something are named by some source.
         claimed: what names of DRA drivers meant when they were given out; None where they mean what
             they mean now.
+        numbered: the schemes in which every GPU of the node has a number: an annotation with
+            another number names none of them.
     """
     heard = Heard([], {}, {})
     words, vague = heard.words, heard.vague
@@ -139,8 +142,8 @@ def hear(
                 heard.sharing.append(word)
             elif word.found:
                 words.append(word)
-            elif open_ or (
-                evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values()))
+            elif open_ or any(
+                devices.vague(raw) for raw in unknown.values() if not _empty(claim, raw, numbered)
             ):
                 vague.append(word)
         if strange:
@@ -176,6 +179,17 @@ def _given(
         rank = len(IN_CONTAINER)
         found = [one._replace(whole=False) for one in found]
     return found, rank, any(one.replica or one.placeholder for one in found)
+
+
+def _empty(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
+    """Whether an id that fits no device, and that a pod's author can write, means none."""
+    match claim.origin.evidence:
+        case Evidence.RUNTIME_ENV:
+            return True
+        case Evidence.SCHEDULER_ANNOTATION:
+            return raw.scheme in numbered and not claim.vouched
+        case _:
+            return False
 
 
 def _sure(word: Word) -> bool:
