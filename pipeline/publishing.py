@@ -6,13 +6,14 @@ from collections.abc import Callable
 from secrets import token_hex
 from typing import Final
 
-from pipeline.accepted import Accepted
+from pipeline.accepted import Accepted, Gpu
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
     Envelope,
     Evidence,
+    Holder,
     Instant,
     ProcessesSampled,
     RawDeviceId,
@@ -57,7 +58,7 @@ class Publisher:
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
-        accepted: which annotations count, for sources; and which pods contradict others.
+        accepted: which annotations count, and which GPUs are a scheduler's, for sources.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
@@ -117,9 +118,25 @@ class Publisher:
         self._name_unresolved(snapshot)
         if before is None or snapshot.layout is not before.layout:
             self._name_conflicts(snapshot)
+        self.accepted.gpus = self._schedulable(snapshot) if self.join.all_told else None
         for outlet in self.outlets.values():
             if not outlet.closed:
                 outlet.offer(snapshot)
+
+    def _schedulable(self, snapshot: Snapshot) -> dict[int, Gpu]:
+        """Return by minor number the node's GPUs, and whose they are without a scheduler."""
+        alone: dict[str, set[str]] = {}
+        for known in snapshot.layout.attributions.values():
+            of_gpu = alone.setdefault(known.device.gpu_uuid, set())
+            of_gpu.update(_pod(holder) for holder in known.holders if _alone(holder))
+        return {
+            device.minor: Gpu(
+                device.uuid, device.uuid in self.join.closed, frozenset(alone[device.uuid])
+            )
+            for known in snapshot.layout.attributions.values()
+            for device in [known.device]
+            if device.minor is not None and device.mig is None and known.present
+        }
 
     def _name_unresolved(self, snapshot: Snapshot) -> None:
         """Tell of ids that fit no device, each once, at the snapshot that first has them."""
@@ -157,18 +174,10 @@ class Publisher:
 
     def _name_conflicts(self, snapshot: Snapshot) -> None:
         """Tell of pods that contradict one another, and of access without a holding, each once."""
-        self.accepted.contradicting = frozenset(
-            pod
-            for known in snapshot.layout.attributions.values()
-            if any(holder.evidence in _GIVEN_OUT for holder in known.holders)
-            for pod in known.contradicting
-        )
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue
-            subjects = [holder.subject for holder in known.holders]
-            pods = {f"{ref.namespace}/{ref.pod}" if ref.pod else ref.uid for ref in subjects}
-            holders = ", ".join(sorted(pods))
+            holders = ", ".join(sorted({_pod(holder) for holder in known.holders}))
             for pod in known.contradicting:
                 self._once(
                     ("conflict", uuid, pod),
@@ -218,3 +227,14 @@ class Publisher:
                 "%d more pairs of GPUs contradict others (podgpu_topology_contradictions)",
                 len(new) - _TOLD,
             )
+
+
+def _pod(holder: Holder) -> str:
+    ref = holder.subject
+    return f"{ref.namespace}/{ref.pod}" if ref.pod else ref.uid
+
+
+def _alone(holder: Holder) -> bool:
+    """Whether the kubelet or the runtime gave a pod all of a device."""
+    whole = holder.share is None or holder.share >= 1
+    return holder.evidence in _GIVEN_OUT and whole and not holder.replicas

@@ -33,14 +33,24 @@ def read(annotation: str) -> list[Held]:
     return gathered(_devices(_gpus(annotation)))
 
 
-def minors(annotation: str) -> list[int]:
+def minors(annotation: str) -> dict[int, str]:
     """Return N of the `/dev/nvidiaN` that a pod was given, in the order in which they are named.
 
+    Returns:
+        By number the uuid that stands beside it, empty where none does.
+
     Raises:
-        MalformedError: the annotation can't be read, or a GPU has no minor number.
+        MalformedError: the annotation can't be read, a GPU has no minor number, or one number
+            stands beside two uuids.
     """
-    found = [whole(gpu.get("minor"), f"{place}.minor: ") for place, gpu in _gpus(annotation)]
-    return list(dict.fromkeys(found))
+    found: dict[int, str] = {}
+    for place, gpu in _gpus(annotation):
+        minor = whole(gpu.get("minor"), f"{place}.minor: ")
+        device = _device(gpu, place)
+        named = device.text if device.scheme == "uuid" else ""
+        if found.setdefault(minor, named) != named:
+            raise MalformedError(f"{place}: minor {minor} stands beside two ids")
+    return found
 
 
 def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:

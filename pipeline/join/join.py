@@ -272,6 +272,16 @@ class Join:
         return Outcome(changed=True)
 
     @property
+    def closed(self) -> frozenset[str]:
+        """The devices that a device plugin or a DRA driver gives out, and no scheduler."""
+        return self._attributor.closed
+
+    @property
+    def all_told(self) -> bool:
+        """Whether each source has told what it is there for, or that it can't."""
+        return self._sources.all_told
+
+    @property
     def informed(self) -> bool:
         """Whether some source tells who holds what: else a device without holders isn't free."""
         return self._attributor.informed
