@@ -19,7 +19,13 @@ from pipeline.model import RawDeviceId
 
 ANNOTATION: Final = "scheduling.koordinator.sh/device-allocated"
 
-_SHARES: Final = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+_SHARES: Final = (
+    "koordinator.sh/gpu-core",
+    "kubernetes.io/gpu-core",
+    "koordinator.sh/gpu-memory-ratio",
+    "kubernetes.io/gpu-memory-ratio",
+)
+"""By what an amount is told, also as releases before 1.0 call it; amounts of cores first."""
 _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
