@@ -13,8 +13,8 @@
    the node has just one GPU, so that there is no mistaking which. Where the ids of a container are
    placeholders or fit no device, and nothing else tells what it holds, it may hold any of the
    GPUs, and so it isn't known of any that it is free; but not by an id that names a device of its
-   own, by uuid or PCI address, nor by the environment, nor by a scheduler's annotation with a
-   number that no GPU of the node has.
+   own, by uuid or PCI address, nor by the environment, nor by an annotation with a number or a
+   uuid that no GPU of the node has.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
    says how much, a replica. Otherwise one that has nothing to show but its environment, which
    anybody can set, yields to those that were given devices; then those with the strongest evidence

@@ -108,8 +108,8 @@ def hear(
         complete: all pods that hold something are named by some source.
         claimed: what names of DRA drivers meant when they were given out; None where they mean what
             they mean now.
-        numbered: the schemes in which every GPU of the node has a number: an annotation with
-            another number names none of them.
+        numbered: the schemes in which every GPU of the node has a number, as every one has a uuid:
+            an annotation with another one names none of them.
     """
     heard = Heard([], {}, {})
     words, vague = heard.words, heard.vague
@@ -187,7 +187,7 @@ def _empty(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
         case Evidence.RUNTIME_ENV:
             return True
         case Evidence.SCHEDULER_ANNOTATION:
-            return raw.scheme in numbered and not claim.vouched
+            return raw.scheme == "uuid" or raw.scheme in numbered
         case _:
             return False
 

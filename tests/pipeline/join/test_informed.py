@@ -155,13 +155,6 @@ RIDDLES: list[tuple[str, Claim]] = [
     ("checkpoint", answered(uid_of("a"), ["x"], "9")),
     ("podlist", filed("a", "no-such-id")),
     ("runtime", ran("a", "nvidia.com/gpu=9", evidence=Evidence.RUNTIME_CDI)),
-    # Not of the pod's author, but of the configuration's annotations.
-    (
-        "kubelet",
-        replace(
-            said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "index"), vouched=True
-        ),
-    ),
 ]
 
 
@@ -196,6 +189,7 @@ HARMLESS: list[tuple[str, Claim]] = [
     # Every GPU has another number: an annotation means none of them.
     ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "index")),
     ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "minor")),
+    ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["GPU-x"], "uuid")),
     # Anybody can write this into an image.
     ("runtime", ran("a", "7", evidence=Evidence.RUNTIME_ENV)),
     ("runtime", ran("a", "all", evidence=Evidence.RUNTIME_ENV)),

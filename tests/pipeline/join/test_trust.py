@@ -192,11 +192,12 @@ def test_t01_the_gpu_of_an_instance_that_was_given_out_is_no_scheduler_s() -> No
     assert cluster.held() == {instance.uuid: ["victim/main"]}
 
 
-def test_t01_a_number_that_no_gpu_has_leaves_known_what_is_free() -> None:
+@pytest.mark.parametrize("named", [allocated(99), allocated(99, id="GPU-x")])
+def test_t01_what_no_gpu_of_the_node_is_leaves_known_what_is_free(named: dict[str, str]) -> None:
     cluster = Cluster()
     cluster.tell("gpus", joints(*GPUS))
     cluster.seconds = 1
-    cluster.pods(distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, allocated(99))))
+    cluster.pods(distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, named)))
     cluster.kubelet()
     found = cluster.snapshot().availability
     assert (cluster.held(), found and found.free) == ({}, 0b1111)
