@@ -5,10 +5,10 @@ pod requests. The join's result adds which GPUs are a scheduler's to give out. T
 it and any thread reads it: each step is one operation on a dict, or replaces one.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.model import Pod, RawDeviceId
+from pipeline.model import Attribution, Evidence, Holder, Pod, RawDeviceId
 
 _Name: TypeAlias = tuple[str, bool]
 """A uid, and whether the pod only names it as its static pod's."""
@@ -16,6 +16,17 @@ _Name: TypeAlias = tuple[str, bool]
 
 _Named: TypeAlias = Mapping[str, frozenset[RawDeviceId]]
 """By annotation, the devices that it names."""
+
+
+_GIVEN_OUT: Final = frozenset(
+    {
+        Evidence.PLUGIN_ANSWER,
+        Evidence.KUBELET_IDS,
+        Evidence.RUNTIME_CDI,
+        Evidence.RUNTIME_NODES,
+    }
+)
+"""Evidence that no author of a pod controls."""
 
 
 class Gpu(NamedTuple):
@@ -76,6 +87,38 @@ class Accepted:
                 if (found := told.get(name)) is not None:
                     return found.get(annotation, frozenset())
         return None
+
+
+def by_minor(known: Iterable[Attribution], closed: Collection[str]) -> dict[int, Gpu]:
+    """Return the GPUs that are there, by minor number.
+
+    Args:
+        known: who holds which device.
+        closed: the devices that no scheduler gives out.
+    """
+    known = list(known)
+    alone: dict[str, set[str]] = {}
+    for one in known:
+        of_gpu = alone.setdefault(one.device.gpu_uuid, set())
+        of_gpu.update(pod_of(holder) for holder in one.holders if _alone(holder))
+    return {
+        device.minor: Gpu(device.uuid, device.uuid in closed, frozenset(alone[device.uuid]))
+        for one in known
+        for device in [one.device]
+        if one.present and device.mig is None and device.minor is not None
+    }
+
+
+def pod_of(holder: Holder) -> str:
+    """Return a holder's pod as `namespace/name`; its uid where nobody knows the name."""
+    subject = holder.subject
+    return f"{subject.namespace}/{subject.pod}" if subject.pod else subject.uid
+
+
+def _alone(holder: Holder) -> bool:
+    """Whether the kubelet or the runtime gave a pod all of a device."""
+    whole = holder.share is None or holder.share >= 1
+    return holder.evidence in _GIVEN_OUT and whole and not holder.replicas
 
 
 def _names(pod: Pod) -> tuple[_Name, ...]:

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from secrets import token_hex
 from typing import Final
 
-from pipeline.accepted import Accepted, Gpu
+from pipeline.accepted import Accepted, by_minor, pod_of
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
     Envelope,
-    Evidence,
-    Holder,
     Instant,
     ProcessesSampled,
     RawDeviceId,
@@ -34,16 +32,6 @@ _TOLD: Final = 10
 
 _REMEMBERED: Final = 10_000
 """How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
-
-_GIVEN_OUT: Final = frozenset(
-    {
-        Evidence.PLUGIN_ANSWER,
-        Evidence.KUBELET_IDS,
-        Evidence.RUNTIME_CDI,
-        Evidence.RUNTIME_NODES,
-    }
-)
-"""Evidence that no author of a pod controls."""
 
 
 class Publisher:
@@ -118,25 +106,14 @@ class Publisher:
         self._name_unresolved(snapshot)
         if before is None or snapshot.layout is not before.layout:
             self._name_conflicts(snapshot)
-        self.accepted.gpus = self._schedulable(snapshot) if self.join.all_told else None
+        self.accepted.gpus = (
+            by_minor(snapshot.layout.attributions.values(), self.join.closed)
+            if self.join.all_told
+            else None
+        )
         for outlet in self.outlets.values():
             if not outlet.closed:
                 outlet.offer(snapshot)
-
-    def _schedulable(self, snapshot: Snapshot) -> dict[int, Gpu]:
-        """Return by minor number the node's GPUs, and whose they are without a scheduler."""
-        alone: dict[str, set[str]] = {}
-        for known in snapshot.layout.attributions.values():
-            of_gpu = alone.setdefault(known.device.gpu_uuid, set())
-            of_gpu.update(_pod(holder) for holder in known.holders if _alone(holder))
-        return {
-            device.minor: Gpu(
-                device.uuid, device.uuid in self.join.closed, frozenset(alone[device.uuid])
-            )
-            for known in snapshot.layout.attributions.values()
-            for device in [known.device]
-            if device.minor is not None and device.mig is None and known.present
-        }
 
     def _name_unresolved(self, snapshot: Snapshot) -> None:
         """Tell of ids that fit no device, each once, at the snapshot that first has them."""
@@ -177,7 +154,7 @@ class Publisher:
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue
-            holders = ", ".join(sorted({_pod(holder) for holder in known.holders}))
+            holders = ", ".join(sorted({pod_of(holder) for holder in known.holders}))
             for pod in known.contradicting:
                 self._once(
                     ("conflict", uuid, pod),
@@ -227,14 +204,3 @@ class Publisher:
                 "%d more pairs of GPUs contradict others (podgpu_topology_contradictions)",
                 len(new) - _TOLD,
             )
-
-
-def _pod(holder: Holder) -> str:
-    ref = holder.subject
-    return f"{ref.namespace}/{ref.pod}" if ref.pod else ref.uid
-
-
-def _alone(holder: Holder) -> bool:
-    """Whether the kubelet or the runtime gave a pod all of a device."""
-    whole = holder.share is None or holder.share >= 1
-    return holder.evidence in _GIVEN_OUT and whole and not holder.replicas

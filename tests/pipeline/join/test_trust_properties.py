@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Evidence, Holder
-from tests.pipeline.join.attacks import AUTHOR, World, told
+from tests.pipeline.join.attacks import AUTHOR, World, injected, told
 from tests.pipeline.join.watched import Watched
 
 WORLDS = int(os.environ.get("PODGPU_TRUST_WORLDS", "300"))
@@ -84,6 +84,13 @@ def check(seed: int) -> None:
         assert parts(now.holders) == parts(was.holders), (seed, uuid)
         assert accounts(loud, uuid) == accounts(quiet, uuid), (seed, uuid)
         assert struck(loud, uuid) == struck(quiet, uuid), (seed, uuid)
+    for pod in mine(world):
+        for minor in injected(world, loud, pod):
+            uuid = next(g.uuid for g in world.gpus if g.minor == minor)
+            # What the plugin offers is the kubelet's to know, what it gave out is any source's.
+            unknown = world.form[uuid] != "dra" and "kubelet" not in world.sources
+            assert uuid in world.managed or (unknown and not before[uuid].holders), (seed, uuid)
+            assert pod.requested, (seed, pod)
     if not (reach or joined) and ("kubelet" in world.sources or not reach_all(world)):
         assert free(loud) == free(quiet), seed
 
