@@ -86,9 +86,12 @@ def check(seed: int) -> None:
         assert struck(loud, uuid) == struck(quiet, uuid), (seed, uuid)
     for pod in mine(world):
         for minor in injected(world, loud, pod):
-            uuid = next(g.uuid for g in world.gpus if g.minor == minor)
+            uuid = next((g.uuid for g in world.gpus if g.minor == minor), "")
             # What the plugin offers is the kubelet's to know, what it gave out is any source's.
-            unknown = world.form[uuid] != "dra" and "kubelet" not in world.sources
+            unknown = (
+                world.form.get(uuid) in {"whole", "replicas", "mig"}
+                and "kubelet" not in world.sources
+            )
             assert uuid in world.managed or (unknown and not before[uuid].holders), (seed, uuid)
             assert pod.requested, (seed, pod)
     if not (reach or joined) and ("kubelet" in world.sources or not reach_all(world)):
