@@ -226,9 +226,30 @@ class Attributor:
         and no container of which it isn't known which devices it was given. Pods alone don't tell:
         what the kubelet gave them isn't written on them.
         """
+        return self._listed and not self._resolution.blind
+
+    @property
+    def known(self) -> Mapping[str, Attribution] | None:
+        """Who holds what, by device uuid, as far as that is known; None where it isn't.
+
+        A container of which it isn't known which of a scheduler's GPUs it was given leaves known
+        what a device plugin gives out; that is told where some of it is free.
+        """
+        if not self._listed:
+            return None
+        unknown = self._resolution.unknown
+        if not self._resolution.blind:
+            return self.attributions
+        left = {
+            u: one for u, one in self.attributions.items() if one.device.gpu_uuid not in unknown
+        }
+        held = {one.device.gpu_uuid for one in left.values() if one.holders}
+        return left if any(one.device.gpu_uuid not in held for one in left.values()) else None
+
+    @property
+    def _listed(self) -> bool:
         listed = bool(self._claims)
-        told = listed or (self.containers.known and not self._resolution.accessed)
-        return told and not self._resolution.blind
+        return listed or (self.containers.known and not self._resolution.accessed)
 
     def settle(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""

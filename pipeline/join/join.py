@@ -340,8 +340,8 @@ class Join:
             self._starts = tuple([starts.get(key) for key in self._keys])
         layout = self._layout
         # Cheap where nothing has changed: of each GPU the same attributions are found again.
-        informed = attributions if self._attributor.informed else None
-        self._topology.settle(self._sources.ranking(), informed, self._sources.is_up)
+        held = self._attributor.known
+        self._topology.settle(self._sources.ranking(), held, self._sources.is_up)
         if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
             return
         series: dict[Key, Series] = {}

@@ -14,7 +14,7 @@
    placeholders or fit no device, and nothing else tells what it holds, it may hold any of the
    GPUs, and so it isn't known of any that it is free; but not by an id that names a device of its
    own, by uuid or PCI address, nor by the environment, nor by an annotation with a number or a
-   uuid that no GPU of the node has.
+   uuid that no GPU of the node has. A placeholder means none that a device plugin gives out.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
    says how much, a replica. Otherwise one that has nothing to show but its environment, which
    anybody can set, yields to those that were given devices; then those with the strongest evidence
@@ -58,7 +58,8 @@ class Resolution:
         denied: by device uuid, claims without effect.
         access: by device uuid, what gives access without a holding.
         closed: devices that no scheduler gives out.
-        blind: some container was given devices, and nobody knows which: it may hold any.
+        unknown: GPUs that some container may hold which was given devices, and nobody knows which.
+        blind: there is such a container.
     """
 
     lone: bool = False
@@ -70,6 +71,7 @@ class Resolution:
     denied: dict[str, list[Word]] = field(default_factory=dict)
     access: dict[str, list[Word]] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
     blind: bool = False
 
     def let_watch(self, words: Iterable[Word]) -> None:
@@ -148,7 +150,9 @@ def resolve(
         resolution.pods[key] = standing
         for word in standing.unexplained:
             _give_up(word, heard.unresolved)
+            # What counts for a scheduler means one of its GPUs.
             resolution.blind = True
+            resolution.unknown = (devices.gpus - closed) or devices.gpus
         for uuid, stake in standing.stakes:
             stakes.setdefault(uuid, []).append(stake)
         for uuid, word in standing.denied:
@@ -167,6 +171,7 @@ def resolve(
         vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
     if not all(_explained(word, resolution.pods) for word in vague):
         resolution.blind = True
+        resolution.unknown = devices.gpus
     return resolution
 
 

@@ -201,3 +201,19 @@ def test_t01_what_no_gpu_of_the_node_is_leaves_known_what_is_free(named: dict[st
     cluster.kubelet()
     found = cluster.snapshot().availability
     assert (cluster.held(), found and found.free) == ({}, 0b1111)
+
+
+@pytest.mark.parametrize("annotation", [{}, {"hami.io/vgpu-devices-allocated": "x"}])
+@pytest.mark.parametrize(("held", "free"), [([], 0b0011), ([A], 0b0010), ([A, B], None)])
+def test_t01_a_placeholder_leaves_known_what_a_plugin_gives_out(
+    annotation: dict[str, str], held: list[str], free: int | None
+) -> None:
+    """HAMi has two of the GPUs; which one its pod was given, the pod's author doesn't let on."""
+    cluster = Cluster()
+    cluster.tell("gpus", joints(*GPUS))
+    cluster.seconds = 1
+    cluster.tell("kubelet", offer(gpu=[A, B, f"{C}-0", f"{D}-0"]))
+    cluster.pods(distilled(raw("evil", GPU, annotation)))
+    cluster.kubelet(listed("evil", f"{C}-0"), *(listed(f"p-{uuid}", uuid) for uuid in held))
+    found = cluster.snapshot().availability
+    assert (found and found.free) == free

@@ -50,6 +50,14 @@ def free(node: Watched) -> tuple[int, ...] | None:
     return None if found is None else (found.free, found.part, found.held)
 
 
+def free_gpus(node: Watched) -> set[str] | None:
+    found = node.snapshot().availability
+    if found is None:
+        return None
+    cards = zip(found.topology.cards, found.cards, strict=True)
+    return {card.uuid for card, use in cards if use.state == "free"}
+
+
 def check(seed: int) -> None:
     world = World(seed)
     quiet, loud = told(world, lying=False), told(world, lying=True)
@@ -94,6 +102,11 @@ def check(seed: int) -> None:
             )
             assert uuid in world.managed or (unknown and not before[uuid].holders), (seed, uuid)
             assert pod.requested, (seed, pod)
+    was_free, still_free = free_gpus(quiet), free_gpus(loud)
+    if "kubelet" in world.sources and was_free is not None:
+        # A pod of the sharing scheduler may leave unknown which of its GPUs it has.
+        safe = was_free - world.managed - {world.reserved}
+        assert safe <= (still_free or set()), (seed, safe, still_free)
     if not (reach or joined) and ("kubelet" in world.sources or not reach_all(world)):
         assert free(loud) == free(quiet), seed
 
