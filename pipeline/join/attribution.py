@@ -270,7 +270,11 @@ class Attributor:
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
-            closed=self._closed.devices(self._devices),
+            closed=(
+                self._closed.devices(self._devices)
+                if self._sources.begun(at)
+                else frozenset(self.attributions)
+            ),
             parents=self._parents,
             numbered=self._numbered,
             before=before,

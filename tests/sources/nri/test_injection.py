@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -30,7 +30,9 @@ GPU = "GPU-0000000{}-5eed-4a5e-9c0d-000000000000"
 class Trusting(Accepted):
     """A node whose GPUs are all a scheduler's, and a pod that may have what it names."""
 
-    gpus: ClassVar = {minor: Gpu(GPU.format(minor), False, frozenset()) for minor in range(10)}
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpus = {minor: Gpu(GPU.format(minor), False, frozenset()) for minor in range(10)}
 
     def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId]:
         return Anything()
@@ -155,7 +157,7 @@ def test_an_observer_injects_nothing() -> None:
 
 def accepting(*claims: Claim) -> Accepted:
     accepted = Accepted()
-    accepted.gpus = Trusting.gpus
+    accepted.gpus = Trusting().gpus
     accepted.replace("pods", [Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=claims)])
     return accepted
 
@@ -214,7 +216,7 @@ def test_t03_a_gpu_that_is_no_scheduler_s_or_another_pod_s_is_not_injected(
     known: dict[int, Gpu] | None, annotation: dict[str, str], why: str
 ) -> None:
     accepted = Trusting()
-    accepted.gpus = known  # type: ignore[misc]
+    accepted.gpus = known
     talk = Talk(partial(from_koordinator, accepted))
     for _ in range(2):
         assert adjusted(talk, annotation) == ({} if why else {ENV: "1"})
