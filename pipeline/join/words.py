@@ -123,9 +123,8 @@ def hear(
             )
             if unknown:
                 strange.update(unknown)
-            if known is None:
+            if known is None or (evidence := _evidence(claim, known.pod)) is None:
                 continue
-            evidence = claim.origin.evidence
             if claim.resource and evidence >= Evidence.PLUGIN_ANSWER:
                 given, missing = _find(claim.asked, devices) if claim.asked else (found, unknown)
                 out = heard.allocated.setdefault(claim.resource, set())
@@ -135,7 +134,7 @@ def hear(
                     out.add(text)
             rank, parts = IN_CONTAINER[evidence], False
             if evidence >= Evidence.PLUGIN_ANSWER:
-                found, rank, parts = _given(claim, known.pod, found, devices)
+                found, rank, parts = _given(claim, found, devices)
             word = Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
             word = heard.without_admin(word)
             if sharing:
@@ -159,14 +158,24 @@ def hear(
     return heard
 
 
-def _given(
-    claim: Claim, pod: Pod | None, found: list[Found], devices: DeviceIndex
-) -> tuple[list[Found], int, bool]:
-    """Return what the kubelet or a plugin said, its rank, and whether it is about parts.
+def _evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
+    """Return what a claim rests on; None if another claim says it better.
 
-    koordinator's proxy of the kubelet adds ids for a resource that the pod doesn't request: those
-    ids are koordinator's, so that they exclude nobody and yield to the annotation.
+    koordinator's proxy of the kubelet adds what stands in any pod's annotation, requested or not.
+    Who sees what the pod requests reads the annotation itself; else it is no more than that.
     """
+    evidence = claim.origin.evidence
+    if evidence != Evidence.KUBELET_IDS:
+        return evidence
+    requests = pod.requests if pod is not None else None
+    if requests is None:
+        return Evidence.SCHEDULER_ANNOTATION if claim.relayed else evidence
+    unasked = claim.resource != "" and claim.resource not in requests
+    return None if claim.relayed or unasked else evidence
+
+
+def _given(claim: Claim, found: list[Found], devices: DeviceIndex) -> tuple[list[Found], int, bool]:
+    """Return what the kubelet or a plugin said, its rank, and whether it is about parts."""
     rank = IN_CONTAINER[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
         asked = _find(claim.asked, devices)[0]
@@ -174,10 +183,6 @@ def _given(
         return found, rank, parts
     if claim.resource in COUNTING:
         return [one._replace(whole=False, placeholder=True) for one in found], rank, True
-    requests = pod.requests if pod is not None else None
-    if claim.resource and requests is not None and claim.resource not in requests:
-        rank = len(IN_CONTAINER)
-        found = [one._replace(whole=False) for one in found]
     return found, rank, any(one.replica or one.placeholder for one in found)
 
 

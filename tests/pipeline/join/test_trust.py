@@ -1,6 +1,7 @@
 """The rule of trust: its table, and the faults that it answers, through the readers of raw pods."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pipeline.join.trust import AMONG_PODS, TRUST, as_table
 from pipeline.model import (
     NS,
     AdvertisedResource,
+    Claim,
     DeviceAliasesReplaced,
     Event,
     Evidence,
@@ -217,3 +219,38 @@ def test_t01_a_placeholder_leaves_known_what_a_plugin_gives_out(
     cluster.kubelet(listed("evil", f"{C}-0"), *(listed(f"p-{uuid}", uuid) for uuid in held))
     found = cluster.snapshot().availability
     assert (found and found.free) == free
+
+
+@pytest.mark.parametrize(
+    ("limits", "added", "own"),
+    [
+        pytest.param({}, listed("evil", A), [], id="nothing is requested"),
+        pytest.param({"example.com/fuse": "1"}, listed("evil", A), [], id="something else is"),
+        pytest.param(GPU, replace(listed("evil", A), relayed=True), [B], id="a GPU is"),
+        pytest.param(
+            GPU, replace(listed("evil", C), relayed=True), [B], id="a GPU is, another free"
+        ),
+    ],
+)
+def test_t01_what_a_proxy_of_the_kubelet_adds_is_the_annotation(
+    limits: dict[str, str], added: Claim, own: list[str]
+) -> None:
+    """It repeats the annotation of any pod."""
+    cluster = node(raw("victim", GPU), raw("evil", limits, allocated(3, id=A)))
+    mine = [listed("evil", *own)] if own else []
+    cluster.kubelet(listed("victim", A), *mine, added)
+    assert cluster.held() == {A: ["victim/main"]} | {uuid: ["evil/main"] for uuid in own}
+    assert cluster.shares(A) == [1.0]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_t01_where_nobody_tells_of_pods_it_is_an_annotation_s_word(closed: bool) -> None:
+    cluster = Cluster()
+    cluster.tell("kubelet", offer(gpu=[A, B, C, D] if closed else [A]))
+    evil = [replace(listed("evil", uuid), relayed=True) for uuid in (A, C)]
+    cluster.kubelet(listed("victim", A), *evil)
+    assert cluster.held() == {A: ["victim/main"]} | ({} if closed else {C: ["evil/main"]})
+    assert cluster.conflicts() == {A: 1}
+    assert [one.evidence for one in cluster.on(C).holders] == (
+        [] if closed else [Evidence.SCHEDULER_ANNOTATION]
+    )
