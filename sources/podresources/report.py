@@ -133,15 +133,9 @@ class Report:
     async def _state(self) -> None:
         self._stated = self._good()
         sockets = [self._sockets[path] for path in self._stated]
-        first = next(iter(self._sockets))
-        claims = _merged(
-            [
-                self._sockets[path].claims
-                if path == first
-                else _relayed(self._sockets[path].claims)
-                for path in self._stated
-            ]
-        )
+        own = next(iter(self._sockets.values()))
+        said = [each.claims if each is own else _relayed(each.claims) for each in sockets]
+        claims = _merged(said)
         if claims != self._claims:
             self._claims = claims
         # As long as the youngest: this speaks again before an older one has to go.
