@@ -9,7 +9,7 @@ from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.closed import ClosedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.inventory import Inventory
+from pipeline.join.inventory import Inventory, numbered
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
@@ -178,15 +178,7 @@ class Attributor:
         # A GPU that is gone may have left its index to another: present ones come last, and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
         self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
-        gpus = [device for device, _ in known if device.mig is None]
-        self._numbered = frozenset(
-            name
-            for name, numbers in (
-                ("minor", [gpu.minor for gpu in gpus]),
-                ("index", [gpu.index for gpu in gpus]),
-            )
-            if None not in numbers
-        )
+        self._numbered = numbered(device for device, _ in known)
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
