@@ -87,6 +87,16 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
             "certificates, users and their passwords. It holds for every listener."
         ),
     ] = None
+    allowed_hosts: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...],
+        Doc(
+            "Further names that a request may have as its host: *.example.com stands for all "
+            "names below example.com, * for every name. Allowed without it are IP addresses, "
+            "localhost, names without a dot, *.svc, *.cluster.local, the names of host and node, "
+            "and names whose first label is one of them. It holds for every listener that asks "
+            "for neither a password nor a client certificate."
+        ),
+    ] = ()
 
 
 # A new top-level key is a new field here: the loader and the JSON Schema read this class.
