@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, Known, Role
+from config.markers import AtLeast, Doc, Known, LeadsTo, Role
 from config.types import Duration, ListenAddress
 
 
@@ -51,6 +51,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc(
             "Credentials for the API server that has the ConfigMap; none for those of the pod that "
             "podgpu runs in."

@@ -54,7 +54,8 @@ class Settings:
 
     Attributes:
         listen: where the scheduler asks.
-        kubeconfig: credentials; None for those of the pod it runs in.
+        kubeconfig: credentials, by a program that it names if need be; None for those of the pod
+            it runs in.
         annotation: key of the Nodes' annotation.
         resources: names of the resources that are GPUs.
         web_config: who is let in, and whether by TLS; None for everybody.
@@ -93,7 +94,7 @@ class Extender:
         self.port = settings.listen.port
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._kube = kube or Sessions(instead="give --kubeconfig").join
+        self._kube = kube or Sessions(instead="give --kubeconfig", plugins=True).join
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry()
         self._started = self._clock.now()
