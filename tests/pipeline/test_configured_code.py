@@ -2,25 +2,18 @@
 
 import asyncio
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from config.describe import describe
 from config.errors import ConfigError
-from config.loader import parse
 from config.markers import LeadsTo
-from config.schema import Config, Counters, Http, Log
+from config.schema import Counters, Http, Log
 from config.shapes import Items, Maybe, Record, Scalar, Shape, Table, record
-from pipeline.cli.commands import run_command
 from pipeline.configured_code import NOTHING, Allowed, libraries, plugins, refused
 from pipeline.errors import CodeRefusedError, PermanentError
 from pipeline.kube.credentials import KubeconfigFile
@@ -28,106 +21,24 @@ from pipeline.kube.sessions import Sessions
 from pipeline.registry import ENTRIES, RegisteredKinds
 from pipeline.runtime import Runtime
 from tests.pipeline.kube.conftest import kubeconfig
+from tests.pipeline.leading import (
+    ENGINE,
+    USES,
+    Program,
+    Trap,
+    config,
+    program,
+    text,
+    textfile,
+    trap,
+    with_library,
+)
+
+__all__ = ["program", "trap"]
 
 ALL = Allowed(everything=True)
 V1 = "client.authentication.k8s.io/v1"
 SECRET = "hunter2"  # noqa: S105 - of the tests
-
-
-class Program:
-    """A program that leaves a trace when it is run, and gives a token."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "get-token"
-        self._trace = folder / "trace"
-        token = {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t"}}
-        gcp = {"credential": {"access_token": "t", "token_expiry": "2999-01-01T00:00:00Z"}}
-        self.path.write_text(
-            f"#!/bin/sh\necho run >> {self._trace}\n"
-            f"case $1 in gcp) echo '{json.dumps(gcp)}';; *) echo '{json.dumps(token)}';; esac\n"
-        )
-        self.path.chmod(0o700)
-
-    @property
-    def has_run(self) -> bool:
-        return self._trace.exists()
-
-    def exec(self, **more: object) -> dict[str, object]:
-        return {"exec": {"command": str(self.path), "apiVersion": V1, **more}}
-
-    def gcp(self) -> dict[str, object]:
-        config = {"cmd-path": str(self.path), "cmd-args": "gcp"}
-        return {"auth-provider": {"name": "gcp", "config": config}}
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path)
-
-
-LIBRARY = """
-#include <fcntl.h>
-#include <unistd.h>
-__attribute__((constructor)) static void ran(void) { close(open(TRACE, O_CREAT | O_WRONLY, 0600)); }
-"""
-
-
-class Trap:
-    """A library that leaves a trace when it is loaded."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "libdcgm.so.4"
-        self._trace = folder / "loaded"
-        source = folder / "trap.c"
-        source.write_text(LIBRARY)
-        subprocess.run(
-            [
-                "gcc",
-                "-shared",
-                "-fPIC",
-                f'-DTRACE="{self._trace}"',
-                "-o",
-                str(self.path),
-                str(source),
-            ],
-            check=True,
-        )
-
-    @property
-    def was_loaded(self) -> bool:
-        return self._trace.exists()
-
-
-@pytest.fixture
-def trap(tmp_path: Path) -> Trap:
-    return Trap(tmp_path)
-
-
-def text(sources: str = "", sinks: str = "", more: str = "") -> str:
-    return (
-        f"sources: {{r: {{kind: replay, path: 'builtin:demo'}}{sources}}}\n"
-        f"sinks: {{l: {{kind: jsonl}}{sinks}}}\n{more}"
-    )
-
-
-def config(written: str) -> Config:
-    return parse(written, RegisteredKinds(), env={}, origin="test")
-
-
-USES: dict[str, Callable[[Path], str]] = {
-    "sources.p.kubeconfig": lambda path: text(sources=f", p: {{kind: pods, kubeconfig: {path}}}"),
-    "sinks.n.kubeconfig": lambda path: text(sinks=f", n: {{kind: node, kubeconfig: {path}}}"),
-    "sinks.a.kubeconfig": lambda path: text(sinks=f", a: {{kind: pods, kubeconfig: {path}}}"),
-    "sinks.e.kubeconfig": lambda path: text(sinks=f", e: {{kind: events, kubeconfig: {path}}}"),
-    "counters.kubeconfig": lambda path: text(
-        more=f"counters: {{configmap: 'ns:list', kubeconfig: {path}}}\n"
-    ),
-}
-ENGINE = "sources.h.library"
-
-
-def with_library(path: Path) -> str:
-    return text(sources=f", h: {{kind: hostengine, address: '127.0.0.1:1', library: {path}}}")
 
 
 # What leads to code.
@@ -320,10 +231,6 @@ async def test_r13_a_change_is_refused_and_what_was_in_force_stays_so(
     assert not trap.was_loaded
 
 
-def textfile(folder: Path) -> str:
-    return f"sinks: {{t: {{kind: textfile, path: {folder}/podgpu.prom}}}}\n"
-
-
 async def test_r13_a_kubeconfig_that_hangs_holds_up_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,130 +244,6 @@ async def test_r13_a_kubeconfig_that_hangs_holds_up_no_start(
     monkeypatch.setattr("pipeline.runtime._FILES", 0.05)
     made = config(USES["sources.p.kubeconfig"](tmp_path / "config"))
     await Runtime(made)._refuse_code(made)
-
-
-# The commands.
-
-
-def status_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    status = run_command(words)
-    captured = capsys.readouterr()
-    return status, captured.out + captured.err
-
-
-def test_r13_check_tells_it_and_takes_the_options(
-    program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = kubeconfig(tmp_path / "config", "http://x", program.exec())
-    file = tmp_path / "podgpu.yaml"
-    for written, place in (
-        (with_library(trap.path), ENGINE),
-        *((u(path), p) for p, u in USES.items()),
-    ):
-        file.write_text(written)
-        status, told = status_of(capsys, "check", "-c", str(file))
-        assert (status, f"{file}: {place}: " in told) == (2, True), told
-        status, told = status_of(capsys, "check", "-c", str(file), "--allow-configured-code")
-        assert status == 0, told
-    file.write_text(with_library(trap.path))
-    words = ("check", "-c", str(file), "--allow-library")
-    assert status_of(capsys, *words, str(trap.path))[0] == 0
-    assert status_of(capsys, *words, str(tmp_path / "other.so"))[0] == 2
-    assert not program.has_run
-    assert not trap.was_loaded
-
-
-@pytest.mark.parametrize("command", ["run", "record"])
-def test_r13_run_and_record_end_with_2(
-    program: Program, trap: Trap, tmp_path: Path, command: str
-) -> None:
-    path = kubeconfig(tmp_path / "config", "http://x", program.exec())
-    file = tmp_path / "podgpu.yaml"
-    file.write_text(
-        f"sources: {{p: {{kind: pods, kubeconfig: {path}}}, "
-        f"h: {{kind: hostengine, library: {trap.path}}}}}\n{textfile(tmp_path)}"
-    )
-    more = ["-o", str(tmp_path / "out"), "--for", "5s"] if command == "record" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", command, "-c", str(file), *more],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "sources.p.kubeconfig: " in done.stderr
-    assert f"{ENGINE}: " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not program.has_run
-    assert not trap.was_loaded
-
-
-def test_r13_run_with_the_option_runs_it(program: Program, trap: Trap, tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
-    file = tmp_path / "podgpu.yaml"
-    file.write_text(
-        f"sources: {{p: {{kind: pods, kubeconfig: {path}}}, "
-        f"h: {{kind: hostengine, library: {trap.path}}}}}\n{textfile(tmp_path)}"
-    )
-    words = [sys.executable, "-m", "pipeline", "run", "-c", str(file), "--allow-configured-code"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, env=os.environ) as running:
-        for _ in range(200):
-            if program.has_run and trap.was_loaded:
-                break
-            assert running.poll() is None
-            try:
-                running.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
-        running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=20)
-    assert program.has_run
-    assert trap.was_loaded
-
-
-def test_r13_the_doctor_runs_nothing_and_says_so(
-    program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
-    file = tmp_path / "podgpu.yaml"
-    engine = f"h: {{kind: hostengine, address: '127.0.0.1:1', library: {trap.path}}}"
-    file.write_text(
-        f"sources: {{p: {{kind: pods, kubeconfig: {path}}}, {engine}}}\n"
-        f"sinks: {{n: {{kind: node, kubeconfig: {path}}}, e: {{kind: events, kubeconfig: {path}}}, "
-        f"a: {{kind: pods, kubeconfig: {path}}}}}\n"
-        f"counters: {{configmap: 'ns:list', kubeconfig: {path}}}\n"
-    )
-    status, out = status_of(capsys, "doctor", "-c", str(file), "--json")
-    found: list[dict[str, Any]] = json.loads(out)["findings"]
-    assert status == 2
-    assert not program.has_run
-    assert not trap.was_loaded
-    told = {each["check"]: each for each in found}
-    assert ENGINE in told["config"]["saw"]
-    assert "--allow-library" in told["config"]["mend"]
-    assert told["hostengine.library"]["verdict"] == "skipped"
-    for check in ("pods.server", "node.rbac", "events.rbac", "pods.patch"):
-        assert told[check]["verdict"] == "failure"
-        assert "--allow-configured-code" in told[check]["mend"], told[check]
-    status_of(capsys, "doctor", "-c", str(file), "--allow-configured-code", "--json")
-    assert program.has_run
-    assert trap.was_loaded
-
-
-def test_r13_what_the_command_line_or_kubeconfig_names_is_exempt(
-    program: Program,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
-    status_of(capsys, "doctor", "--cluster", "--kubeconfig", str(path))
-    assert program.has_run
-    (tmp_path / "trace").unlink()
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    status_of(capsys, "doctor", "--cluster")
-    assert program.has_run
 
 
 def test_r13_the_file_can_t_allow_it_itself() -> None:

@@ -195,6 +195,8 @@ FILES = [
     (("--config=/a/b.yaml",), "/a/b.yaml"),
     (("-c/a/b.yaml",), "/a/b.yaml"),
     (("-c=/a/b.yaml",), "/a/b.yaml"),
+    (("--allow-configured-code", "-c", "/a/b.yaml"), "/a/b.yaml"),
+    (("-c", "/a/b.yaml", "--allow-library", "/a/lib.so"), "/a/b.yaml"),
     (("-c=-",), None),
     (("--config", "/dev/stdin"), None),
     (("-c", "/dev/fd/0"), None),
