@@ -94,8 +94,8 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
             "Further names that a request may have as its host: *.example.com stands for all "
             "names below example.com, * for every name. Allowed without it are IP addresses, "
             "localhost, names without a dot, *.svc, *.cluster.local, the names of host and node, "
-            "and names whose first label is one of them. It holds for every listener that asks "
-            "for neither a password nor a client certificate."
+            "names whose first label is one of them, and the host that is listened on. It holds "
+            "for every listener that asks for neither a password nor a client certificate."
         ),
     ] = ()
 

@@ -52,14 +52,16 @@ class Hosts:
         self._patterns = (*ALWAYS, *map(_plain, patterns))
         self._told.clear()
 
-    def refusal(self, asked: Iterable[str]) -> str | None:
+    def refusal(self, asked: Iterable[str], here: str = "") -> str | None:
         """Return why a request is not answered, for people; None if it is.
 
         Args:
             asked: what the request's target and its `Host` have of a host, with or without a port;
                 nothing where neither has one, which no browser does.
+            here: the host that is listened on, which is allowed too.
         """
-        wrong = next((name for name in map(_without_port, asked) if not self._allows(name)), None)
+        names = [name for name in map(_without_port, asked) if name != _plain(here)]
+        wrong = next((name for name in names if not self._allows(name)), None)
         if wrong is None:
             return None
         text = f"podgpu is not known as {shown(wrong)} here; {self._setting} allows further names"

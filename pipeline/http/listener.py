@@ -208,7 +208,7 @@ class Listener:
             await access.current()
         # No page of somebody else's has the password or the certificate.
         if access is None or not access.rules.identified:
-            wrong = self._house.hosts.refusal(hosts_of(request))
+            wrong = self._house.hosts.refusal(hosts_of(request), self.address.host)
             if wrong is not None:
                 return plain(HTTPStatus.MISDIRECTED_REQUEST, wrong)
         if access is None:

@@ -113,6 +113,13 @@ def test_r12_every_host_that_a_request_has_must_be_allowed() -> None:
     assert known.refusal(["evil.example.com", "localhost"]) is not None
 
 
+def test_r12_the_name_that_is_listened_on_is_allowed_there() -> None:
+    known = hosts()
+    assert known.refusal(["Metrics.example.com.:9400"], "metrics.example.com") is None
+    assert known.refusal(["a.metrics.example.com"], "metrics.example.com") is not None
+    assert known.refusal(["metrics.example.com"], "127.0.0.1") is not None
+
+
 @given(st.text(max_size=80))
 def test_r12_no_text_is_an_error_and_a_refusal_is_one_line(host: str) -> None:
     told = hosts().refusal([host])

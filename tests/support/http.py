@@ -13,7 +13,7 @@ from pipeline.http import Limits, Listeners
 LOCAL = ListenAddress.parse("127.0.0.1:0")
 
 
-def listeners(hosts: Hosts | None = None, **limits: float) -> Listeners:
+def listeners(hosts: Hosts | None = None, /, **limits: float) -> Listeners:
     return Listeners(
         node="node-<1>",
         version="1.2.3",

@@ -124,7 +124,7 @@ async def test_r12_the_setting_is_taken_over_and_a_change_that_fails_leaves_it(
 async def test_r12_every_address_has_the_same_names(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shared = listeners(hosts=Hosts("--allowed-host"))
+    shared = listeners(Hosts("--allowed-host"))
     other = ListenAddress.parse("[::1]:0") if socket.has_ipv6 else local()
     async with shared.listen(LOCAL) as first, shared.listen(other) as second:
         assert first.port != second.port
