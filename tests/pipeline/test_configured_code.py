@@ -1,5 +1,6 @@
 """Code that a configuration leads to runs only if the command line allows it (R13)."""
 
+import ast
 import asyncio
 import json
 import re
@@ -14,6 +15,7 @@ from config.errors import ConfigError
 from config.markers import LeadsTo
 from config.schema import Counters, Http, Log
 from config.shapes import Items, Maybe, Record, Scalar, Shape, Table, record
+from pipeline import configured_code
 from pipeline.configured_code import NOTHING, Allowed, libraries, plugins, refused
 from pipeline.errors import CodeRefusedError, PermanentError
 from pipeline.kube.credentials import KubeconfigFile
@@ -252,3 +254,41 @@ def test_r13_the_file_can_t_allow_it_itself() -> None:
             config(text(more=f"{name}: true\n"))
     assert Allowed() == NOTHING
     assert libraries(config(text()), NOTHING) == []
+
+
+RUNS = {
+    "pipeline/doctor/clocks.py": "the C library that is loaded anyway",
+    "pipeline/doctor/loading.py": "tries a library: hostengine's if it is allowed, NVML's by name",
+    "pipeline/footprint.py": "the C library that is loaded anyway",
+    "pipeline/kube/library.py": "modules of a package of ours",
+    "pipeline/kube/plugins.py": "programs of kubeconfigs, if they are allowed",
+    "pipeline/registry.py": "modules of ours, by a table",
+    "sources/hostengine/library.py": "DCGM's library: the path only if it is allowed",
+    "sources/nvml/diagnosis/opening.py": "NVML by its name",
+}
+CALLS = re.compile(
+    r"CDLL|PyDLL|cdll|dlopen|Popen|subprocess_exec|subprocess_shell|create_subprocess_\w+|system"
+    r"|import_module|module_from_spec|exec|exec[lv]\w*|posix_spawn\w*|eval|load_extension"
+)
+
+
+def calls_of(path: Path) -> set[str]:
+    """Return the names of what is called in a module, of those that it would be about."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text if CALLS.search(text) else "")
+    made = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {each.attr for each in made if isinstance(each, ast.Attribute)} | {
+        each.id for each in made if isinstance(each, ast.Name)
+    }
+
+
+def test_r13_code_is_loaded_or_run_nowhere_else() -> None:
+    """Whoever adds a place asks what leads there: see the marker `LeadsTo`."""
+    root = Path(configured_code.__file__).parents[1]
+    found = {
+        str(path.relative_to(root))
+        for room in ("config", "pipeline", "sources", "sinks")
+        for path in (root / room).rglob("*.py")
+        if any(map(CALLS.fullmatch, calls_of(path)))
+    }
+    assert found == set(RUNS)
