@@ -267,18 +267,20 @@ RUNS = {
     "sources/nvml/diagnosis/opening.py": "NVML by its name",
 }
 CALLS = re.compile(
-    r"CDLL|PyDLL|cdll|dlopen|Popen|subprocess_exec|subprocess_shell|create_subprocess_\w+|system"
+    r"subprocess|CDLL|PyDLL|cdll|dlopen|Popen|subprocess_exec|subprocess_shell|create_subprocess_\w+|system"
     r"|import_module|module_from_spec|exec|exec[lv]\w*|posix_spawn\w*|eval|load_extension"
 )
 
 
 def calls_of(path: Path) -> set[str]:
-    """Return the names of what is called in a module, of those that it would be about."""
+    """Return the names of what a module calls and imports, if it may be of interest."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text if CALLS.search(text) else "")
     made = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {each.attr for each in made if isinstance(each, ast.Attribute)} | {
-        each.id for each in made if isinstance(each, ast.Name)
+    return {
+        *(each.attr for each in made if isinstance(each, ast.Attribute)),
+        *(each.id for each in made if isinstance(each, ast.Name)),
+        *(name.name for each in tree.body if isinstance(each, ast.Import) for name in each.names),
     }
 
 
