@@ -83,6 +83,15 @@ CHECKS: Final = (
         BOTH,
     ),
     Check(
+        "queue.rate",
+        "how much the podgpu that answers at `http.port` makes in a second for each sink with a "
+        "queue, against `queue.max_rate`",
+        "more than half of it: after an outage the backlog takes longer to go than the outage "
+        "took, and as much or more: it never goes, and the queue runs over",
+        "raise `queue.max_rate`, or let podgpu make less: longer intervals, fewer fields",
+        WARNS,
+    ),
+    Check(
         "check.deadline",
         "how long the checks of a component take",
         "a file, a socket or the driver doesn't answer",
