@@ -1,6 +1,6 @@
 """Which devices there are, and which there were."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pipeline.join.places import Places
