@@ -69,7 +69,7 @@ def test_a_page_that_is_right() -> None:
     ],
 )
 def test_an_identity_that_does_not_hold(name: str, value: float) -> None:
-    assert list(checker(Life(0))._identities(page(**{name: value})))
+    assert list(checker(Life(0))._identities(page(1, **{name: value})))
 
 
 def test_what_is_told_of_no_more_may_be_missing() -> None:
@@ -82,7 +82,7 @@ def test_what_is_told_of_no_more_may_be_missing() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("sink_queued", 1.0), ("sink_emitted_total", 8.0)])
 def test_a_point_that_is_not_accounted_for(name: str, value: float) -> None:
-    assert list(checker(Life(0))._points(page(**{name: value})))
+    assert list(checker(Life(0))._points(page(1, **{name: value})))
 
 
 def test_a_counter_that_falls() -> None:

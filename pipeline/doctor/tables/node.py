@@ -8,7 +8,8 @@ CHECKS: Final = (
     Check(
         "config",
         "the configuration file",
-        "podgpu would not start with this file",
+        "podgpu would not start with this file, or it names a library that the command line does "
+        "not allow",
         "mend what is named; `podgpu check` tells the same",
         FAILS,
         skips=False,
