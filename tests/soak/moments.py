@@ -141,24 +141,16 @@ class Victim:
         self.edit()
 
     def hang_up(self) -> None:
-        if self._caught(signal.SIGHUP):
+        if self.process.catches(signal.SIGHUP):
             self.process.send(signal.SIGHUP)
 
     def terminate(self) -> None:
         """Send SIGTERM; before Python itself has begun, that ends any program by the signal."""
         if self._told is None:
-            if not self._caught(signal.SIGTERM):
+            if not self.process.catches(signal.SIGTERM):
                 self.statuses.add(-signal.SIGTERM)
             self._told = time.monotonic()
         self.process.send(signal.SIGTERM)
-
-    def _caught(self, signum: int) -> bool:
-        try:
-            said = Path(f"/proc/{self.process.pid}/status").read_text()
-        except OSError:
-            return True
-        caught = int(next(line for line in said.splitlines() if line.startswith("SigCgt"))[8:], 16)
-        return bool(caught >> (signum - 1) & 1)
 
     # What came of it.
 
