@@ -154,7 +154,7 @@ def _disk_full(world: World) -> Undo:
 
 
 def _clock(world: World) -> Undo:
-    world.clock.step(world.chance.choice([-1, 1]) * world.chance.choice([0.5, 5, 600, 7200]))
+    world.step_clock(world.chance.choice([-1, 1]) * world.chance.choice([0.5, 5, 600, 7200]))
     return _nothing
 
 
@@ -295,8 +295,8 @@ def _at(*places: str) -> frozenset[str]:
     return frozenset(places)
 
 
-_STARTING: Final = _at("process", "config", "counters", "web")
-"""Who starts with a file that is broken ends with status 2."""
+_STARTING: Final = _at("process", "config", "counters", "web", "clock")
+"""Who starts with a file that is broken ends with status 2; and by its start the clock is known."""
 
 FAULTS: Final = (
     Fault("configuration changed", _config, 0, _at("config")),

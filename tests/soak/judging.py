@@ -1,6 +1,7 @@
 """What has to be so once all is over: nothing grew, nothing is missing, and the books are right."""
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _LATE: Final = 2.0
 _LOOK: Final = 10
 """Points of a look at a device, for each that is a gauge."""
 
+_ACCEPT: Final = "socket.accept() out of system resource"
 _LINES: Final = 40
 """Lines of the log for each fault, in the mean."""
 
@@ -143,8 +145,10 @@ def _lines(world: World, checker: Checker) -> Iterator[str]:
 
 def _log(world: World, checker: Checker) -> Iterator[str]:
     said = world.said()
-    if "Traceback" in said:
-        place = said.index("Traceback")
+    for found in re.finditer("Traceback", said):
+        place = found.start()
+        if _ACCEPT in said[max(place - 300, 0) : place]:
+            continue  # asyncio's own, of which there are few a minute
         yield f"a traceback:\n{said[max(place - 500, 0) : place + 3000]}"
     lines, most = said.count("\n"), _LINES * (world.faults + 5)
     print(f"log: {lines} lines, of {world.faults} faults", flush=True)

@@ -95,6 +95,7 @@ class World:
 
         self._played: dict[str, Callable[[Gpu], Gpu]] = {}
         self._node: dict[str, Any] = {}
+        self._started_ns = 0
         self._process: Process | None = None
         env = {**os.environ, marks.RUN: marks.own()}
         self._worker = subprocess.Popen(["sleep", "infinity"], env=env)
@@ -267,10 +268,22 @@ class World:
             self._replay()
 
     def _replay(self) -> None:
-        gpus = list(self._base.gpus)
+        # The driver stamps its samples by the wall clock; the library found out about that when
+        # podgpu started.
+        shift = (self.clock.offset_ns - self._started_ns) // 1000
+        gpus = [
+            replace(gpu, values={**gpu.values, "sampling_shift": shift % (1 << 64)})
+            for gpu in self._base.gpus
+        ]
         for change in self._played.values():
             gpus = [change(gpu) for gpu in gpus]
         self._fake.set(replace(self._base, gpus=gpus, **self._node))
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the wall clock, which is the driver's too."""
+        with self.lock:
+            self.clock.step(seconds)
+            self._replay()
 
     def xid(self, gpu: int, code: int) -> None:
         self._fake.push_xid(gpu, code)
@@ -281,6 +294,8 @@ class World:
         """Start it, and wait until it has read its files: who finds a broken one then ends."""
         before = self.said().count(_SERVING)
         with self.lock:
+            self._started_ns = self.clock.offset_ns
+            self._replay()
             env = {**self._fake.env(), **self.clock.env()}
             self._process = Process([PODGPU, "run", "-c", self.config], self.log, env)
             self.lives.append(Life(time.monotonic(), sick=self.full))
