@@ -272,8 +272,7 @@ class World:
         # podgpu started.
         shift = (self.clock.offset_ns - self._started_ns) // 1000
         gpus = [
-            replace(gpu, values={**gpu.values, "sampling_shift": shift % (1 << 64)})
-            for gpu in self._base.gpus
+            replace(gpu, values={**gpu.values, "sampling_shift": shift}) for gpu in self._base.gpus
         ]
         for change in self._played.values():
             gpus = [change(gpu) for gpu in gpus]
