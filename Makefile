@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run demo test lint format protos bench peers e2e lock clean
+.PHONY: help run demo test lint format protos bench soak peers e2e lock clean
 
 help:
 	@echo "make run    sample this machine's GPUs, or play a recording where there is none"
 	@echo "make test   all tests that need no GPU, no root and no network"
 	@echo "make lint   style, types and import contracts"
 	@echo "make bench  speed, as ratios against named baselines"
+	@echo "make soak   all that can go wrong at random moments; MINUTES=30, SEED= repeats a run"
 	@echo "make e2e    against a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
 
 # Two stamps, so that `make run` installs nothing that only the tests need.
@@ -54,6 +55,11 @@ protos: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --override-ini=timeout=300 --import-mode=importlib -p no:cacheprovider
+
+# The disk that fills up is a tmpfs in a mount namespace of its own: root or user namespaces.
+MINUTES ?= 30
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # containerd, etcd, Kubernetes, a Collector and Prometheus 3, from source: minutes, but only once.
 peers: $(VENV)/.dev

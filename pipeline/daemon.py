@@ -15,6 +15,7 @@ from pipeline.logs import ROOT, set_up
 from pipeline.registry import RegisteredKinds
 from pipeline.reloading import FileWatch
 from pipeline.runtime import Runtime
+from pipeline.signals import stop_on_signals
 from pipeline.threads import DaemonExecutor
 
 EXIT_CONFIG = 2
@@ -31,8 +32,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     log = logging.getLogger(ROOT)
     loop = asyncio.get_running_loop()
     loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _stopper(signum, stop, log))
+    stop_on_signals(stop, log)
     watch = FileWatch(path, log) if path is not None else None
     loop.add_signal_handler(signal.SIGHUP, _rereader(runtime, watch, log))
     try:
@@ -92,14 +92,6 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         set_up(config.log.level, config.log.format)
         log.info("the changed configuration is in force")
     return done
-
-
-def _stopper(signum: int, stop: asyncio.Event, log: logging.Logger) -> Callable[[], None]:
-    def handle() -> None:
-        log.info("%s: stopping", signal.Signals(signum).name)
-        stop.set()
-
-    return handle
 
 
 def _rereader(runtime: Runtime, watch: FileWatch | None, log: logging.Logger) -> Callable[[], None]:

@@ -48,6 +48,7 @@ def serve(
     from pipeline import daemon
     from pipeline.footprint import trim
     from pipeline.runtime import Runtime
+    from pipeline.signals import ignore_signals
 
     trim()
     log = set_up(config.log.level, config.log.format)
@@ -59,7 +60,10 @@ def serve(
         log.info(
             "starting: sources %s, sinks %s", ", ".join(config.sources), ", ".join(config.sinks)
         )
-        return await daemon.run(runtime, path)
+        try:
+            return await daemon.run(runtime, path)
+        finally:
+            ignore_signals()
 
     return asyncio.run(main())
 
@@ -70,6 +74,7 @@ def record(arguments: argparse.Namespace) -> int:
     from pipeline.clock import SystemClock
     from pipeline.recording import Header, RecordingError, RecordingWriter
     from pipeline.runtime import Runtime, node_name
+    from pipeline.signals import ignore_signals
 
     config, _ = located(arguments.config)
     config = msgspec.structs.replace(config, sinks={}, http=Http())
@@ -82,7 +87,10 @@ def record(arguments: argparse.Namespace) -> int:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
         log.info("recording into %s; Ctrl-C ends it", arguments.output)
         runtime = Runtime(config, taps=(writer.write,), allowed=allowed_of(arguments))
-        return await daemon.run(runtime, None, stop=stop)
+        try:
+            return await daemon.run(runtime, None, stop=stop)
+        finally:
+            ignore_signals()
 
     status = 0
     try:

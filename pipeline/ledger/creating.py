@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.migrating import migrate
 from pipeline.ledger.opening import FAILS, fault, identify
-from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, columns_of
+from pipeline.ledger.schema import APPLICATION_ID, KEEP_VERSION, TABLES, VERSION, columns_of
 from pipeline.ledger.state import load
 from pipeline.model import DeviceUsage
 
@@ -126,7 +126,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
         run("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; "
-            f"PRAGMA user_version = {VERSION}; COMMIT;"
+            f"PRAGMA user_version = {VERSION}; {KEEP_VERSION} COMMIT;"
         )
     identify(connection, str(path))
     if path.stat().st_size <= _SMALL:

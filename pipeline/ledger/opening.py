@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of
+from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of, kept_version
 
 _WAIT: Final = 5.0
 """Seconds that a reader waits for a writer that has the file to itself for a moment."""
@@ -38,9 +38,6 @@ _UNUSABLE: Final = frozenset(
     }
 )
 """Errors of a damaged header that have SQLite's general number."""
-
-_NEWER: Final = 16
-"""Versions of the tables beyond this one that may be those of a newer podgpu; others are damage."""
 
 _READABLE: Final = (
     "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
@@ -155,6 +152,7 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         found = columns_of(connection)
+        kept = kept_version(connection, found)
     except FAILS as error:
         raise fault(place, error) from error
     if application != APPLICATION_ID:
@@ -165,8 +163,8 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
             mend = "give another path"
             raise ForeignError(place, "is another program's database", mend)
         raise CorruptError(place, "is empty", "give the path of the sink ledger")
-    if not 1 <= version <= VERSION + _NEWER:
-        saw = f"is of version {version}, which no podgpu has: its header is damaged"
+    if not _is_of(version, kept, found):
+        saw = f"says that it is of version {version}, and is not: its header is damaged"
         raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
     if version > VERSION:
         saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
@@ -175,6 +173,20 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         table, column = min(missing)
         saw = f"lacks the column {column} of the table {table}"
         raise CorruptError(place, saw, "give the path of a ledger that is whole")
+
+
+def _is_of(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:
+    """Whether a file is of the version that its header tells, by what stands in the file itself.
+
+    Args:
+        version: of the header, which is a single byte in practice, and without a checksum.
+        kept: of the table `meta`; None where it isn't told there, as in files of podgpu 0.1.0.
+        found: the columns of all tables.
+    """
+    if kept is not None:
+        return kept == str(version)
+    later = columns() - columns(1)
+    return version == VERSION or (version == 1 and not later & found)
 
 
 def _one_byte_off(application: int) -> bool:

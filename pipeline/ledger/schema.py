@@ -15,7 +15,9 @@ APPLICATION_ID: Final = 0x70646C67
 """`pdlg`; the field of SQLite's header that tells whose a file is."""
 
 VERSION: Final = 2
-"""Of the tables, in `user_version`.
+"""Of the tables, in `user_version`, and again in `meta` as `tables`.
+
+A single byte of the header has the one; where the other differs, the file is damaged.
 
 A higher one is another file for all that know this one alone: they refuse it and leave it be. A
 podgpu that raises it brings the statements that lead from each version before to it, and the file
@@ -117,6 +119,8 @@ CREATE TABLE state (
 ) WITHOUT ROWID;
 """
 
+KEEP_VERSION: Final = f"INSERT OR REPLACE INTO meta VALUES ('tables', '{VERSION}');"  # noqa: S608
+
 _ADDED: Final = frozenset(
     {("holdings", "id"), ("gaps", "id"), ("device_hours", "unknown_ns"), ("state", "boot")}
 )
@@ -144,6 +148,22 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
         "WHERE t.type = 'table'"
     )
     return frozenset((str(table), str(column)) for table, column in connection.execute(query))
+
+
+def kept_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str]]) -> str | None:
+    """Return the version that a file has in `meta`; None where it has none, as of podgpu 0.1.0.
+
+    Args:
+        connection: to the file.
+        found: its columns.
+
+    Raises:
+        sqlite3.Error: it can't be read.
+    """
+    if not {("meta", "key"), ("meta", "value")} <= found:
+        return None
+    told = connection.execute("SELECT value FROM meta WHERE key = 'tables'").fetchone()
+    return None if told is None else str(told[0])
 
 
 def senseless(what: str) -> sqlite3.DatabaseError:

@@ -82,12 +82,15 @@ class LedgerSink:
         thread, file, opening = self._opening
         opened = asyncio.wrap_future(opening)
         opened.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not await first(self._ctx.clock, _OPENING, opened):
+        try:
+            in_time = await first(self._ctx.clock, _OPENING, opened)
+        except asyncio.CancelledError:
+            await self._abandon(thread, file)
+            raise
+        if not in_time:
             text = f"{self._options.path}: the file system has not answered yet: see to its disk"
             raise TransientError(text, retry_after=_AGAIN)
-        self._opening = None
-        if self._unwanted is not None:
-            self._unwanted.detach()
+        self._settle()
         try:
             left, report = opening.result()
         except Exception as error:
@@ -120,8 +123,21 @@ class LedgerSink:
         self._thread = self._file = self._left = self._readers = None
         if readers is not None:
             readers.shutdown()
-        if thread is None or file is None:
-            return
+        if thread is not None and file is not None:
+            await self._close(thread, file)
+
+    async def _abandon(self, thread: DaemonExecutor, file: LedgerFile) -> None:
+        """Close what is being opened, so that a podgpu that ends leaves no log beside it."""
+        self._settle()
+        await self._close(thread, file)
+
+    def _settle(self) -> None:
+        """Forget the opening: what it comes to is in other hands."""
+        self._opening = None
+        if self._unwanted is not None:
+            self._unwanted.detach()
+
+    async def _close(self, thread: DaemonExecutor, file: LedgerFile) -> None:
         thread.submit(file.close)
         closed = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()

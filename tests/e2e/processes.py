@@ -78,6 +78,16 @@ def get(
         connection.close()
 
 
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for a signal by now, or has ended."""
+    try:
+        said = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    caught = next((line for line in said.splitlines() if line.startswith("SigCgt")), "SigCgt: -1")
+    return bool(int(caught[8:], 16) >> (signum - 1) & 1)
+
+
 class Process:
     """One run of a program; what it says goes into a file."""
 
@@ -121,10 +131,21 @@ class Process:
         """Wait until it answers with 200."""
         return wait_until(lambda: self.answers(port, path), f"{path} on port {port}")
 
+    def catches(self, signum: int) -> bool:
+        """Whether it has a handler for a signal by now, or has ended."""
+        return catches(self.pid, signum)
+
+    def send(self, signum: int) -> None:
+        """Send a signal, unless it has ended."""
+        self._process.send_signal(signum)
+
     def stop(self, signum: int = signal.SIGTERM) -> int:
         """End it and return its status; killed if it does not heed the signal."""
-        if self.running:
-            self._process.send_signal(signum)
+        self.send(signum)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return its status once it has ended; killed if it does not end."""
         try:
             return self._process.wait(20)
         except subprocess.TimeoutExpired:

@@ -3,14 +3,13 @@
 import argparse
 import asyncio
 import logging
-import signal
-from collections.abc import Callable
 from typing import Final
 
 from pipeline.errors import PermanentError
 from pipeline.extender.running import RESOURCE, Extender, Settings
 from pipeline.footprint import trim
 from pipeline.logs import set_up
+from pipeline.signals import ignore_signals, stop_on_signals
 from pipeline.threads import DaemonExecutor
 
 _EXIT_CONFIG: Final = 2
@@ -55,19 +54,12 @@ def _check(settings: Settings) -> None:
 
 async def _main(settings: Settings, log: logging.Logger) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _stopper(signum, stop, log))
+    asyncio.get_running_loop().set_default_executor(DaemonExecutor("podgpu-files", threads=4))
+    stop_on_signals(stop, log)
     log.info(
         "starting: follows %s, GPUs are %s", settings.annotation, ", ".join(settings.resources)
     )
-    await Extender(settings).run(stop)
-
-
-def _stopper(signum: int, stop: asyncio.Event, log: logging.Logger) -> Callable[[], None]:
-    def handle() -> None:
-        log.info("%s: stopping", signal.Signals(signum).name)
-        stop.set()
-
-    return handle
+    try:
+        await Extender(settings).run(stop)
+    finally:
+        ignore_signals()

@@ -1,6 +1,7 @@
 """R4: damaged bytes in a ledger are the file's fault, and never end what opens it."""
 
 import contextlib
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,12 +15,19 @@ from pipeline.ledger.book import Book
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.opening import FAILS, fault, open_readonly
 from pipeline.ledger.reading import read_holdings, read_window
+from pipeline.ledger.rows import Batch
 from sinks.ledger.file import LedgerFile
 from sinks.ledger.options import Options
 from tests.pipeline.ledger.keeping import FOREVER, Shown
+from tests.pipeline.ledger.test_migrating import OLD
 from tests.pipeline.ledger.test_state import full
 
 SHOWN = Shown()
+HEADER = 100
+"""Bytes that SQLite's header has."""
+DEVICE = full().device
+VERSION_AT = 63
+"""Where the last byte of `user_version` stands in it."""
 
 
 def file_at(path: Path) -> LedgerFile:
@@ -29,14 +37,18 @@ def file_at(path: Path) -> LedgerFile:
 
 def written(path: Path) -> bytes:
     """Return the bytes of a ledger with accounts and holdings."""
+    file = file_at(path)
+    file.open()
+    file.put(a_batch())
+    file.close()
+    return path.read_bytes()
+
+
+def a_batch() -> Batch:
     usage = full()
     book = Book(usage.at, {})
     book.take(SHOWN(usage))
-    file = file_at(path)
-    file.open()
-    file.put(book.cut())
-    file.close()
-    return path.read_bytes()
+    return book.cut()
 
 
 @pytest.fixture
@@ -47,8 +59,8 @@ def path(tmp_path: Path) -> Path:
 
 def damages(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield places and values: each byte of the header, and some of the rest."""
-    for place in range(100):
-        for mask in (0xFF, 0x80):
+    for place in range(HEADER):
+        for mask in (0xFF, 0x80, 0x10, 0x01):
             yield place, data[place] ^ mask
     for place in range(100, len(data), 397):
         yield place, data[place] ^ 0x80
@@ -64,7 +76,7 @@ def clean(path: Path) -> None:
 
 def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
     sound = written(path)
-    aside = foreign = 0
+    aside = 0
     for place, value in damages(sound):
         clean(path)
         path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
@@ -74,15 +86,82 @@ def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
             read_holdings(connection, 0, FOREVER)
         file = file_at(path)
         try:
-            _, report = file.open()
-        except ForeignError:
-            foreign += 1
-            continue
+            left, report = file.open()
         finally:
             file.close()
+        # Set aside, or read right.
+        assert report.aside or set(left.states) == {DEVICE}, (place, value)
         aside += bool(report.aside)
     assert aside > 40
-    assert foreign == 0
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["present", "0.1.0"])
+def test_r4_a_damaged_version_is_neither_an_older_nor_a_newer_podgpus(
+    path: Path, *, old: bool
+) -> None:
+    """One byte of the header has it, and no checksum: whatever it becomes, the file is the same."""
+    written(path)
+    if old:
+        shutil.copy(OLD / "ledger-0.1.0-day.db", path)
+    sound = path.read_bytes()
+    for value in {*range(34), 64, 127, 128, 255} - {sound[VERSION_AT]}:
+        clean(path)
+        path.write_bytes(sound[:VERSION_AT] + bytes([value]) + sound[VERSION_AT + 1 :])
+        with pytest.raises(CorruptError, match=r"damaged|lacks the column"):
+            open_readonly(path)
+        file = file_at(path)
+        left, report = file.open()
+        file.close()
+        assert len(report.aside) == 1, value
+        assert not left.states
+
+
+def test_r4_a_newer_ledger_is_left_as_it_is(path: Path) -> None:
+    """It says so twice: in its header, and in its table `meta`."""
+    written(path)
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("PRAGMA user_version = 3")
+        other.execute("UPDATE meta SET value = '3' WHERE key = 'tables'")
+    before = path.read_bytes()
+    with pytest.raises(ForeignError, match="use a newer podgpu"):
+        open_readonly(path)
+    file = file_at(path)
+    with pytest.raises(ForeignError, match="use a newer podgpu"):
+        file.open()
+    file.close()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("logged", [False, True], ids=["in the file", "in the log"])
+def test_r4_a_header_that_is_damaged_while_it_runs_costs_nothing(
+    path: Path, *, logged: bool
+) -> None:
+    """The next commit writes the page anew; who reads before that is told, or reads on."""
+    sound = written(path)
+    for place in range(HEADER):
+        clean(path)
+        path.write_bytes(sound)
+        file = file_at(path)
+        file.open()
+        file.put(a_batch())
+        if not logged:
+            assert file._connection is not None
+            file._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with path.open("r+b") as spoilt:
+            spoilt.seek(place)
+            (byte,) = spoilt.read(1)
+            spoilt.seek(place)
+            spoilt.write(bytes([byte ^ 0xFF]))
+        with contextlib.suppress(CorruptError), closing(open_readonly(path)) as connection:
+            read_window(connection, 0, FOREVER)
+        report = file.put(a_batch())
+        file.close()
+        again = file_at(path)
+        left, later = again.open()
+        again.close()
+        assert not report.aside
+        assert not later.aside
+        assert set(left.states) == {DEVICE}, place
 
 
 @pytest.mark.parametrize(
@@ -103,21 +182,18 @@ def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
         file.open()
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(spoil)
-    usage = full()
-    book = Book(usage.at, {})
-    book.take(SHOWN(usage))
     if when == "at the start":
         file.open()
-    batch = book.cut()
+    batch = a_batch()
     file.put(batch)
     file.close()
     again = file_at(path)
     left, report = again.open()
     again.put(batch)
     again.close()
-    assert set(left.states) == {usage.device} or len(report.aside) == 1
+    assert set(left.states) == {DEVICE} or len(report.aside) == 1
     last = file_at(path)
-    assert set(last.open()[0].states) == {usage.device}
+    assert set(last.open()[0].states) == {DEVICE}
     last.close()
 
 

@@ -16,7 +16,7 @@ import pytest
 from pipeline.ledger.creating import open_readwrite
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.schema import VERSION
+from pipeline.ledger.schema import KEEP_VERSION, VERSION
 from pipeline.model import NS
 from tests.pipeline.ledger.keeping import Kept, Shown, window_of
 from tests.support.nodes import at, gpu
@@ -203,7 +203,8 @@ def spoilt(folder: Path, how: str) -> Path:
                     {
                         "column": "ALTER TABLE hours DROP COLUMN energy_mj",
                         "table": "DROP TABLE state",
-                        "version": f"PRAGMA user_version = {VERSION + 1}",
+                        "version": KEEP_VERSION.replace(str(VERSION), str(VERSION + 1))
+                        + f"PRAGMA user_version = {VERSION + 1};",
                         "application": "PRAGMA application_id = 7",
                     }[how]
                 )
@@ -219,7 +220,7 @@ def spoilt(folder: Path, how: str) -> Path:
         ("empty", CorruptError, None),
         ("text", CorruptError, CorruptError),
         ("cut", CorruptError, CorruptError),
-        ("page", None, CorruptError),
+        ("page", CorruptError, CorruptError),
         ("column", CorruptError, CorruptError),
         ("table", CorruptError, CorruptError),
         ("version", ForeignError, ForeignError),

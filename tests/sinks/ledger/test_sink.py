@@ -68,6 +68,31 @@ async def test_the_window_is_read_while_it_runs_and_not_when_it_does_not(tmp_pat
         assert (nobody.whose, nobody.held_ns) == (None, 0)
 
 
+async def test_r5_a_start_that_is_given_up_leaves_no_log_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is being opened when podgpu is to stop, and the process goes at once."""
+    opened, go = threading.Event(), threading.Event()
+    open_it = LedgerFile.open
+
+    def slow(file: LedgerFile) -> Any:
+        found = open_it(file)
+        opened.set()
+        go.wait(10)
+        return found
+
+    monkeypatch.setattr(LedgerFile, "open", slow)
+    sink = LedgerSink(Options(path=tmp_path / "usage.db"), FakeSinkContext("usage"))
+    entering = asyncio.ensure_future(sink.__aenter__())
+    await asyncio.to_thread(opened.wait, 10)
+    entering.cancel()
+    await asyncio.sleep(0.05)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["usage.db", "usage.db.lock"]
+
+
 async def test_a_second_podgpu_waits_for_the_first(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     first, second = Bench(path), Bench(path)

@@ -88,7 +88,15 @@ def newer(path: Path) -> None:
     Kept(path).close()
     with sqlite3.connect(path) as made:
         made.execute("PRAGMA user_version = 99")
+        made.execute("UPDATE meta SET value = '99' WHERE key = 'tables'")
     made.close()
+
+
+def damaged(path: Path) -> None:
+    Kept(path).close()
+    with path.open("r+b") as file:
+        file.seek(63)
+        file.write(b"\3")
 
 
 @pytest.mark.parametrize("until", ["2200-01-01", "2262-04-12", "2300-01-01", "9999-12-31T23:59:59"])
@@ -136,7 +144,8 @@ def test_what_is_no_file(tmp_path: Path, capsys: Capsys, make: object, said: str
     [
         (broken, "not a database"),
         (others, "is another program's database"),
-        (newer, "is of version 99"),
+        (newer, "is of version 99, and this podgpu knows versions up to"),
+        (damaged, "says that it is of version 3, and is not: its header is damaged"),
     ],
 )
 def test_what_is_no_ledger(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:

@@ -1,0 +1,156 @@
+"""What has to be so once all is over: nothing grew, nothing is missing, and the books are right."""
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from pipeline.model import NS
+from tests.e2e.kept import kept
+from tests.pipeline.ledger.keeping import assert_adds_up, window_of
+from tests.soak.checker import Checker, Figures
+from tests.soak.world import BUSY, GPUS, PODS, WATTS, World
+
+MEMORY: Final = 40.0
+"""MiB by which podgpu may have grown: as much as it holds for clients at most."""
+
+THREADS, DESCRIPTORS = 6, 16
+"""By how much these may have grown: a thread and some files for each component that runs anew."""
+
+_DRAIN: Final = 60.0
+_EXACT: Final = 6.0
+"""Seconds of a device's time that may stand nowhere, besides those for which there are reasons."""
+
+_LATE: Final = 2.0
+"""Seconds that podgpu may take to notice that a GPU has changed hands, and to look again."""
+
+_LOOK: Final = 10
+"""Points of a look at a device, for each that is a gauge."""
+
+_ACCEPT: Final = "socket.accept() out of system resource"
+_LINES: Final = 40
+"""Lines of the log for each fault, in the mean."""
+
+
+def judge(world: World, checker: Checker, first: Figures, last: Figures) -> None:
+    """Look at everything, end podgpu, and look at what it leaves; `Checker.note` what is wrong."""
+    print(f"at first {first}\nat last  {last}\nat most  {checker.most}")
+    print(f"{checker.pages} pages; the slowest answer took {checker.slowest:.2f} s", flush=True)
+    for text in _grown(first, last):
+        checker.note(text)
+    drained = time.monotonic() + _DRAIN
+    while checker.last is not None and time.monotonic() < drained:
+        if sum(checker.last.of_sink("queued").values()) < 1000:
+            break
+        time.sleep(1)
+    else:
+        checker.note("the queue isn't empty a minute after the receiver is back")
+    checker.stop()
+    status = world.stop()
+    if status != 0:
+        checker.note(f"status {status} at SIGTERM")
+    for part in (_points, _ledger, _lines, _log):
+        try:
+            for text in part(world, checker):
+                checker.note(text)
+        except Exception as error:  # noqa: BLE001 - whatever can't be read isn't right
+            checker.note(f"{part.__name__}: {type(error).__name__}: {error}")
+
+
+def _grown(first: Figures, last: Figures) -> Iterator[str]:
+    if last.memory > first.memory + MEMORY:
+        yield f"memory grew from {first.memory:.0f} to {last.memory:.0f} MiB"
+    if last.threads > first.threads + THREADS:
+        yield f"threads grew from {first.threads} to {last.threads}"
+    if last.descriptors > first.descriptors + DESCRIPTORS:
+        yield f"descriptors grew from {first.descriptors} to {last.descriptors}"
+
+
+def _points(world: World, checker: Checker) -> Iterator[str]:
+    totals, taken = kept(world.queue).totals, world.receiver.taken
+    came = len(taken.points) + taken.anew + len(taken.contradicting)
+    dropped, rejected = sum(totals.dropped.values()), sum(totals.rejected.values())
+    print(
+        f"points: {totals.appended} made, {dropped} dropped and counted, {rejected} rejected; "
+        f"{len(taken.points)} came, {taken.again} of them again, {taken.anew} with another start",
+        flush=True,
+    )
+    # Those that came anew came with others of the same look, which can't be told from what is sent
+    # again: the sink that was exchanged tells a look twice.
+    if (missing := totals.appended - dropped - rejected - came) > _LOOK * taken.anew:
+        yield f"{missing} points are lost and not counted"
+    for text in taken.contradicting[:5]:
+        yield f"came with two values: {text}"
+
+
+def _ledger(world: World, checker: Checker) -> Iterator[str]:
+    if aside := list(world.disk.glob("usage.db.corrupt-*")):
+        yield f"set aside: {aside}"
+    with closing(sqlite3.connect(world.ledger)) as connection:
+        if (told := connection.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            yield f"the ledger isn't whole: {told}"
+    window = window_of(world.ledger)
+    assert_adds_up(window)
+    totals = {one.device: one for one in window.totals}
+    end = world.lives[-1].ended
+    for gpu in range(GPUS):
+        total = totals[world.uuid(gpu)]
+        accounted, gap = total.accounted_ns / NS, total.gap_ns / NS
+        whole = end - checker.begun[world.uuid(gpu)]
+        busy, joules = (total.busy_ns or 0) / NS, (total.energy_mj or 0) / 1000
+        print(
+            f"GPU {gpu}: {whole:.1f} s, of which {accounted:.1f} s accounted and {gap:.1f} s gap; "
+            f"busy {100 * busy / accounted:.1f} %, {joules / accounted:.1f} W",
+            flush=True,
+        )
+        # An account that a full disk kept from being read begins anew, without a gap before it.
+        untold = world.untold()
+        if not -_EXACT - untold <= accounted + gap - whole <= _EXACT:
+            yield f"GPU {gpu}: {accounted + gap:.1f} s accounted and gap, of {whole:.1f} s"
+        breaks = _EXACT + _LATE * world.breaks
+        if abs(joules - WATTS * accounted) > WATTS * breaks:
+            yield f"GPU {gpu}: {joules:.0f} J, and {WATTS * accounted:.0f} J were played"
+        # Between a break and the next look nobody knows who was busy.
+        more = busy - accounted * BUSY / 100
+        most = _EXACT + world.lied + accounted * 0.02
+        if not -breaks - world.lied - accounted * 0.02 <= more <= most:
+            yield f"GPU {gpu}: busy {busy:.0f} s, and {accounted * BUSY / 100:.0f} s were played"
+        for pod in PODS:
+            parts = (
+                one.held_ns / NS
+                for one in window.spent
+                if one.device == total.device and one.whose and one.whose.subject.pod == pod
+            )
+            held, true = sum(parts), world.held(gpu, pod, checker.begun[total.device], end)
+            late = _EXACT + _LATE * len(world.holding) + world.late
+            if not true - gap - untold - late <= held <= true + late:
+                yield f"GPU {gpu}: {pod} held {held:.1f} s, and {true:.1f} s were played"
+
+
+def _lines(world: World, checker: Checker) -> Iterator[str]:
+    torn = 0
+    for path in sorted(world.disk.glob("lines.jsonl*")):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                json.loads(line)
+            except ValueError:
+                torn += 1
+    most = sum(life.killed or life.sick for life in world.lives)
+    if torn > most:
+        yield f"{torn} lines are torn, and podgpu was killed or short of disk {most} times"
+
+
+def _log(world: World, checker: Checker) -> Iterator[str]:
+    said = world.said()
+    for found in re.finditer("Traceback", said):
+        place = found.start()
+        if _ACCEPT in said[max(place - 300, 0) : place]:
+            continue  # asyncio's own, of which there are few a minute
+        yield f"a traceback:\n{said[max(place - 500, 0) : place + 3000]}"
+    lines, most = said.count("\n"), _LINES * (world.faults + 5)
+    print(f"log: {lines} lines, of {world.faults} faults", flush=True)
+    if lines > most:
+        yield f"{lines} lines in the log"

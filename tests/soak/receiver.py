@@ -1,0 +1,142 @@
+"""A receiver of OTLP over HTTP that fails in many ways, and remembers each point that it took."""
+
+import gzip
+import hashlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final, Literal
+
+from sinks.otlp.messages import ExportMetricsServiceRequest, NumberDataPoint
+from tests.e2e.processes import free_ports
+
+Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
+"""How it answers: it takes what comes; says 503; says nothing; takes it and hangs up; no HTTP."""
+
+MOODS: Final[tuple[Mood, ...]] = ("busy", "silent", "forgetful", "garbled")
+
+
+@dataclass
+class Taken:
+    """What came.
+
+    Attributes:
+        points: contents by a hash of the identity.
+        again: how many came once more, the same to the last bit.
+        anew: how many came once more with another start: of a sink that was exchanged meanwhile.
+        contradicting: identities that came with another content.
+    """
+
+    points: dict[bytes, bytes] = field(default_factory=dict)
+    again: int = 0
+    anew: int = 0
+    contradicting: list[str] = field(default_factory=list)
+
+    def add(self, message: bytes) -> None:
+        request = ExportMetricsServiceRequest.FromString(message)
+        for resource in request.resource_metrics:
+            whose = resource.resource.SerializeToString(deterministic=True)
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in (*metric.gauge.data_points, *metric.sum.data_points):
+                        self._point(whose, metric.name, point)
+
+    def _point(self, whose: bytes, name: str, point: NumberDataPoint) -> None:
+        at = point.time_unix_nano
+        pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)
+        identity = _hash(whose, name.encode(), repr(pairs).encode(), str(at).encode())
+        content = point.SerializeToString(deterministic=True)
+        known = self.points.setdefault(identity, content)
+        if known is content:
+            return
+        if known == content:
+            self.again += 1
+            return
+        before = NumberDataPoint.FromString(known)
+        if _value(before) == _value(point) and before.flags == point.flags:
+            self.anew += 1
+            return
+        place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
+        told = ", ".join(_told(each) for each in (before, point))
+        now = time.strftime("%H:%M:%S")
+        self.contradicting.append(f"{now} {name} of {place} at {at}: {told}")
+
+
+def _value(point: NumberDataPoint) -> float:
+    return point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+
+
+def _told(point: NumberDataPoint) -> str:
+    return f"{_value(point)} since {point.start_time_unix_nano}, flags {point.flags}"
+
+
+def _hash(*parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=12).digest()
+
+
+class Receiver:
+    """Listens at one place; may be killed and come back."""
+
+    def __init__(self) -> None:
+        (self.port,) = free_ports(1)
+        self.taken = Taken()
+        self.mood: Mood = "well"
+        self._lock = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 30
+
+            def do_POST(self) -> None:
+                receiver.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def kill(self) -> None:
+        """Be away; connections that are open get no answer any more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length", "0")))
+        mood = self.mood if self._server is not None else "gone"
+        if mood in {"well", "forgetful"} and request.path == "/v1/metrics":
+            packed = request.headers.get("Content-Encoding") == "gzip"
+            with self._lock:
+                self.taken.add(gzip.decompress(body) if packed else body)
+        if mood == "silent":
+            time.sleep(3)
+        if mood in {"silent", "forgetful", "gone"}:
+            request.close_connection = True
+            request.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if mood == "garbled":
+            request.wfile.write(b"\x15\x03\x01 no HTTP\r\n\r\n")
+            request.close_connection = True
+            return
+        request.send_response(200 if mood == "well" else 503)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
