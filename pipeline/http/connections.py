@@ -1,15 +1,18 @@
-"""aiohttp's server with a bound on its connections."""
+"""aiohttp's server, with a bound on what each connection and all of them hold."""
 
 import asyncio
 import logging
 import ssl
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+from aiohttp import web, web_protocol
 
-from pipeline.http.door import FULL, Door, Guest
+from pipeline.http.door import Door
 from pipeline.http.limits import Limits
+from pipeline.http.shares import Guest, Shares
+from pipeline.http.wire import TOO_LARGE
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -17,14 +20,73 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _HEADER_BYTES = 4096
 _HEADERS = 64
+_READ_BYTES = 1 << 14
+
+# Neither library has an option for these. Requests that are read before the one before them is
+# answered; what more of them comes waits in the kernel.
+web_protocol.MAX_MSG_QUEUE_SIZE = 2
+# TLS has a buffer of this size for each connection, 256 KiB by default; a record has 16 KiB.
+sslproto.SSLProtocol.max_size = _READ_BYTES
+
+
+class Handler(web.RequestHandler):
+    """Serves one connection.
+
+    Attributes:
+        guest: what is counted for it.
+        context: what it was secured with.
+    """
+
+    __slots__ = ("context", "guest", "server")
+
+    def __init__(
+        self, server: "Server", guest: Guest, context: ssl.SSLContext | None, **options: Any
+    ) -> None:
+        super().__init__(server, **options)
+        self.server = server
+        self.guest = guest
+        self.context = context
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection; called by asyncio, as the others."""
+        super().connection_made(transport)
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("a listener serves streams")
+        self.guest.abort = transport.abort
+        if self.guest.ended:
+            transport.abort()
+            return
+        # What is written waits here until the kernel has taken all of it.
+        transport.set_write_buffer_limits(high=1)
+        if hasattr(transport, "max_size"):  # asyncio's own, of what is read at a time
+            transport.max_size = _READ_BYTES
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Count it no longer."""
+        self.server.leave(self.guest)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends, and count it unless it is of a body that is being read."""
+        super().data_received(data)
+        guest, transport = self.guest, self.transport
+        if guest.state == "reading" or transport is None:
+            return
+        guest.head += len(data)
+        self.server.shares.grow(guest, len(data))
+        if guest.head > self.server.limits.head_bytes and guest.state == "idle":
+            if not self._messages:
+                transport.write(TOO_LARGE)
+                transport.close()
 
 
 class Server(web.Server):
-    """Serves connections, so many at most.
+    """Serves connections.
 
     Args:
         serve: answers a request.
-        limits: how many, and for how long.
+        limits: of what they hold, and for how long.
+        shares: where they are counted.
         access: who says on what terms a connection is taken; None for plain HTTP.
     """
 
@@ -32,131 +94,68 @@ class Server(web.Server):
         self,
         serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         limits: Limits,
+        shares: Shares,
         access: "Callable[[], Access | None]",
     ) -> None:
         # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
         quiet = logging.getLogger("podgpu.http.clients")
         quiet.addFilter(_only_when_debugging)
-        super().__init__(
-            serve,
-            handler_cancellation=True,
-            access_log=None,
-            logger=quiet,
-            keepalive_timeout=limits.idle_seconds,
-            lingering_time=limits.linger_seconds,
+        super().__init__(serve, handler_cancellation=True, request_factory=_request)
+        self._options = {
+            "loop": asyncio.get_running_loop(),
+            "access_log": None,
+            "logger": quiet,
+            "keepalive_timeout": limits.idle_seconds,
+            "lingering_time": limits.linger_seconds,
             # Whoever takes a body bounds it by its length.
-            auto_decompress=False,
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
-            max_headers=_HEADERS,
-            request_factory=_request,
-        )
+            "auto_decompress": False,
+            "max_line_size": _HEADER_BYTES,
+            "max_field_size": _HEADER_BYTES,
+            "max_headers": _HEADERS,
+            "read_bufsize": _READ_BYTES,
+        }
         self.limits = limits
+        self.shares = shares
         self._access = access
-        self._transports: dict[Guest, asyncio.Transport] = {}
-        # Whether for the rest of a body, with the longest wait first.
-        self._waiting: dict[Guest, bool] = {}
-        self._contexts: dict[Guest, ssl.SSLContext] = {}
+        self._guests: set[Guest] = set()
         self._closing = False
         self._last_call: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
 
-    def protocol(self) -> asyncio.Protocol:
+    def protocol(self, guest: Guest) -> asyncio.Protocol:
         """Return what takes a connection that was just accepted."""
+        self._guests.add(guest)
         access = self._access()
-        return self() if access is None else Door(self, access)
+        return self._handler(guest, None) if access is None else Door(self, access, guest)
 
-    def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
-        """Count a connection; False if there is no room."""
-        if self._closing or not self._has_room():
-            return False
-        self._transports[guest] = transport
-        self._waiting[guest] = False
-        return True
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection; called by aiohttp."""
-        if not self.enter(handler, transport):
-            transport.write(FULL)
-            handler.force_close()
-            return
-        super().connection_made(handler, transport)
-
-    def connection_lost(
-        self, handler: web.RequestHandler, exc: BaseException | None = None
-    ) -> None:
-        """Count it no longer; called by aiohttp."""
-        self.forget(handler)
-        super().connection_lost(handler, exc)
+    def _handler(self, guest: Guest, context: ssl.SSLContext | None) -> Handler:
+        return Handler(self, guest, context, **self._options)
 
     def pass_on(
-        self, door: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
-    ) -> web.RequestHandler:
-        """Let the door's connection be answered."""
-        self.forget(door)
-        handler = self()
-        if context is not None:
-            self._contexts[handler] = context
+        self, guest: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+    ) -> Handler:
+        """Let a door's connection be answered."""
+        handler = self._handler(guest, context)
         transport.set_protocol(handler)
         handler.connection_made(transport)
         return handler
 
-    def context(self, handler: web.RequestHandler) -> ssl.SSLContext | None:
-        """Return what a connection was secured with."""
-        return self._contexts.get(handler)
-
-    @property
-    def _most(self) -> int:
-        access = self._access()
-        if access is None or access.rules.context is None:
-            return self.limits.connections
-        return self.limits.secure_connections
-
-    def _has_room(self) -> bool:
-        """Make room at the cost of the connection that has waited longest, if any waits."""
-        if len(self._transports) >= self._most:
-            longest = next(iter(self._waiting), None)
-            if longest is None:
-                return False
-            transport = self._transports[longest]
-            self.forget(longest)
-            longest.force_close()
-            # Else it would wait for its client to take what was written.
-            transport.abort()
-        return True
-
-    def forget(self, guest: Guest) -> None:
+    def leave(self, guest: Guest) -> None:
         """Count a connection no longer."""
-        self._transports.pop(guest, None)
-        self._waiting.pop(guest, None)
-        self._contexts.pop(guest, None)
-        if self._closing and not self._transports:
+        self.shares.leave(guest)
+        self._guests.discard(guest)
+        if self._closing and not self._guests:
             if self._last_call is not None:
                 self._last_call.cancel()
             self._gone.set()
 
-    def busy(self, handler: web.RequestHandler) -> None:
-        """Note that a connection's request is being answered."""
-        self._waiting.pop(handler, None)
-
-    def idle(self, handler: web.RequestHandler) -> None:
-        """Note that a connection waits for a request."""
-        if handler in self._transports:
-            self._waiting[handler] = False
-
-    def receiving(self, handler: web.RequestHandler) -> None:
-        """Note that a connection waits for the rest of a body; `busy` ends it."""
-        if handler in self._transports:
-            self._waiting[handler] = True
-
     def close(self, seconds: float) -> None:
         """End all connections: idle ones now, the others with their answer or when time is up."""
-        for guest, for_body in list(self._waiting.items()):
-            if not for_body:
-                guest.force_close()
+        for guest in [one for one in self._guests if one.state == "idle"]:
+            guest.abort()
         self.pre_shutdown()
         self._closing = True
-        if self._transports:
+        if self._guests:
             self._last_call = asyncio.get_running_loop().call_later(seconds, self._abort)
         else:
             self._gone.set()
@@ -167,8 +166,8 @@ class Server(web.Server):
 
     def _abort(self) -> None:
         # A closed transport still waits for its client to read; an aborted one doesn't.
-        for transport in list(self._transports.values()):
-            transport.abort()
+        for guest in list(self._guests):
+            guest.abort()
 
 
 def _request(

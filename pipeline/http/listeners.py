@@ -12,8 +12,10 @@ from pipeline.contracts import HttpMounts
 from pipeline.errors import PermanentError
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
+from pipeline.http.shares import Shares
 from pipeline.pages import Check, Front, Pages
 from pipeline.sockets import reason
+from pipeline.turns import Turns
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -29,12 +31,15 @@ class Listeners:
         ready: for `/readyz`: there is something to show.
         pages: what every listener serves besides, by path, with titles for the page at `/`.
         front: makes the page at `/`; without it, that leads to the others and no more.
-        limits: the same for every listener.
+        limits: for all listeners together.
 
     Attributes:
         access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
             at any time: new connections are taken on its terms, older ones end with their next
             answer.
+        shares: connections and bytes that all listeners hold.
+        turns: for answers to be begun.
+        probe_turns: the same on the probes' paths.
     """
 
     def __init__(
@@ -55,6 +60,9 @@ class Listeners:
         self.pages = pages
         self.front = front
         self.limits = limits or Limits()
+        self.shares = Shares(self.limits)
+        self.turns = Turns(1)
+        self.probe_turns = Turns(1)
         self.access: Access | None = None
         self._listeners: dict[ListenAddress, Listener] = {}
         self._starting = asyncio.Lock()

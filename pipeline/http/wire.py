@@ -2,15 +2,26 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 from aiohttp import web
 
 from pipeline.contracts import HttpRequest, HttpResponse
 
-_CHUNK = 1 << 16
+
+def raw(status: str, text: str) -> bytes:
+    """Return an answer to a request that can't be read: a line of text, then the end."""
+    return (
+        f"HTTP/1.1 {status}\r\nServer: podgpu\r\nX-Content-Type-Options: nosniff\r\n"
+        "Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(text) + 1}\r\n\r\n{text}\n"
+    ).encode()
 
 
-def request_of(request: web.BaseRequest) -> HttpRequest:
+TOO_LARGE: Final = raw("431 Request Header Fields Too Large", "the request is too long")
+
+
+def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
     """Return a request as handlers see it."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
@@ -20,7 +31,9 @@ def request_of(request: web.BaseRequest) -> HttpRequest:
     repeated = frozenset[str]()
     if len(query) < len(request.query):
         repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
-    return HttpRequest(request.method, request.path, query, headers, repeated=repeated)
+    return HttpRequest(
+        request.method, request.path, query, headers, repeated=repeated, source=source
+    )
 
 
 async def send(
@@ -30,8 +43,12 @@ async def send(
     headers: Mapping[str, str],
     last: bool,
     seconds: float,
+    piece: int,
 ) -> web.StreamResponse:
-    """Write in pieces: what waits for a slow client is one piece, not the whole page.
+    """Write piece by piece, each once the client has taken the one before.
+
+    So a client that doesn't read has one piece in memory, and no further request of its is
+    answered: what it sent more of them waits in the kernel.
 
     Args:
         request: what is answered.
@@ -39,6 +56,7 @@ async def send(
         headers: of every answer.
         last: the connection ends with it.
         seconds: for the client to take it.
+        piece: bytes.
     """
     sent = {"Server": "podgpu", "X-Content-Type-Options": "nosniff", **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type
@@ -52,9 +70,11 @@ async def send(
             await response.prepare(request)
             if request.method != "HEAD":
                 for part in (memoryview(answer.body), memoryview(tail)):
-                    for start in range(0, len(part), _CHUNK):
-                        await response.write(part[start : start + _CHUNK])
+                    for start in range(0, len(part), piece):
+                        await response.write(part[start : start + piece])
+                        await request.writer.drain()
             await response.write_eof()
+            await request.writer.drain()
     except (TimeoutError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()

@@ -1,0 +1,222 @@
+"""Connections and bytes of all listeners, shared by where the clients are."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+from pipeline.http.limits import Limits
+
+State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
+"""What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
+answer is being worked out, or sent."""
+
+
+class Guest:
+    """A connection, and what is held for it.
+
+    Attributes:
+        source: where its client is; see `source_of`.
+        reserved: it is there for the probes' paths alone.
+        state: what becomes of it.
+        head: bytes of requests that have come and aren't answered yet.
+        held: all bytes that are held for it, apart from the answer.
+        answer: parts of the answer that is being sent.
+        ended: it has given way, and is about to end.
+        abort: ends the connection, whatever its client does.
+        give_up: ends what its bytes are held for.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.reserved = False
+        self.state: State = "idle"
+        self.head = 0
+        self.held = 0
+        self.answer: Sequence[bytes] = ()
+        self.ended = False
+        self.abort: Callable[[], None] = lambda: None
+        self.give_up: Callable[[], None] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is held for it, its answer included."""
+        return self.held + sum(map(len, self.answer))
+
+
+class Shares:
+    """Counts connections, and bytes that are held for them.
+
+    Counted is what has come, not what was announced. Where there is no room, the source with most
+    makes it: no source that has little waits for one that has much.
+
+    Args:
+        limits: for all.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._longest = 0
+        # The one whose state has not changed for longest comes first.
+        self._guests: dict[Guest, None] = {}
+        self._reserved: dict[Guest, None] = {}
+        self._sources: Counter[str] = Counter()
+        self._holding: dict[Guest, None] = {}
+        self._answers: dict[int, int] = {}
+        self._held = 0
+        # Threads put in: a number they took off themselves could lose one of two changes.
+        self._let_go: deque[tuple[Guest, int]] = deque()
+
+    @property
+    def held(self) -> int:
+        """Bytes that are held now."""
+        self._settle()
+        return self._held
+
+    def __len__(self) -> int:
+        """Return how many connections there are."""
+        return len(self._guests) + len(self._reserved)
+
+    def takes(self, longest: int) -> None:
+        """Have room for one body or answer of such a length besides."""
+        self._longest = max(self._longest, longest)
+
+    # Connections.
+
+    def admit(self, source: str) -> Guest:
+        """Count a connection, at the cost of another where there is no room."""
+        guest = Guest(source)
+        if len(self._guests) >= self._limits.connections and not self._evict(source):
+            guest.reserved = True
+            self._reserved[guest] = None
+            if len(self._reserved) > self._limits.reserve:
+                self._end(next(iter(self._reserved)))
+        else:
+            self._guests[guest] = None
+            self._sources[source] += 1
+        return guest
+
+    def leave(self, guest: Guest) -> None:
+        """Count a connection no longer."""
+        if guest in self._guests:
+            del self._guests[guest]
+            self._sources[guest.source] -= 1
+            if not self._sources[guest.source]:
+                del self._sources[guest.source]
+        self._reserved.pop(guest, None)
+        self.shrink(guest, guest.head)
+        guest.head = 0
+
+    def turn(self, guest: Guest, state: State) -> None:
+        """Note what becomes of a connection from now on."""
+        guest.state = state
+        for order in (self._guests, self._reserved):
+            if guest in order:
+                del order[guest]
+                order[guest] = None
+
+    def shed(self) -> None:
+        """End one connection of the source that has most, so that its descriptor is free."""
+        self._evict("")
+
+    def _evict(self, source: str) -> bool:
+        """End a connection for a further one of a source, unless that would be unfair."""
+        mine = self._sources[source]
+        most = max(self._sources.values(), default=0)
+        victim: Guest | None
+        if most > mine + 1:
+            of = [guest for guest in self._guests if self._sources[guest.source] == most]
+            victim = next((guest for guest in of if guest.state != "working"), of[-1])
+        else:
+            of = [guest for guest in self._guests if self._sources[guest.source] >= mine]
+            victim = next((guest for guest in of if guest.state != "working"), None)
+        if victim is None:
+            return False
+        self._end(victim)
+        return True
+
+    def _end(self, guest: Guest) -> None:
+        guest.ended = True
+        self.leave(guest)
+        guest.abort()
+
+    # Bytes.
+
+    def grow(self, guest: Guest, size: int) -> bool:
+        """Count bytes that have come; False if it has to give way itself."""
+        if guest.ended:
+            return False
+        guest.held += size
+        self._held += size
+        self._holding[guest] = None
+        self._make_room(guest)
+        return not guest.ended
+
+    def shrink(self, guest: Guest, size: int) -> None:
+        """Count bytes no longer."""
+        size = min(size, guest.held)  # nothing, once it has given way
+        guest.held -= size
+        self._held -= size
+        if not guest.bytes:
+            self._holding.pop(guest, None)
+
+    def keep(self, guest: Guest, size: int) -> Callable[[], None]:
+        """Return what ends the count of some bytes; it may be called in any thread."""
+        put = self._let_go.append
+        return lambda: put((guest, size))
+
+    @contextmanager
+    def sending(self, guest: Guest, parts: Sequence[bytes]) -> Iterator[None]:
+        """Count an answer while it is being sent.
+
+        Args:
+            guest: gets it.
+            parts: of the answer. The same object counts once, however many get it.
+        """
+        guest.answer = parts
+        self.takes(sum(map(len, parts)))
+        self._holding[guest] = None
+        for part in parts:
+            known = self._answers.get(id(part), 0)
+            self._answers[id(part)] = known + 1
+            if not known:
+                self._held += len(part)
+        self._make_room(guest)
+        try:
+            yield
+        finally:
+            self._sent(guest)
+            self.shrink(guest, 0)
+
+    def _sent(self, guest: Guest) -> None:
+        parts, guest.answer = guest.answer, ()
+        for part in parts:
+            self._answers[id(part)] -= 1
+            if not self._answers[id(part)]:
+                del self._answers[id(part)]
+                self._held -= len(part)
+
+    def _make_room(self, newcomer: Guest) -> None:
+        most = self._limits.bytes + self._longest
+        if self._held > most:
+            self._settle()
+        while self._held > most and self._holding:
+            by_source: Counter[str] = Counter()
+            for guest in self._holding:
+                by_source[guest.source] += guest.bytes
+            largest = max(by_source, key=by_source.__getitem__)
+            of = [guest for guest in self._holding if guest.source == largest]
+            # Work that has begun goes on, unless it keeps another source out.
+            last = newcomer if newcomer in of else of[-1]
+            self._displace(next((one for one in of if one.state != "working"), last))
+
+    def _displace(self, guest: Guest) -> None:
+        guest.ended = True
+        self._sent(guest)
+        self.shrink(guest, guest.held)
+        self._holding.pop(guest, None)
+        (guest.give_up or guest.abort)()
+
+    def _settle(self) -> None:
+        while self._let_go:
+            self.shrink(*self._let_go.popleft())
