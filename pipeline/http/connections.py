@@ -7,7 +7,7 @@ from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web, web_protocol
+from aiohttp import StreamReader, web, web_protocol
 
 from pipeline.http.door import Door
 from pipeline.http.limits import Limits
@@ -35,9 +35,10 @@ class Handler(web.RequestHandler):
     Attributes:
         guest: what is counted for it.
         context: what it was secured with.
+        body: of the request that is being answered, or was last.
     """
 
-    __slots__ = ("context", "guest", "server")
+    __slots__ = ("body", "context", "guest", "server")
 
     def __init__(
         self, server: "Server", guest: Guest, context: ssl.SSLContext | None, **options: Any
@@ -46,6 +47,7 @@ class Handler(web.RequestHandler):
         self.server = server
         self.guest = guest
         self.context = context
+        self.body: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection; called by asyncio, as the others."""
@@ -67,17 +69,17 @@ class Handler(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends, and count it unless it is of a body that is being read."""
+        """Take what the client sends, and count what is no body."""
+        body = self.body is not None and not self.body.is_eof()
         super().data_received(data)
         guest, transport = self.guest, self.transport
-        if guest.state == "reading" or transport is None:
+        if body or transport is None:
             return
-        guest.head += len(data)
-        self.server.shares.grow(guest, len(data))
-        if guest.head > self.server.limits.head_bytes and guest.state == "idle":
-            if not self._messages:
-                transport.write(TOO_LARGE)
-                transport.close()
+        self.server.shares.grow_head(guest, len(data))
+        half = self._waiter is not None and not self._waiter.done()
+        if half and guest.head > self.server.limits.head_bytes:
+            transport.write(TOO_LARGE)
+            transport.close()
 
 
 class Server(web.Server):

@@ -169,6 +169,8 @@ class Listener:
         house, handler = self._house, request.protocol
         assert isinstance(handler, Handler)  # noqa: S101 - the server makes no others
         guest, shares, access = handler.guest, house.shares, house.access
+        handler.body = request.content
+        shares.shrink_head(guest, request.content.total_bytes)
         try:
             shares.turn(guest, "queued")
             answer = await self._in_turn(request, access, guest)
@@ -187,8 +189,7 @@ class Listener:
                 )
         finally:
             shares.turn(guest, "idle")
-            shares.shrink(guest, guest.head)
-            guest.head = 0
+            shares.shrink_head(guest)
 
     async def _in_turn(
         self, request: web.BaseRequest, access: "Access | None", guest: Guest

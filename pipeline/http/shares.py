@@ -104,8 +104,7 @@ class Shares:
             if not self._sources[guest.source]:
                 del self._sources[guest.source]
         self._reserved.pop(guest, None)
-        self.shrink(guest, guest.head)
-        guest.head = 0
+        self.shrink_head(guest)
 
     def turn(self, guest: Guest, state: State) -> None:
         """Note what becomes of a connection from now on."""
@@ -143,14 +142,30 @@ class Shares:
     # Bytes.
 
     def grow(self, guest: Guest, size: int) -> bool:
-        """Count bytes that have come; False if it has to give way itself."""
+        """Count bytes of a body that have come; False if it has to give way itself."""
         if guest.ended:
             return False
+        self._count(guest, size)
+        self._make_room(guest)
+        return not guest.ended
+
+    def grow_head(self, guest: Guest, size: int) -> None:
+        """Count bytes of a request; others give way to them, since they are few."""
+        if not guest.ended:
+            guest.head += size
+            self._count(guest, size)
+            self._make_room(guest, spare=True)
+
+    def shrink_head(self, guest: Guest, size: int | None = None) -> None:
+        """Count a request no longer, or what of it is of its body."""
+        size = guest.head if size is None else min(size, guest.head)
+        guest.head -= size
+        self.shrink(guest, size)
+
+    def _count(self, guest: Guest, size: int) -> None:
         guest.held += size
         self._held += size
         self._holding[guest] = None
-        self._make_room(guest)
-        return not guest.ended
 
     def shrink(self, guest: Guest, size: int) -> None:
         """Count bytes no longer."""
@@ -196,19 +211,32 @@ class Shares:
                 del self._answers[id(part)]
                 self._held -= len(part)
 
-    def _make_room(self, newcomer: Guest) -> None:
+    def _make_room(self, newcomer: Guest, *, spare: bool = False) -> None:
         most = self._limits.bytes + self._longest
         if self._held > most:
             self._settle()
-        while self._held > most and self._holding:
-            by_source: Counter[str] = Counter()
-            for guest in self._holding:
+        while self._held > most:
+            victim = self._largest(newcomer) or newcomer
+            if victim.ended or (spare and victim is newcomer):
+                return
+            self._displace(victim)
+
+    def _largest(self, newcomer: Guest) -> Guest | None:
+        """Return who makes room for a newcomer; None if nobody has as much as that."""
+        by_source: Counter[str] = Counter()
+        for guest in self._holding:
+            if guest is not newcomer:
                 by_source[guest.source] += guest.bytes
-            largest = max(by_source, key=by_source.__getitem__)
-            of = [guest for guest in self._holding if guest.source == largest]
-            # Work that has begun goes on, unless it keeps another source out.
-            last = newcomer if newcomer in of else of[-1]
-            self._displace(next((one for one in of if one.state != "working"), last))
+        largest = max(by_source, key=by_source.__getitem__, default=None)
+        if largest is None:
+            return None
+        # It may have grown to more than it puts an end to, but not to a multiple.
+        if by_source[newcomer.source] + newcomer.bytes > 2 * by_source[largest]:
+            largest = newcomer.source
+        of = [one for one in self._holding if one.source == largest and one is not newcomer]
+        # Work that has begun goes on, unless it keeps another source out.
+        last = of[-1] if of and largest != newcomer.source else None
+        return next((one for one in of if one.state != "working"), last)
 
     def _displace(self, guest: Guest) -> None:
         guest.ended = True

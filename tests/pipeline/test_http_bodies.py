@@ -149,10 +149,10 @@ async def test_a_body_that_does_not_come_takes_no_longer_than_an_answer(
 
 
 async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -> None:
-    gate, held = asyncio.Event(), asyncio.Semaphore(0)
+    gate, taken = asyncio.Event(), asyncio.Semaphore(0)
 
     async def waits(request: HttpRequest) -> HttpResponse:
-        held.release()
+        taken.release()
         await gate.wait()
         return HttpResponse(request.body[:4])
 
@@ -163,7 +163,7 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         first = [await connect(mounts.port) for _ in range(2)]
         for client in first:
             client.send(post(b"1234" * 250))
-            await held.acquire()
+            await taken.acquire()
         third = await connect(mounts.port)
         third.send(post(b"x" * 1000))
         status, _, answer = await third.answer()
@@ -211,11 +211,16 @@ async def test_bodies_that_dont_come_take_no_connection_from_a_probe(connect: Co
 
 
 async def test_the_oldest_of_one_source_gives_way(connect: Connect) -> None:
-    shared = listeners(bytes=2000)
+    shared = listeners(bytes=1700)
     refusals: list[Refusal] = []
     async with shared.listen(LOCAL) as mounts:
         mounts.mount(
-            "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
+            "/ask",
+            says("done"),
+            title="A",
+            methods=("POST",),
+            body_bytes=1000,
+            refused=refusals.append,
         )
         slow = [await begun(connect, mounts.port, 1000, 900)]
         await until_held(shared, 900)
@@ -331,7 +336,8 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
 )
 async def test_who_is_not_asked_is_told_why(sent: bytes, why: Refusal, connect: Connect) -> None:
     refusals: list[Refusal] = []
-    async with listeners(bytes=-150, handler_seconds=0.2).listen(LOCAL) as mounts:
+    room = -150 if why == "busy" else 1000
+    async with listeners(bytes=room, handler_seconds=0.2).listen(LOCAL) as mounts:
         mounts.mount(
             "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
         )
