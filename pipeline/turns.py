@@ -4,7 +4,7 @@ import asyncio
 from bisect import insort
 from collections import OrderedDict
 from ipaddress import AddressValueError, IPv6Address
-from itertools import count
+from itertools import count, takewhile
 from typing import Final
 
 _SOURCES: Final = 4096
@@ -57,7 +57,11 @@ class Turns:
         entry = (stamp, next(self._number), source, turn)
         insort(self._waiting, entry)
         if self._most is not None and len(self._waiting) > self._most:
-            last = max(self._waiting, key=lambda one: (self._next.get(one[2], 0.0), one[1]))
+            last = self._waiting[-1]
+            if last is entry:
+                # Of those that had asked as little then, the one that has asked most since.
+                as_late = takewhile(lambda one: one[0] == stamp, reversed(self._waiting))
+                last = max(as_late, key=lambda one: (self._next.get(one[2], 0.0), one[1]))
             self._waiting.remove(last)
             if last is entry:
                 raise BusyError

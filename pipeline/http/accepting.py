@@ -12,10 +12,10 @@ from pipeline.turns import BusyError, Turns, source_of
 
 _LOG = logging.getLogger("podgpu.http")
 
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 32
 """Connections taken from the kernel in one round of the event loop."""
 
-_OPENED: Final = 4
+_OPENED: Final = 16
 """Connections that begin to be served in one."""
 
 _WAITING: Final = 256

@@ -197,8 +197,7 @@ class Listener:
         house, probe = self._house, request.path in self._health_pages
         if guest.reserved and not probe:
             return _FULL
-        # Each round of the event loop begins one answer and one of a probe at most: what else the
-        # process does waits for no more than that, and a client for one of each other.
+        # Given back in the next round of the event loop: a turn is to begin, not to end.
         turns = house.probe_turns if probe else house.turns
         await turns.take(guest.source)
         asyncio.get_running_loop().call_soon(turns.give)

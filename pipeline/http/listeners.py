@@ -5,7 +5,7 @@ import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
@@ -19,6 +19,10 @@ from pipeline.turns import Turns
 
 if TYPE_CHECKING:
     from pipeline.web import Access
+
+_BEGUN: Final = 4
+"""Answers that are begun in one round of the event loop, and as many of probes: what else the
+process does waits for no more than that."""
 
 
 class Listeners:
@@ -61,8 +65,8 @@ class Listeners:
         self.front = front
         self.limits = limits or Limits()
         self.shares = Shares(self.limits)
-        self.turns = Turns(1)
-        self.probe_turns = Turns(1)
+        self.turns = Turns(_BEGUN)
+        self.probe_turns = Turns(_BEGUN)
         self.access: Access | None = None
         self._listeners: dict[ListenAddress, Listener] = {}
         self._starting = asyncio.Lock()

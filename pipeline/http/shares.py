@@ -3,13 +3,16 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pipeline.http.limits import Limits
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
 answer is being worked out, or sent."""
+
+_OURS: Final = frozenset({"queued", "working"})
+"""States in which a client waits for podgpu, and not the other way round."""
 
 
 class Guest:
@@ -120,15 +123,16 @@ class Shares:
 
     def _evict(self, source: str) -> bool:
         """End a connection for a further one of a source, unless that would be unfair."""
-        mine = self._sources[source]
-        most = max(self._sources.values(), default=0)
+        shares, mine = self._sources, self._sources[source]
+        most = max(shares.values(), default=0)
         victim: Guest | None
         if most > mine + 1:
-            of = [guest for guest in self._guests if self._sources[guest.source] == most]
-            victim = next((guest for guest in of if guest.state != "working"), of[-1])
+            of = (guest for guest in self._guests if shares[guest.source] == most)
+            victim = min(of, key=lambda guest: guest.state == "working")
         else:
-            of = [guest for guest in self._guests if self._sources[guest.source] >= mine]
-            victim = next((guest for guest in of if guest.state != "working"), None)
+            # It waits for its client, and the one that has done so for longest comes first.
+            idle = (guest for guest in self._guests if guest.state not in _OURS)
+            victim = next((guest for guest in idle if shares[guest.source] >= mine), None)
         if victim is None:
             return False
         self._end(victim)
