@@ -35,8 +35,8 @@ from pipeline.version import VERSION
 RESOURCE: Final = "nvidia.com/gpu"
 """What NVIDIA's device plugin calls its GPUs."""
 
-BODY_BYTES: Final = 32 << 20
-"""Of a question: some two thousand whole nodes, or the names of all that may be in one."""
+BODY_BYTES: Final = 16 << 20
+"""Of a question: some thousand whole nodes, or the names of all that may be in one."""
 
 _ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
 

@@ -35,7 +35,7 @@ class Limits:
 
     connections: int = 256
     reserve: int = 16
-    bytes: int = 12 << 20
+    bytes: int = 8 << 20
     head_bytes: int = 16 << 10
     write_bytes: int = 16 << 10
     socket_bytes: int = 64 << 10
