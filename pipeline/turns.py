@@ -85,6 +85,8 @@ class Turns:
                 turn.set_result(None)
                 return
         self._free += 1
+        # Nobody waits: who was just served asks anew as anybody does.
+        self._now += 1
 
 
 def source_of(address: str) -> str:

@@ -12,14 +12,15 @@ from pipeline.turns import BusyError, Turns, source_of
 
 _LOG = logging.getLogger("podgpu.http")
 
-_AT_ONCE: Final = 32
+_AT_ONCE: Final = 16
 """Connections taken from the kernel in one round of the event loop."""
 
-_OPENED: Final = 16
+_OPENED: Final = 8
 """Connections that begin to be served in one."""
 
-_WAITING: Final = 256
-"""Connections that wait for that; what is beyond is closed, of who has asked most."""
+_WAITING: Final = 1024
+"""Connections that wait for that, or a quarter of the limit of open files if that is less; what is
+beyond is closed, of who has asked most."""
 
 _PAUSE: Final = 0.1
 """Seconds without a further attempt where the process has no descriptors left."""
@@ -46,7 +47,7 @@ class Acceptor:
         self._protocol = protocol
         self._shares = shares
         self._loop = asyncio.get_running_loop()
-        self._turns = Turns(_OPENED, _WAITING)
+        self._turns = Turns(_OPENED, min(_WAITING, _most_files() // 4))
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._told: float | None = None
@@ -102,7 +103,6 @@ class Acceptor:
         now = self._loop.time()
         if self._told is None or now - self._told >= _TELL_EVERY:
             self._told = now
-            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             _LOG.warning(
                 "%s: a connection can't be accepted: %s. podgpu tries again every %.1f s, and closes "
                 "a connection of the client that has most each time. Raise the limit of open files "
@@ -110,5 +110,10 @@ class Acceptor:
                 self._listening.getsockname()[:2],
                 error.strerror,
                 _PAUSE,
-                most,
+                _most_files(),
             )
+
+
+def _most_files() -> int:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if most != resource.RLIM_INFINITY else 1 << 20

@@ -1,5 +1,6 @@
 """Connections and bytes of all listeners, shared by where the clients are."""
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from pipeline.http.limits import Limits
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
 answer is being worked out, or sent."""
+
+_FIRST_SECONDS: Final = 0.25
+"""What a new connection has for its request to come, and to be read, before it has been waited for."""
 
 _OURS: Final = frozenset({"queued", "working"})
 """States in which a client waits for podgpu, and not the other way round."""
@@ -22,6 +26,8 @@ class Guest:
         source: where its client is; see `source_of`.
         reserved: it is there for the probes' paths alone.
         state: what becomes of it.
+        since: when that began, in the event loop's time.
+        answers: that it has had.
         head: bytes of requests that have come and aren't answered yet.
         held: all bytes that are held for it, apart from the answer.
         answer: parts of the answer that is being sent.
@@ -34,6 +40,8 @@ class Guest:
         self.source = source
         self.reserved = False
         self.state: State = "idle"
+        self.since = 0.0
+        self.answers = 0
         self.head = 0
         self.held = 0
         self.answer: Sequence[bytes] = ()
@@ -89,6 +97,7 @@ class Shares:
     def admit(self, source: str) -> Guest:
         """Count a connection, at the cost of another where there is no room."""
         guest = Guest(source)
+        guest.since = _now()
         if len(self._guests) >= self._limits.connections and not self._evict(source):
             guest.reserved = True
             self._reserved[guest] = None
@@ -111,7 +120,8 @@ class Shares:
 
     def turn(self, guest: Guest, state: State) -> None:
         """Note what becomes of a connection from now on."""
-        guest.state = state
+        guest.state, guest.since = state, _now()
+        guest.answers += state == "idle"
         for order in (self._guests, self._reserved):
             if guest in order:
                 del order[guest]
@@ -130,13 +140,24 @@ class Shares:
             of = (guest for guest in self._guests if shares[guest.source] == most)
             victim = min(of, key=lambda guest: guest.state == "working")
         else:
-            # It waits for its client, and the one that has done so for longest comes first.
-            idle = (guest for guest in self._guests if guest.state not in _OURS)
-            victim = next((guest for guest in idle if shares[guest.source] >= mine), None)
+            own = (guest for guest in self._guests if guest.source == source)
+            victim = next((guest for guest in own if guest.state not in _OURS), None)
+            victim = victim or self._spent(
+                [guest for guest in self._guests if shares[guest.source] > mine]
+            )
         if victim is None:
             return False
         self._end(victim)
         return True
+
+    def _spent(self, guests: Sequence[Guest]) -> Guest | None:
+        """Return who has had its turn: it has been waited for, or has had most answers."""
+        waits = (guest for guest in guests if guest.state not in _OURS)
+        longest = next(waits, None)
+        if longest is not None and _now() - longest.since >= _FIRST_SECONDS:
+            return longest
+        had = [guest for guest in guests if guest.answers and guest.state != "working"]
+        return max(had, key=lambda guest: guest.answers, default=None)
 
     def _end(self, guest: Guest) -> None:
         guest.ended = True
@@ -252,3 +273,7 @@ class Shares:
     def _settle(self) -> None:
         while self._let_go:
             self.shrink(*self._let_go.popleft())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -6,13 +6,12 @@ has asked less, and with pauses. The only module that imports bcrypt.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 import bcrypt
 
@@ -20,11 +19,8 @@ from pipeline.threads import DaemonExecutor
 from pipeline.turns import BusyError, Turns
 from pipeline.web.options import costs
 
-T = TypeVar("T")
-
 _GOOD: Final = 64
 _BAD: Final = 256
-_SUSPECTS: Final = 4096
 _QUEUE: Final = 16
 _REST: Final = 3.0
 _LONGEST_REST: Final = 1.0
@@ -49,7 +45,6 @@ class Passwords:
     At most `_QUEUE` checks wait, and the next one is of the client that has asked least: nobody who
     asks much keeps others out, from however many addresses. After a wrong password there is a pause
     of three times the time that its check took, so that guessing costs a quarter of a core at most.
-    A client that has given no wrong password yet waits for no pause.
     """
 
     def __init__(self) -> None:
@@ -57,10 +52,7 @@ class Passwords:
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._bad: OrderedDict[bytes, None] = OrderedDict()
         self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
-        self._suspects: OrderedDict[str, None] = OrderedDict()
         self._turns = Turns(1, _QUEUE)
-        self._hurried = 0
-        self._hurry = asyncio.Event()
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(
@@ -100,10 +92,9 @@ class Passwords:
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
     ) -> Verdict:
         try:
-            with self._hurrying(client):
-                await self._turns.take(client)
+            await self._turns.take(client)
             try:
-                return await self._checked(key, password, hashed, known, client)
+                return await self._checked(key, password, hashed, known)
             finally:
                 self._turns.give()
         except BusyError:
@@ -111,36 +102,17 @@ class Passwords:
         finally:
             self._jobs.pop(key, None)
 
-    @contextlib.contextmanager
-    def _hurrying(self, client: str) -> Iterator[None]:
-        """Cut pauses short while a client waits that has given no wrong password."""
-        if client in self._suspects:
-            yield
-            return
-        self._hurried += 1
-        self._hurry.set()
-        try:
-            yield
-        finally:
-            self._hurried -= 1
-            if not self._hurried:
-                self._hurry.clear()
-
     async def _checked(
-        self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
+        self, key: bytes, password: bytes, hashed: bytes, known: bool
     ) -> Verdict:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         right = await loop.run_in_executor(self._thread, _matches, password, hashed)
         if right and known:
-            self._suspects.pop(client, None)
             _remember(self._good, key, _GOOD)
             return Verdict.GOOD
         _remember(self._bad, key, _BAD)
-        _remember(self._suspects, client, _SUSPECTS)
-        pause = min(_REST * (loop.time() - begun), _LONGEST_REST)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), pause)
+        await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
         return Verdict.WRONG
 
     def _digest(self, user: bytes, password: bytes, hashed: bytes) -> bytes:
@@ -166,7 +138,7 @@ def _matches(password: bytes, hashed: bytes) -> bool:
     return bcrypt.checkpw(password[:_LONGEST], stored)
 
 
-def _remember(known: OrderedDict[T, None], key: T, most: int) -> None:
+def _remember(known: OrderedDict[bytes, None], key: bytes, most: int) -> None:
     known[key] = None
     if len(known) > most:
         known.popitem(last=False)

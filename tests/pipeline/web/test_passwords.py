@@ -198,20 +198,6 @@ async def test_r3_no_number_of_guessing_addresses_locks_another_out(
         assert not keeper._jobs
 
 
-async def test_r3_nobody_who_has_not_guessed_waits_for_a_pause(
-    checks: Checks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(passwords, "_LONGEST_REST", 600.0)
-    monkeypatch.setattr(passwords, "_REST", 1e9)
-    with gatekeeper() as keeper:
-        guess = asyncio.create_task(keeper.check(USERS, b"alice", b"wrong", "10.0.0.1"))
-        async with asyncio.timeout(10):
-            while checks.made < 1:
-                await asyncio.sleep(0.01)
-            assert await keeper.check(USERS, b"alice", SECRET.encode(), "10.0.0.2") is Verdict.GOOD
-        assert await guess is Verdict.WRONG
-
-
 async def test_who_leaves_keeps_the_place_that_he_took(checks: Checks) -> None:
     """Else somebody could start checks without end by coming and going."""
     checks.gate.clear()
