@@ -1,10 +1,8 @@
 """Turns, which who asks much shares fairly with who asks little."""
 
 import asyncio
-from bisect import insort
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from ipaddress import AddressValueError, IPv6Address
-from itertools import count, takewhile
 from typing import Final
 
 _SOURCES: Final = 4096
@@ -12,15 +10,15 @@ _SOURCES: Final = 4096
 
 
 class BusyError(Exception):
-    """There is no turn: too many wait, and none of them has asked more than who asks now."""
+    """There is no turn: too many wait, and those of no source have asked more."""
 
 
 class Turns:
-    """Gives turns by start-time fair queueing: each source as many as any other.
+    """Gives turns, and the next one to the source that has asked least.
 
-    A source's next request is stamped one later than its last, but never earlier than the turn
-    that was given last. The earliest stamp has the next turn. So a source that asks seldom waits
-    for the turns under way, and not for those who ask much.
+    What counts is how often, be it with success or not. A source that is new, or has not asked for
+    long, is taken to have asked as often as the one that had the turn before. So who asks seldom
+    waits for the turns under way, and not for those who ask much, from however many addresses.
 
     Args:
         at_once: turns that may be taken at a time.
@@ -31,10 +29,14 @@ class Turns:
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
         self._free = at_once
         self._most = waiting
-        self._now = 0.0
-        self._next: OrderedDict[str, float] = OrderedDict()
-        self._waiting: list[tuple[float, int, str, asyncio.Future[None]]] = []
-        self._number = count()
+        self._least = 0
+        self._asked: OrderedDict[str, int] = OrderedDict()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._count
 
     async def take(self, source: str) -> None:
         """Wait for a turn, which ends with `give`.
@@ -45,33 +47,30 @@ class Turns:
         Raises:
             BusyError: others have the places to wait; possibly only after a while.
         """
-        stamp = max(self._now, self._next.pop(source, 0.0))
-        self._next[source] = stamp + 1
-        if len(self._next) > _SOURCES:
-            self._next.popitem(last=False)
+        before = max(self._least, self._asked.pop(source, 0))
+        self._asked[source] = before + 1
+        self._forget()
         if self._free:
             self._free -= 1
-            self._now = stamp
-            return
+            self._least = before
+        else:
+            await self._wait(source)
+
+    async def _wait(self, source: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (stamp, next(self._number), source, turn)
-        insort(self._waiting, entry)
-        if self._most is not None and len(self._waiting) > self._most:
-            last = self._waiting[-1]
-            if last is entry:
-                # Of those that had asked as little then, the one that has asked most since.
-                as_late = takewhile(lambda one: one[0] == stamp, reversed(self._waiting))
-                last = max(as_late, key=lambda one: (self._next.get(one[2], 0.0), one[1]))
-            self._waiting.remove(last)
-            if last is entry:
-                raise BusyError
-            if not last[3].done():
-                last[3].set_exception(BusyError())
+        mine = self._waiting.setdefault(source, deque())
+        mine.append(turn)
+        self._count += 1
+        if self._most is not None and self._count > self._most:
+            last = self._pop(max(self._waiting, key=self._asked.__getitem__), -1)
+            if not last.done():
+                last.set_exception(BusyError())
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._waiting = [one for one in self._waiting if one is not entry]
+                if turn in self._waiting.get(source, ()):
+                    self._drop(source, turn)
             elif turn.exception() is None:
                 self.give()
             raise
@@ -79,14 +78,31 @@ class Turns:
     def give(self) -> None:
         """Give a turn back, to who is next."""
         while self._waiting:
-            stamp, _, _, turn = self._waiting.pop(0)
+            source = min(self._waiting, key=self._asked.__getitem__)
+            self._least = max(self._least, self._asked[source] - len(self._waiting[source]))
+            turn = self._pop(source, 0)
             if not turn.done():
-                self._now = stamp
                 turn.set_result(None)
                 return
         self._free += 1
-        # Nobody waits: who was just served asks anew as anybody does.
-        self._now += 1
+
+    def _pop(self, source: str, at: int) -> asyncio.Future[None]:
+        turn = self._waiting[source][at]
+        self._drop(source, turn)
+        return turn
+
+    def _drop(self, source: str, turn: asyncio.Future[None]) -> None:
+        self._waiting[source].remove(turn)
+        self._count -= 1
+        if not self._waiting[source]:
+            del self._waiting[source]
+
+    def _forget(self) -> None:
+        """Keep no more sources in mind than there may be, but for those that wait."""
+        while len(self._asked) > _SOURCES + len(self._waiting):
+            source, asked = self._asked.popitem(last=False)
+            if source in self._waiting:
+                self._asked[source] = asked
 
 
 def source_of(address: str) -> str:
