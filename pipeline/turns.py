@@ -14,11 +14,11 @@ class BusyError(Exception):
 
 
 class Turns:
-    """Gives turns, and the next one to the source that has asked least.
+    """Gives turns, and the next one to the source that has had least.
 
-    What counts is how often, be it with success or not. A source that is new, or has not asked for
-    long, is taken to have asked as often as the one that had the turn before. So who asks seldom
-    waits for the turns under way, and not for those who ask much, from however many addresses.
+    Had is a turn that was taken, and one that was refused. A source that is new, or has not asked
+    for long, is taken to have had as much as the one with the turn before. So who asks seldom waits
+    for the turns under way, and not for those who ask much, from however many addresses.
 
     Args:
         at_once: turns that may be taken at a time.
@@ -78,13 +78,17 @@ class Turns:
     def give(self) -> None:
         """Give a turn back, to who is next."""
         while self._waiting:
-            source = min(self._waiting, key=self._asked.__getitem__)
-            self._least = max(self._least, self._asked[source] - len(self._waiting[source]))
+            source = min(self._waiting, key=self._had)
+            self._least = max(self._least, self._had(source))
             turn = self._pop(source, 0)
             if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
+
+    def _had(self, source: str) -> int:
+        """Return how often a source has asked, but for what waits: had turns, or was refused."""
+        return self._asked[source] - len(self._waiting[source])
 
     def _pop(self, source: str, at: int) -> asyncio.Future[None]:
         turn = self._waiting[source][at]

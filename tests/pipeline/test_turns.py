@@ -58,21 +58,20 @@ async def test_of_one_source_the_first_comes_first_and_sources_alternate() -> No
     for source in ("a", "b", "c"):
         asking.ask(source, 2)
     await asking.give(6)
-    assert sorted(asking.order[1:4]) == ["a", "b", "c"] or asking.order[1] == "a"
-    assert sorted(asking.order[1:]) == ["a", "a", "b", "b", "c", "c"]
+    assert asking.order[1:] == ["a", "b", "c", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("sources", [1, 3, 100])
 @pytest.mark.parametrize("waiting", [None, 4, 16])
-async def test_who_asks_seldom_is_next(sources: int, waiting: int | None) -> None:
+async def test_who_asks_seldom_is_soon_next(sources: int, waiting: int | None) -> None:
     asking = Asking(1, waiting)
     for _ in range(5):
         for at in range(sources):
             asking.ask(f"crowd {at}", 2)
         await asking.give()
     asking.ask("seldom")
-    # Others may have asked as little, with one that waits.
-    await asking.give(3)
+    # Others may have had as little, and asked before.
+    await asking.give(min(sources, waiting or 100) + 1)
     assert "seldom" in asking.order
 
 
