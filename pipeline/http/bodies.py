@@ -37,9 +37,7 @@ class _Body(bytes):
         self.gone()
 
 
-async def read_body(
-    request: web.BaseRequest, longest: int, shares: Shares, guest: Guest
-) -> bytes:
+async def read_body(request: web.BaseRequest, longest: int, shares: Shares, guest: Guest) -> bytes:
     """Read a body. It counts until the last who has it has let go of it.
 
     Args:

@@ -14,7 +14,8 @@ class Limits:
             takes the place of one of the source that has most, where its own has fewer; else of the
             one that has waited longest for its client. If there is none, it comes out of the
             reserve.
-        reserve: further connections, which are answered on the probes' paths alone; others get 503.
+        reserve: further connections, which are answered at once on the probes' paths alone. Others
+            wait half a second for room, then get 503. The newest have it.
         bytes: held for clients at most, besides one body or answer of the greatest length:
             requests that are coming or being answered, their bodies, and answers until they are
             sent. A page that many get counts once. What is beyond that is at the cost of the
@@ -34,7 +35,7 @@ class Limits:
     """
 
     connections: int = 256
-    reserve: int = 16
+    reserve: int = 64
     bytes: int = 8 << 20
     head_bytes: int = 16 << 10
     write_bytes: int = 16 << 10

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}
 _LONGEST_TOLD = 60
+_TRIES = 10
+_TRY_EVERY = 0.05
 _FULL = plain(503, "too many connections")
 
 
@@ -195,7 +197,7 @@ class Listener:
         self, request: web.BaseRequest, access: "Access | None", guest: Guest
     ) -> HttpResponse:
         house, probe = self._house, request.path in self._health_pages
-        if guest.reserved and not probe:
+        if guest.reserved and not probe and not await self._room(guest):
             return _FULL
         # Given back in the next round of the event loop: a turn is to begin, not to end.
         turns = house.probe_turns if probe else house.turns
@@ -203,6 +205,14 @@ class Listener:
         asyncio.get_running_loop().call_soon(turns.give)
         house.shares.turn(guest, "working")
         return await self._answer(request, access, guest)
+
+    async def _room(self, guest: Guest) -> bool:
+        """Wait a moment for a connection of the reserve to be one like others."""
+        for _ in range(_TRIES):
+            if self._house.shares.promote(guest):
+                return True
+            await asyncio.sleep(_TRY_EVERY)
+        return False
 
     async def _answer(
         self, request: web.BaseRequest, access: "Access | None", guest: Guest

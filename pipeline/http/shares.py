@@ -98,15 +98,23 @@ class Shares:
         """Count a connection, at the cost of another where there is no room."""
         guest = Guest(source)
         guest.since = _now()
-        if len(self._guests) >= self._limits.connections and not self._evict(source):
-            guest.reserved = True
-            self._reserved[guest] = None
-            if len(self._reserved) > self._limits.reserve:
-                self._end(next(iter(self._reserved)))
-        else:
-            self._guests[guest] = None
-            self._sources[source] += 1
+        guest.reserved = True
+        self._reserved[guest] = None
+        if not self.promote(guest) and len(self._reserved) > self._limits.reserve:
+            self._end(next(iter(self._reserved)))
         return guest
+
+    def promote(self, guest: Guest) -> bool:
+        """Make a connection of the reserve one like others; False if there is no room now."""
+        if guest not in self._reserved:
+            return False
+        if len(self._guests) >= self._limits.connections and not self._evict(guest.source):
+            return False
+        del self._reserved[guest]
+        guest.reserved = False
+        self._guests[guest] = None
+        self._sources[guest.source] += 1
+        return True
 
     def leave(self, guest: Guest) -> None:
         """Count a connection no longer."""

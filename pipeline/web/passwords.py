@@ -102,9 +102,7 @@ class Passwords:
         finally:
             self._jobs.pop(key, None)
 
-    async def _checked(
-        self, key: bytes, password: bytes, hashed: bytes, known: bool
-    ) -> Verdict:
+    async def _checked(self, key: bytes, password: bytes, hashed: bytes, known: bool) -> Verdict:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         right = await loop.run_in_executor(self._thread, _matches, password, hashed)

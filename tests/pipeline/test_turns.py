@@ -160,7 +160,5 @@ async def test_no_turn_is_lost_or_given_twice(
         ("", ""),
     ],
 )
-def test_a_source_is_an_address_or_a_network_that_one_client_has(
-    address: str, source: str
-) -> None:
+def test_a_source_is_an_address_or_a_network_that_one_client_has(address: str, source: str) -> None:
     assert source_of(address) == source

@@ -200,9 +200,7 @@ class Times:
     ) -> bytes:
         """Ask once, over a connection of its own; return the body."""
         began = time.perf_counter()
-        connection = HTTPConnection(
-            "127.0.0.1", port, timeout=seconds, source_address=(source, 0)
-        )
+        connection = HTTPConnection("127.0.0.1", port, timeout=seconds, source_address=(source, 0))
         try:
             connection.request("GET" if body is None else "POST", path, body, headers or {})
             answer = connection.getresponse()

@@ -180,9 +180,7 @@ async def test_r3_no_number_of_guessing_addresses_locks_another_out(
     checks.gate.clear()
     with gatekeeper() as keeper:
         guesses = [
-            asyncio.create_task(
-                keeper.check(USERS, b"alice", b"%d" % at, f"10.0.{at % addresses}")
-            )
+            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, f"10.0.{at % addresses}"))
             for at in range(2 * addresses + 20)
         ]
         async with asyncio.timeout(10):
