@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _HEADER_BYTES = 4096
 _HEADERS = 64
-_READ_BYTES = 1 << 14
+_READ_BYTES = 1 << 13
 
 # Neither library has an option for these. Requests that are read before the one before them is
 # answered; what more of them comes waits in the kernel.
 web_protocol.MAX_MSG_QUEUE_SIZE = 2
 # TLS has a buffer of this size for each connection, 256 KiB by default; a record has 16 KiB.
-sslproto.SSLProtocol.max_size = _READ_BYTES
+sslproto.SSLProtocol.max_size = 1 << 14
 
 
 class Handler(web.RequestHandler):
@@ -64,9 +64,10 @@ class Handler(web.RequestHandler):
             transport.max_size = _READ_BYTES
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it no longer."""
+        """Count it no longer, and keep nothing that leads back here: what it holds goes at once."""
         self.server.leave(self.guest)
         super().connection_lost(exc)
+        self.body = None
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sends, and count what is no body."""

@@ -15,7 +15,7 @@ class Limits:
             one that has waited longest for its client. If there is none, it comes out of the
             reserve.
         reserve: further connections, which are answered at once on the probes' paths alone. Others
-            wait half a second for room, then get 503. The newest have it.
+            wait a second for room, then get 503. The newest have it.
         bytes: held for clients at most, besides one body or answer of the greatest length:
             requests that are coming or being answered, their bodies, and answers until they are
             sent. A page that many get counts once. What is beyond that is at the cost of the

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}
 _LONGEST_TOLD = 60
-_TRIES = 10
+_TRIES = 18
 _TRY_EVERY = 0.05
 _FULL = plain(503, "too many connections")
 

@@ -46,7 +46,7 @@ class Guest:
         self.held = 0
         self.answer: Sequence[bytes] = ()
         self.ended = False
-        self.abort: Callable[[], None] = lambda: None
+        self.abort: Callable[[], None] = _nothing
         self.give_up: Callable[[], None] | None = None
 
     @property
@@ -125,6 +125,7 @@ class Shares:
                 del self._sources[guest.source]
         self._reserved.pop(guest, None)
         self.shrink_head(guest)
+        guest.abort = _nothing
 
     def turn(self, guest: Guest, state: State) -> None:
         """Note what becomes of a connection from now on."""
@@ -169,8 +170,8 @@ class Shares:
 
     def _end(self, guest: Guest) -> None:
         guest.ended = True
-        self.leave(guest)
         guest.abort()
+        self.leave(guest)
 
     # Bytes.
 
@@ -281,6 +282,10 @@ class Shares:
     def _settle(self) -> None:
         while self._let_go:
             self.shrink(*self._let_go.popleft())
+
+
+def _nothing() -> None:
+    """End what has not begun, or has ended already."""
 
 
 def _now() -> float:
