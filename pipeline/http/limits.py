@@ -16,10 +16,9 @@ class Limits:
             reserve.
         reserve: further connections, which are answered at once on the probes' paths alone. Others
             wait a second for room, then get 503. The newest have it.
-        bytes: held for clients at most, besides one body or answer of the greatest length:
-            requests that are coming or being answered, their bodies, and answers until they are
-            sent. A page that many get counts once. What is beyond that is at the cost of the
-            source that has most.
+        bytes: held for clients at most, besides one body or answer, the largest: requests that are
+            coming or being answered, their bodies, and answers until they are sent. A page that
+            many get counts once. What is beyond that is at the cost of the source that has most.
         head_bytes: of a request without its body.
         write_bytes: that are given to a connection at a time: the next ones when these are sent.
         socket_bytes: that the kernel buffers for a connection, in each direction.

@@ -158,7 +158,6 @@ class Listener:
                 f"serve {where}: another component is there ({known.title}), choose another path"
             )
         self._mounts[path] = mount
-        self._house.shares.takes(mount.body_bytes)
 
     def reap(self) -> None:
         """Drop what ended leases left behind."""

@@ -67,7 +67,6 @@ class Shares:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._longest = 0
         # The one whose state has not changed for longest comes first.
         self._guests: dict[Guest, None] = {}
         self._reserved: dict[Guest, None] = {}
@@ -87,10 +86,6 @@ class Shares:
     def __len__(self) -> int:
         """Return how many connections there are."""
         return len(self._guests) + len(self._reserved)
-
-    def takes(self, longest: int) -> None:
-        """Have room for one body or answer of such a length besides."""
-        self._longest = max(self._longest, longest)
 
     # Connections.
 
@@ -223,7 +218,6 @@ class Shares:
             parts: of the answer. The same object counts once, however many get it.
         """
         guest.answer = parts
-        self.takes(sum(map(len, parts)))
         self._holding[guest] = None
         for part in parts:
             known = self._answers.get(id(part), 0)
@@ -246,10 +240,12 @@ class Shares:
                 self._held -= len(part)
 
     def _make_room(self, newcomer: Guest, *, spare: bool = False) -> None:
-        most = self._limits.bytes + self._longest
-        if self._held > most:
+        if self._held > self._limits.bytes:
             self._settle()
-        while self._held > most:
+        # Of any size is one body or answer, which is bounded elsewhere.
+        while (
+            self._held - max((one.bytes for one in self._holding), default=0) > self._limits.bytes
+        ):
             victim = self._largest(newcomer) or newcomer
             if victim.ended or (spare and victim is newcomer):
                 return
