@@ -38,7 +38,7 @@ class Lateness:
         self._looked = None
 
     def ns(self, now: Instant) -> int:
-        """Return the nanoseconds that the loop was busy, of the last ten seconds and of longer delays.
+        """Return for how many nanoseconds the loop was busy, of the last ten seconds or longer.
 
         What should have been heard within some time had so much less of it.
         """

@@ -10,7 +10,7 @@ from pipeline.model import NS, Instant
 from pipeline.telemetry import Point
 
 _EVERY: Final = 1.0
-"""Seconds between two looks: to list thousands of descriptors takes longer than to render a page."""
+"""Seconds between two looks: to list hundreds of descriptors takes longer than to render a page."""
 
 
 class ProcessFigures:
@@ -46,7 +46,7 @@ def _points(started_wall_ns: int) -> dict[str, list[Point]]:
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         points["process_resident_memory_bytes"] = [Point((), pages * os.sysconf("SC_PAGE_SIZE"))]
-        points["process_open_fds"] = [Point((), len(os.listdir("/proc/self/fd")))]
+        points["process_open_fds"] = [Point((), len(list(Path("/proc/self/fd").iterdir())))]
     except OSError:
         pass
     return points

@@ -104,9 +104,9 @@ class Acceptor:
         if self._told is None or now - self._told >= _TELL_EVERY:
             self._told = now
             _LOG.warning(
-                "%s: a connection can't be accepted: %s. podgpu tries again every %.1f s, and closes "
-                "a connection of the client that has most each time. Raise the limit of open files "
-                "(ulimit -n), which is %d",
+                "%s: a connection can't be accepted: %s. podgpu tries again every %.1f s, and "
+                "closes a connection of the client that has most each time. Raise the limit of "
+                "open files (ulimit -n), which is %d",
                 self._listening.getsockname()[:2],
                 error.strerror,
                 _PAUSE,

@@ -13,7 +13,7 @@ State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 answer is being worked out, or sent."""
 
 _FIRST_SECONDS: Final = 0.25
-"""What a new connection has for its request to come, and to be read, before it has been waited for."""
+"""What a connection has for its request to come and to be read before it has been waited for."""
 
 _OURS: Final = frozenset({"queued", "working"})
 """States in which a client waits for podgpu, and not the other way round."""

@@ -4,7 +4,6 @@ Probes, scrapes and the scheduler are answered meanwhile, and memory stays near 
 """
 
 import base64
-import os
 import resource
 import threading
 import time
@@ -204,7 +203,7 @@ def test_r7_out_of_descriptors_it_says_so_and_goes_on(tmp_path: Path) -> None:
     with playing(tmp_path) as victim:
         pid = victim.process.pid
         said = len(victim.process.said())
-        open_now = len(os.listdir(f"/proc/{pid}/fd"))
+        open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 20, open_now + 20))
         times = Times()
         with attacked("idle", victim.port, connections=200, sources=20):

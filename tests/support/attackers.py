@@ -98,7 +98,7 @@ async def idle(connection: Socket, _: str) -> None:
 async def guesses(connection: Socket, path: str) -> None:
     """Guess passwords, one after the other."""
     while True:
-        given = base64.b64encode(b"prometheus:%d" % random.getrandbits(60)).decode()  # noqa: S311
+        given = base64.b64encode(b"prometheus:%d" % random.getrandbits(60)).decode()
         await connection.send(get(path, f"Authorization: Basic {given}"))
         if not await connection.read():
             return
@@ -166,7 +166,7 @@ def attacked(
     """Have a process attack meanwhile."""
     arguments = ["--port", str(port), "--path", path]
     arguments += ["--connections", str(connections), "--sources", str(sources)]
-    process = subprocess.Popen([sys.executable, "-m", __spec__.name, kind, *arguments])  # noqa: S603
+    process = subprocess.Popen([sys.executable, "-m", __spec__.name, kind, *arguments])
     try:
         yield
         assert process.poll() is None, f"{kind} has ended"
