@@ -224,7 +224,8 @@ class Shares:
             self._answers[id(part)] = known + 1
             if not known:
                 self._held += len(part)
-        self._make_room(guest)
+        if not guest.ended:
+            self._make_room(guest)
         try:
             yield
         finally:
@@ -242,14 +243,20 @@ class Shares:
     def _make_room(self, newcomer: Guest, *, spare: bool = False) -> None:
         if self._held > self._limits.bytes:
             self._settle()
-        # Of any size is one body or answer, which is bounded elsewhere.
-        while (
-            self._held - max((one.bytes for one in self._holding), default=0) > self._limits.bytes
-        ):
+        while self._is_full():
             victim = self._largest(newcomer) or newcomer
-            if victim.ended or (spare and victim is newcomer):
+            if spare and victim is newcomer:
                 return
             self._displace(victim)
+            if victim is newcomer:
+                return
+
+    def _is_full(self) -> bool:
+        """Whether all but the largest are too much; that one is bounded elsewhere."""
+        most = self._limits.bytes
+        if self._held <= most:
+            return False
+        return self._held - max((one.bytes for one in self._holding), default=0) > most
 
     def _largest(self, newcomer: Guest) -> Guest | None:
         """Return who makes room for a newcomer; None if nobody has as much as that."""

@@ -20,8 +20,8 @@ class PrometheusSink:
     """The prometheus sink.
 
     A scrape takes no reading and waits for nobody: it shows the newest snapshot. What a snapshot
-    looks like is worked out at its first scrape, not before, and shared by all scrapers. So are, for
-    a moment, podgpu's own metrics: who scrapes without a pause costs no more than ten scrapes a
+    looks like is worked out at its first scrape, not before, and shared by all scrapers. So are,
+    for a moment, podgpu's own metrics: who scrapes without a pause costs no more than ten scrapes a
     second do.
     """
 
