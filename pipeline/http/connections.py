@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from asyncio import sslproto
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import StreamReader, web, web_protocol
@@ -12,7 +12,7 @@ from aiohttp import StreamReader, web, web_protocol
 from pipeline.http.door import Door
 from pipeline.http.limits import Limits
 from pipeline.http.shares import Guest, Shares
-from pipeline.http.wire import TOO_LARGE
+from pipeline.http.wire import COMMON, too_large
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -79,8 +79,20 @@ class Handler(web.RequestHandler):
         self.server.shares.grow_head(guest, len(data))
         half = self._waiter is not None and not self._waiter.done()
         if half and guest.head > self.server.limits.head_bytes:
-            transport.write(TOO_LARGE)
+            transport.write(too_large(self.server.headers()))
             transport.close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no request, or what failed on the way; called by aiohttp."""
+        answer = super().handle_error(request, status, exc, message)
+        answer.headers.update(self.server.headers())
+        return answer
 
 
 class Server(web.Server):
@@ -124,6 +136,11 @@ class Server(web.Server):
         self._closing = False
         self._last_call: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers that every answer has."""
+        access = self._access()
+        return {**COMMON, **access.rules.headers} if access is not None else COMMON
 
     def protocol(self, guest: Guest) -> asyncio.Protocol:
         """Return what takes a connection that was just accepted."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
 from pipeline.errors import PermanentError
+from pipeline.hosts import Hosts
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
 from pipeline.http.shares import Shares
@@ -36,6 +37,7 @@ class Listeners:
         pages: what every listener serves besides, by path, with titles for the page at `/`.
         front: makes the page at `/`; without it, that leads to the others and no more.
         limits: for all listeners together.
+        hosts: the names by which a request may ask.
 
     Attributes:
         access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
@@ -56,6 +58,7 @@ class Listeners:
         pages: Pages = MappingProxyType({}),
         front: Front | None = None,
         limits: Limits | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self.node = node
         self.version = version
@@ -68,6 +71,7 @@ class Listeners:
         self.turns = Turns(_BEGUN)
         self.probe_turns = Turns(_BEGUN)
         self.access: Access | None = None
+        self.hosts = hosts or Hosts()
         self._listeners: dict[ListenAddress, Listener] = {}
         self._starting = asyncio.Lock()
         self._holds = 0

@@ -8,17 +8,22 @@ from aiohttp import web
 
 from pipeline.contracts import HttpRequest, HttpResponse
 
-
-def raw(status: str, text: str) -> bytes:
-    """Return an answer to a request that can't be read: a line of text, then the end."""
-    return (
-        f"HTTP/1.1 {status}\r\nServer: podgpu\r\nX-Content-Type-Options: nosniff\r\n"
-        "Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(text) + 1}\r\n\r\n{text}\n"
-    ).encode()
+COMMON: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
+"""Headers of every answer, those that are none of ours included."""
 
 
-TOO_LARGE: Final = raw("431 Request Header Fields Too Large", "the request is too long")
+def too_large(headers: Mapping[str, str]) -> bytes:
+    """Return the answer to a request that isn't read to its end."""
+    text = b"the request is too long\n"
+    head = {
+        **headers,
+        "Connection": "close",
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Length": str(len(text)),
+    }
+    lines = [f"{name}: {value}" for name, value in head.items()]
+    first = "HTTP/1.1 431 Request Header Fields Too Large"
+    return "\r\n".join([first, *lines, "", ""]).encode() + text
 
 
 def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
@@ -34,6 +39,15 @@ def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
     return HttpRequest(
         request.method, request.path, query, headers, repeated=repeated, source=source
     )
+
+
+def hosts_of(request: web.BaseRequest) -> tuple[str, ...]:
+    """Return the hosts that a request says it is for.
+
+    That is its `Host`, and that of a target such as `http://name/metrics`. Where there is neither,
+    it is the address that the client has connected to.
+    """
+    return (request.host, *request.headers.getall("Host", ()))
 
 
 async def send(
@@ -58,7 +72,7 @@ async def send(
         seconds: for the client to take it.
         piece: bytes.
     """
-    sent = {"Server": "podgpu", "X-Content-Type-Options": "nosniff", **answer.headers, **headers}
+    sent = {**COMMON, **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type
     response = web.StreamResponse(status=answer.status, headers=sent)
     tail = answer.tail

@@ -190,15 +190,15 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody had of all devices together.
+    """What somebody had of all devices together, or what there was of one.
 
     Attributes:
         held_seconds: time for which containers held a device, by part.
         free_seconds: time for which a device was free, by part.
         unknown_seconds: time for which it isn't known who held a device.
-        allocated_ratio: part of the time of all devices for which they were held; null where that
-            isn't known.
-        used_ratio: part of the time of all devices for which they were busy; likewise.
+        allocated_ratio: part of the time of all devices, or of the one, for which they were held;
+            null where that isn't known.
+        used_ratio: part of that time for which they were busy; likewise.
         busy_seconds: busy time.
         idle_seconds: held time less busy time; less than 0 where more was used than was held.
         energy_joules: energy.
@@ -232,6 +232,18 @@ class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
     uid: str | None
 
 
+class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
+    """What there was of a device, whoever had it.
+
+    Attributes:
+        uuid: of the device.
+        name: model, or MIG profile with the model of its GPU.
+    """
+
+    uuid: str
+    name: str | None
+
+
 class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What was used over the last 24 hours and the rest of the hour before.
 
@@ -245,6 +257,9 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
         pods_left_out: how many those are.
         unattributed: what belongs to no pod.
         total: of the whole node.
+        devices: all of which there is an account, in the order of `gpus`; those that are not there
+            any more come last.
+        devices_left_out: how many more there are.
     """
 
     since: Moment
@@ -256,6 +271,8 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
     pods_left_out: Count
     unattributed: AmountsStatus
     total: AmountsStatus
+    devices: tuple[DeviceAmountsStatus, ...] = ()
+    devices_left_out: Count = 0
 
 
 class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Checks passwords against their bcrypt hashes: seldom, one at a time, and never in the event loop.
 
 A hash takes a twentieth of a second and more of a core, which is what makes it good. So what has
-been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, after who
-has asked less, and with pauses. The only module that imports bcrypt.
+been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, with
+pauses, and after who has asked less. The only module that imports bcrypt.
 """
 
 import asyncio
