@@ -96,20 +96,20 @@ class Acceptor:
             self._shares.leave(guest)
 
     def _short(self, error: OSError) -> None:
-        """Wait until there are descriptors again, and close a connection for that."""
+        """Wait until there are descriptors again, and close connections for that."""
         self._loop.remove_reader(self._listening)
         self._retry = self._loop.call_later(_PAUSE, self._resume)
-        self._shares.shed()
+        self._shares.squeeze()
         now = self._loop.time()
         if self._told is None or now - self._told >= _TELL_EVERY:
             self._told = now
+            self._loop.call_later(_TELL_EVERY, self._shares.relax)
             _LOG.warning(
-                "%s: a connection can't be accepted: %s. podgpu tries again every %.1f s, and "
-                "closes a connection of the client that has most each time. Raise the limit of "
-                "open files (ulimit -n), which is %d",
+                "%s: a connection can't be accepted: %s. podgpu takes fewer connections for a "
+                "minute, and closes those of the clients that have most. Raise the limit of open "
+                "files (ulimit -n), which is %d",
                 self._listening.getsockname()[:2],
                 error.strerror,
-                _PAUSE,
                 _most_files(),
             )
 

@@ -15,6 +15,9 @@ answer is being worked out, or sent."""
 _FIRST_SECONDS: Final = 0.25
 """What a connection has for its request to come and to be read before it has been waited for."""
 
+_SPARE: Final = 8
+"""Descriptors that are left where there are too few, for those who come."""
+
 _OURS: Final = frozenset({"queued", "working"})
 """States in which a client waits for podgpu, and not the other way round."""
 
@@ -67,6 +70,7 @@ class Shares:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._most = limits.connections
         # The one whose state has not changed for longest comes first.
         self._guests: dict[Guest, None] = {}
         self._reserved: dict[Guest, None] = {}
@@ -103,7 +107,9 @@ class Shares:
         """Make a connection of the reserve one like others; False if there is no room now."""
         if guest not in self._reserved:
             return False
-        if len(self._guests) >= self._limits.connections and not self._evict(guest.source):
+        if len(self._guests) >= min(self._most, self._limits.connections) and not self._evict(
+            guest.source
+        ):
             return False
         del self._reserved[guest]
         guest.reserved = False
@@ -131,9 +137,15 @@ class Shares:
                 del order[guest]
                 order[guest] = None
 
-    def shed(self) -> None:
-        """End one connection of the source that has most, so that its descriptor is free."""
-        self._evict("")
+    def squeeze(self) -> None:
+        """Take fewer connections until `relax`, since there are no descriptors for as many."""
+        self._most = max(min(self._most, len(self)) - _SPARE, _SPARE)
+        while len(self._guests) > self._most and self._evict(""):
+            pass
+
+    def relax(self) -> None:
+        """Take as many connections as there may be."""
+        self._most = self._limits.connections
 
     def _evict(self, source: str) -> bool:
         """End a connection for a further one of a source, unless that would be unfair."""

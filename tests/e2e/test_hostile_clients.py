@@ -97,8 +97,10 @@ def extending(folder: Path) -> Iterator[Victim]:
     kubeconfig = {"current-context": "c", "clusters": [cluster]}
     kubeconfig |= {"contexts": [context], "users": [user]}
     (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    command = [PODGPU, "extender", "--listen", f"127.0.0.1:{port}"]
-    victim = Victim(folder, [*command, "--kubeconfig", folder / "kubeconfig"], port)
+    listen, credentials = f"127.0.0.1:{port}", folder / "kubeconfig"
+    command: list[str | Path] = [PODGPU, "extender", "--listen", listen]
+    command += ["--kubeconfig", credentials]
+    victim = Victim(folder, command, port)
     try:
         victim.settle()
         yield victim

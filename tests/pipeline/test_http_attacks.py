@@ -170,7 +170,7 @@ async def test_r7_out_of_descriptors_is_one_line_and_passes(
     listening.listen()
     shares = Shares(Limits())
     ended: list[Guest] = []
-    for _ in range(3):
+    for _ in range(30):
         guest = shares.admit("127.0.0.9")
         guest.abort = lambda guest=guest: ended.append(guest)  # type: ignore[misc]
     taken = asyncio.Event()
@@ -189,7 +189,7 @@ async def test_r7_out_of_descriptors_is_one_line_and_passes(
         (record,) = caplog.records
         assert "a connection can't be accepted: Too many open files" in record.getMessage()
         assert "ulimit -n" in record.getMessage()
-        assert len(ended) == 3
+        assert 8 <= len(ended) <= 22, "some stay, and some make room"
         listening.left = 1
         async with asyncio.timeout(5):
             await taken.wait()

@@ -250,15 +250,17 @@ async def test_r14_large_ones_of_a_source_keep_no_small_one_of_another_out() -> 
     shared = listeners(bytes=1500)
     async with shared.listen(LOCAL) as mounts, Clients() as clients:
         mounts.mount("/ask", waits, title="A", methods=("POST",), body_bytes=1000)
+        larges = []
         for _ in range(2):
             large = await clients.connect(mounts.port, source="127.0.0.2")
             large.send(post(b"y" * 1000))
+            larges.append(large)
             await begun.acquire()
         for _ in range(3):
             client = await clients.connect(mounts.port, source="127.0.0.3")
             client.send(post(b"y" * 450))
             assert (await client.answer())[0] == 200
-        assert await large.ended()
+        assert await larges[-1].ended()
         gate.set()
 
 

@@ -95,13 +95,20 @@ async def test_of_equals_the_one_that_has_had_most_answers_makes_room() -> None:
     assert party.ended == [guests[1]]
 
 
-async def test_shed_ends_one_of_the_source_that_has_most() -> None:
+async def test_r7_where_descriptors_are_short_fewer_are_taken_for_a_while() -> None:
     party = Party()
-    party.shares.shed()
-    for source in ("a", "b", "b", "c"):
+    party.shares.squeeze()
+    for source in ("a", *["b"] * 30, "c"):
         party.admit(source)
-    party.shares.shed()
-    assert [guest.source for guest in party.ended] == ["b"]
+    party.shares.squeeze()
+    assert {guest.source for guest in party.ended} == {"b"}
+    left = len(party.guests)
+    assert left < 32
+    party.admit("d")
+    assert len(party.guests) == left, "it takes the place of another"
+    party.shares.relax()
+    party.admit("e")
+    assert len(party.guests) == left + 1
 
 
 # Bytes.
@@ -191,12 +198,15 @@ async def test_what_is_held_is_counted_and_bounded(steps: list[tuple[str, int, i
                 sent[-1].__enter__()
             case "leave":
                 guest.abort()
+            case _:
+                pass
         counts = Counter(one.source for one in party.guests if not one.reserved)
         assert counts == party.shares._sources
         assert sum(counts.values()) <= 6
         assert len(party.shares) == len(party.guests) <= 8
         heads = sum(one.head for one in party.guests)
-        assert party.shares.held <= 100 + max((g.bytes for g in party.guests), default=0) + heads
+        most = max((one.bytes for one in (*party.guests, *party.ended)), default=0)
+        assert party.shares.held <= 100 + most + heads
     for gone in kept:
         gone()
     for one in sent:
