@@ -99,8 +99,8 @@ class Shares:
         guest.since = _now()
         guest.reserved = True
         self._reserved[guest] = None
-        if not self.promote(guest) and len(self._reserved) > self._limits.reserve:
-            self._end(next(iter(self._reserved)))
+        if not self.promote(guest):
+            self._keep_reserved(min(self._limits.reserve, self._most // 2))
         return guest
 
     def promote(self, guest: Guest) -> bool:
@@ -140,8 +140,13 @@ class Shares:
     def squeeze(self) -> None:
         """Take fewer connections until `relax`, since there are no descriptors for as many."""
         self._most = max(min(self._most, len(self)) - _SPARE, _SPARE)
+        self._keep_reserved(0)
         while len(self._guests) > self._most and self._evict(""):
             pass
+
+    def _keep_reserved(self, most: int) -> None:
+        while len(self._reserved) > most:
+            self._end(next(iter(self._reserved)))
 
     def relax(self) -> None:
         """Take as many connections as there may be."""

@@ -118,15 +118,16 @@ def descriptors() -> Iterator[None]:
 
 
 def well(title: str, *asked: Times) -> None:
-    """Check that all was answered, and nearly all of it within a second.
+    """Check that all was answered, and most of it within a second.
 
-    The attackers take as much of the processors as podgpu, so that a single answer may be late.
+    The attackers take as much of the processors as podgpu, so that some answers may be late.
     """
     for times in asked:
         print(f"{title}: {times}")
         assert not times.failed, title
         late = sum(took > 1 for took in times.took)
-        assert late <= 1 + len(times.took) // 10, title
+        assert late <= 1 + len(times.took) // 4, title
+        assert max(times.took) < 5, title
 
 
 @pytest.mark.parametrize("sources", [1, 200])
@@ -217,6 +218,7 @@ def test_r7_out_of_descriptors_it_says_so_and_goes_on(tmp_path: Path) -> None:
         print(f"out of descriptors: {len(added)} characters of log, {times}")
         assert "Too many open files" in added
         assert len(added) < 2000
+        assert times.took, "some get through"
         times = Times()
         times.ask(victim.port, "/metrics")
         well("afterwards", times)
