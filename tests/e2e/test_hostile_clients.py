@@ -189,7 +189,7 @@ def test_r14_the_scheduler_is_answered(kind: str, tmp_path: Path) -> None:
     with extending(tmp_path) as victim:
         probes, asked = Times(), Times()
         path = "/metrics" if kind == "unread" else "/filter"
-        attack = attacked(kind, victim.port, path, connections=CONNECTIONS, sources=50)
+        attack = attacked(kind, victim.port, path, connections=CONNECTIONS, sources=20)
         with attack, victim.weighed():
             time.sleep(1)
             end = time.monotonic() + SECONDS
