@@ -51,6 +51,26 @@ class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: Figure | None
 
 
+class AccessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that has access to a device and holds nothing of it.
+
+    Attributes:
+        namespace: of the pod.
+        pod: its name.
+        container: its name.
+        uid: of the pod.
+        source: name of the source whose word this is.
+        evidence: what gives the access: a variable or a mount, or a claim with `adminAccess`.
+    """
+
+    namespace: str | None
+    pod: str | None
+    container: str | None
+    uid: str | None
+    source: str
+    evidence: str
+
+
 class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What GPUs and MIG instances have in common.
 
@@ -64,6 +84,8 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
         holders: none where nobody is known to hold it; null where no source tells of holders.
         holders_left_out: how many more there are.
         conflicts: how many pods' claims on it contradict another's.
+        access: who has access to it and holds nothing of it; older daemons don't tell.
+        access_left_out: how many more there are.
     """
 
     uuid: str
@@ -74,6 +96,8 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[HolderStatus, ...] | None
     holders_left_out: Count
     conflicts: Count
+    access: tuple[AccessStatus, ...] = ()
+    access_left_out: Count = 0
 
 
 class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):

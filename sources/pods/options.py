@@ -71,6 +71,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         "koordinator.sh/gpu-memory-ratio",
         "koordinator.sh/gpu.shared",
         "koordinator.sh/shared",
+        "kubernetes.io/gpu",
+        "kubernetes.io/gpu-core",
+        "kubernetes.io/gpu-memory",
+        "kubernetes.io/gpu-memory-ratio",
         "nvidia.com/gpu",
     )
     hami_resources: Annotated[
