@@ -13,6 +13,7 @@ from pipeline.clock import Clock
 from pipeline.contracts import HttpMounts, KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.hints import HintBoard
+from pipeline.lateness import Lateness
 from pipeline.model import Envelope, Event, Hint, Snapshot
 from pipeline.telemetry import FamilyPoints, Meter
 
@@ -22,10 +23,12 @@ class Inlet:
 
     Attributes:
         last: the time of the newest envelope.
+        lateness: says how busy the event loop was.
     """
 
     def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
         self.last = clock.now()
+        self.lateness = Lateness(clock)
         self._inbox = inbox
         self._clock = clock
         self._seq = 0
@@ -35,11 +38,12 @@ class Inlet:
         await self.relay(Envelope(source, kind, 0, self._clock.now(), event))
 
     async def relay(self, envelope: Envelope) -> None:
-        """Put an envelope into the inbox as it is, but for its number."""
+        """Put an envelope into the inbox as it is, but for its number and how late it may be."""
         self._seq += 1
         self.last = envelope.at
+        late_ns = self.lateness.ns(self._clock.now())
         try:
-            await self._inbox.put(replace(envelope, seq=self._seq))
+            await self._inbox.put(replace(envelope, seq=self._seq, late_ns=late_ns))
         except ChannelClosedError:
             # Only while podgpu stops: the source is about to be cancelled.
             return

@@ -152,6 +152,7 @@ class HttpRequest:
     Attributes:
         body: what was sent behind the headers; empty where the mount takes no body.
         repeated: names of parameters that were given more than once, of which `query` has one.
+        source: where the client is: its IPv4 address, or the /64 of its IPv6 address.
     """
 
     method: str
@@ -160,6 +161,7 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes = b""
     repeated: frozenset[str] = frozenset()
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

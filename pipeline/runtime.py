@@ -331,8 +331,7 @@ class Runtime:
             silent = shared.inlet.last.seconds_until(shared.clock.now())
             if silent >= _SILENCE:
                 await shared.inlet.put("", "clock", ClockTicked())
-                silent = 0
-            await shared.clock.sleep(_SILENCE - silent)
+            await shared.inlet.lateness.pulse()
 
 
 def told(before: FieldPlan, plan: FieldPlan) -> str:

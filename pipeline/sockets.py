@@ -8,7 +8,7 @@ from typing import Final
 
 from config.types import ListenAddress
 
-BACKLOG = 128
+BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
 
 _ANY: Final = IPv6Address("::")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pipeline.channels import Channel
 from pipeline.clock import Clock
 from pipeline.model import NS, Envelope, Snapshot, SourceState
-from pipeline.process import process_points
+from pipeline.process import ProcessFigures
 from pipeline.publishing import Publisher
 from pipeline.telemetry import FamilyPoints, Point, Telemetry
 from pipeline.version import VERSION
@@ -29,6 +29,7 @@ class Status:
         self._telemetry = telemetry
         self._clock = clock
         self._started = clock.now()
+        self._process = ProcessFigures(clock)
 
     def healthy(self) -> tuple[bool, str]:
         """Whether the event loop and the join are alive, with a line for people."""
@@ -64,7 +65,7 @@ class Status:
             "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
             "podgpu_usage_left_out_containers": _left_out(self._publisher.latest),
             **self._source_points(self._publisher.join.sources()),
-            **process_points(self._started.wall_ns),
+            **self._process.points(),
         }
         return self._telemetry.collect(computed)
 

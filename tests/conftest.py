@@ -28,7 +28,7 @@ def blockbuster() -> Iterator[BlockBuster]:
     with blockbuster_ctx(scanned_modules=_OURS) as guard:
         for function in guard.functions.values():
             # The kernel answers these from memory.
-            function.can_block_in("pipeline/process.py", {"process_points"})
+            function.can_block_in("pipeline/process.py", {"_points"})
             # This loop is one of its own, in a thread.
             function.can_block_in("pipeline/kube/credentials.py", {"_fill"})
         yield guard

@@ -26,7 +26,7 @@ from pipeline.footprint import settle
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
-from pipeline.process import process_points
+from pipeline.process import ProcessFigures
 from pipeline.serving import Serving
 from pipeline.telemetry import FamilyPoints, Point, Telemetry
 from pipeline.topology.annotation import KEY
@@ -35,8 +35,8 @@ from pipeline.version import VERSION
 RESOURCE: Final = "nvidia.com/gpu"
 """What NVIDIA's device plugin calls its GPUs."""
 
-BODY_BYTES: Final = 32 << 20
-"""Of a question: some two thousand whole nodes, or the names of all that may be in one."""
+BODY_BYTES: Final = 16 << 20
+"""Of a question: some thousand whole nodes, or the names of all that may be in one."""
 
 _ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
 
@@ -97,7 +97,7 @@ class Extender:
         self._kube = kube or Sessions(instead="give --kubeconfig", plugins=True).join
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry()
-        self._started = self._clock.now()
+        self._process = ProcessFigures(self._clock)
         self._nodes = Nodes(self._log)
         self._service = Service(
             self._nodes,
@@ -198,7 +198,7 @@ class Extender:
                     Point((("state", state),), count)
                     for state, count in self._nodes.count(now).items()
                 ],
-                **process_points(self._started.wall_ns),
+                **self._process.points(),
             }
         )
 

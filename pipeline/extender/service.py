@@ -29,15 +29,16 @@ from pipeline.pages import plain
 from pipeline.telemetry import Telemetry
 from pipeline.texts import line
 from pipeline.threads import DaemonExecutor
+from pipeline.turns import BusyError, Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WAITING: Final = 16
-"""Questions at a time; a scheduler has one, a second one after a change of leaders."""
+WAITING: Final = 14
+"""Questions that may wait; a scheduler has one, a second one after a change of leaders."""
 
-_THREADS: Final = 2
-"""So that a filter doesn't wait for somebody else's choices."""
+THREADS: Final = 2
+"""Questions that are answered at a time: a filter doesn't wait for somebody else's choices."""
 
 _JSON: Final = "application/json"
 _LATE: Final = "there was no time to look at the node"
@@ -108,10 +109,10 @@ class Service:
         self._telemetry = telemetry
         self._log = log
         self._fits = Fits()
-        self._threads = DaemonExecutor("podgpu-extender", _THREADS)
+        self._threads = DaemonExecutor("podgpu-extender", THREADS)
+        self._turns = Turns(THREADS, WAITING)
         # Whoever holds up those would hold up what has to do instead.
         self._instead = DaemonExecutor("podgpu-extender-late")
-        self._waiting = 0
         self._told: set[str] = set()
         for verb in VERBS:
             for result in RESULTS:
@@ -121,7 +122,7 @@ class Service:
         """Answer `/filter`: ExtenderArgs with an ExtenderFilterResult."""
         return await self._answered(
             "filter",
-            request.body,
+            request,
             self._filter,
             late=self._unfiltered,
             wrong=lambda _, told: HttpResponse(refused(f"podgpu: {told}"), _JSON),
@@ -131,7 +132,7 @@ class Service:
         """Answer `/prioritize`: ExtenderArgs with a HostPriorityList."""
         return await self._answered(
             "prioritize",
-            request.body,
+            request,
             self._prioritize,
             late=lambda one: prioritized(one.question, [0] * len(one.question.names)),
             wrong=plain,
@@ -149,7 +150,7 @@ class Service:
     async def _answered(
         self,
         verb: Verb,
-        body: bytes,
+        request: HttpRequest,
         work: Callable[[Asked], bytes],
         *,
         late: Callable[[Asked], bytes],
@@ -159,28 +160,26 @@ class Service:
 
         Args:
             verb: of the scheduler's.
-            body: the question.
+            request: the question.
             work: answers it, in a thread.
             late: answers it when time is up.
             wrong: answers what can't be understood, with an HTTP status and why.
         """
-        if self._waiting >= WAITING:
-            self._count(verb, "busy")
-            return plain(503, "too many questions are being answered: ask again")
-        self._waiting += 1
         begun, result = self._clock.now(), "failed"
         try:
-            answer, result = await self._worked_out(body, work, late)
+            answer, result = await self._worked_out(request, work, late)
             return HttpResponse(answer, _JSON)
         except MalformedError as error:
             result = "malformed"
             self._complain(verb, error)
             return wrong(400, str(error))
+        except BusyError:
+            result = "busy"
+            return plain(503, "too many questions are being answered: ask again")
         except _UnreadError:
             result = "timeout"
             return wrong(503, _UNREAD)
         finally:
-            self._waiting -= 1
             took = begun.seconds_until(self._clock.now())
             self._telemetry.observe(
                 "podgpu_extender_request_duration_seconds", took, (("verb", verb),)
@@ -188,9 +187,26 @@ class Service:
             self._count(verb, result)
 
     async def _worked_out(
-        self, body: bytes, work: Callable[[Asked], bytes], late: Callable[[Asked], bytes]
+        self, request: HttpRequest, work: Callable[[Asked], bytes], late: Callable[[Asked], bytes]
     ) -> tuple[bytes, str]:
         deadline = asyncio.get_running_loop().time() + self._timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._turns.take(request.source)
+        except TimeoutError:
+            raise _UnreadError from None
+        try:
+            return await self._in_turn(request.body, work, late, deadline)
+        finally:
+            self._turns.give()
+
+    async def _in_turn(
+        self,
+        body: bytes,
+        work: Callable[[Asked], bytes],
+        late: Callable[[Asked], bytes],
+        deadline: float,
+    ) -> tuple[bytes, str]:
         given_up = threading.Event()
         now = self._clock.now().wall_ns / NS
         try:

@@ -1,16 +1,18 @@
-"""aiohttp's server with a bound on its connections."""
+"""aiohttp's server, with a bound on what each connection and all of them hold."""
 
 import asyncio
 import logging
 import ssl
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web, web_protocol
 
-from pipeline.http.door import Door, Guest
+from pipeline.http.door import Door
 from pipeline.http.limits import Limits
-from pipeline.http.wire import COMMON
+from pipeline.http.shares import Guest, Shares
+from pipeline.http.wire import COMMON, too_large
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -18,187 +20,67 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _HEADER_BYTES = 4096
 _HEADERS = 64
-_FULL: Final = b"too many connections\n"
+_READ_BYTES = 1 << 13
+
+# Neither library has an option for these. Requests that are read before the one before them is
+# answered; what more of them comes waits in the kernel.
+web_protocol.MAX_MSG_QUEUE_SIZE = 2
+# TLS has a buffer of this size for each connection, 256 KiB by default; a record has 16 KiB.
+sslproto.SSLProtocol.max_size = 1 << 14
 
 
-class Server(web.Server):
-    """Serves connections, so many at most.
+class Handler(web.RequestHandler):
+    """Serves one connection.
 
-    Args:
-        serve: answers a request.
-        limits: how many, and for how long.
-        access: who says on what terms a connection is taken; None for plain HTTP.
+    Attributes:
+        guest: what is counted for it.
+        context: what it was secured with.
+        body: of the request that is being answered, or was last.
     """
 
+    __slots__ = ("body", "context", "guest", "server")
+
     def __init__(
-        self,
-        serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        limits: Limits,
-        access: "Callable[[], Access | None]",
+        self, server: "Server", guest: Guest, context: ssl.SSLContext | None, **options: Any
     ) -> None:
-        # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
-        quiet = logging.getLogger("podgpu.http.clients")
-        quiet.addFilter(_only_when_debugging)
-        super().__init__(
-            serve,
-            handler_cancellation=True,
-            access_log=None,
-            logger=quiet,
-            keepalive_timeout=limits.idle_seconds,
-            lingering_time=limits.linger_seconds,
-            # Whoever takes a body bounds it by its length.
-            auto_decompress=False,
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
-            max_headers=_HEADERS,
-            request_factory=_request,
-        )
-        self.limits = limits
-        self._access = access
-        self._transports: dict[Guest, asyncio.Transport] = {}
-        # Whether for the rest of a body, with the longest wait first.
-        self._waiting: dict[Guest, bool] = {}
-        self._contexts: dict[Guest, ssl.SSLContext] = {}
-        self._closing = False
-        self._last_call: asyncio.TimerHandle | None = None
-        self._gone = asyncio.Event()
-
-    def __call__(self) -> web.RequestHandler:
-        """Return what answers on one connection."""
-        return _Handler(self, loop=asyncio.get_running_loop(), **self._kwargs)
-
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers that every answer has."""
-        access = self._access()
-        return {**COMMON, **access.rules.headers} if access is not None else COMMON
-
-    def full(self) -> bytes:
-        """Return the answer where there is no room for a connection."""
-        head = {
-            **self.headers(),
-            "Connection": "close",
-            "Content-Type": "text/plain; charset=utf-8",
-            "Content-Length": str(len(_FULL)),
-        }
-        lines = [f"{name}: {value}" for name, value in head.items()]
-        return "\r\n".join(["HTTP/1.1 503 Service Unavailable", *lines, "", ""]).encode() + _FULL
-
-    def protocol(self) -> asyncio.Protocol:
-        """Return what takes a connection that was just accepted."""
-        access = self._access()
-        return self() if access is None else Door(self, access)
-
-    def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
-        """Count a connection; False if there is no room."""
-        if self._closing or not self._has_room():
-            return False
-        self._transports[guest] = transport
-        self._waiting[guest] = False
-        return True
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection; called by aiohttp."""
-        if not self.enter(handler, transport):
-            transport.write(self.full())
-            handler.force_close()
-            return
-        super().connection_made(handler, transport)
-
-    def connection_lost(
-        self, handler: web.RequestHandler, exc: BaseException | None = None
-    ) -> None:
-        """Count it no longer; called by aiohttp."""
-        self.forget(handler)
-        super().connection_lost(handler, exc)
-
-    def pass_on(
-        self, door: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
-    ) -> web.RequestHandler:
-        """Let the door's connection be answered."""
-        self.forget(door)
-        handler = self()
-        if context is not None:
-            self._contexts[handler] = context
-        transport.set_protocol(handler)
-        handler.connection_made(transport)
-        return handler
-
-    def context(self, handler: web.RequestHandler) -> ssl.SSLContext | None:
-        """Return what a connection was secured with."""
-        return self._contexts.get(handler)
-
-    @property
-    def _most(self) -> int:
-        access = self._access()
-        if access is None or access.rules.context is None:
-            return self.limits.connections
-        return self.limits.secure_connections
-
-    def _has_room(self) -> bool:
-        """Make room at the cost of the connection that has waited longest, if any waits."""
-        if len(self._transports) >= self._most:
-            longest = next(iter(self._waiting), None)
-            if longest is None:
-                return False
-            transport = self._transports[longest]
-            self.forget(longest)
-            longest.force_close()
-            # Else it would wait for its client to take what was written.
-            transport.abort()
-        return True
-
-    def forget(self, guest: Guest) -> None:
-        """Count a connection no longer."""
-        self._transports.pop(guest, None)
-        self._waiting.pop(guest, None)
-        self._contexts.pop(guest, None)
-        if self._closing and not self._transports:
-            if self._last_call is not None:
-                self._last_call.cancel()
-            self._gone.set()
-
-    def busy(self, handler: web.RequestHandler) -> None:
-        """Note that a connection's request is being answered."""
-        self._waiting.pop(handler, None)
-
-    def idle(self, handler: web.RequestHandler) -> None:
-        """Note that a connection waits for a request."""
-        if handler in self._transports:
-            self._waiting[handler] = False
-
-    def receiving(self, handler: web.RequestHandler) -> None:
-        """Note that a connection waits for the rest of a body; `busy` ends it."""
-        if handler in self._transports:
-            self._waiting[handler] = True
-
-    def close(self, seconds: float) -> None:
-        """End all connections: idle ones now, the others with their answer or when time is up."""
-        for guest, for_body in list(self._waiting.items()):
-            if not for_body:
-                guest.force_close()
-        self.pre_shutdown()
-        self._closing = True
-        if self._transports:
-            self._last_call = asyncio.get_running_loop().call_later(seconds, self._abort)
-        else:
-            self._gone.set()
-
-    async def gone(self) -> None:
-        """Wait until the last connection has ended."""
-        await self._gone.wait()
-
-    def _abort(self) -> None:
-        # A closed transport still waits for its client to read; an aborted one doesn't.
-        for transport in list(self._transports.values()):
-            transport.abort()
-
-
-class _Handler(web.RequestHandler):
-    """aiohttp's, whose own answers have the headers of all others."""
-
-    def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
-        self._server = server
+        self.server = server
+        self.guest = guest
+        self.context = context
+        self.body: StreamReader | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection; called by asyncio, as the others."""
+        super().connection_made(transport)
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("a listener serves streams")
+        self.guest.abort = transport.abort
+        if self.guest.ended:
+            transport.abort()
+            return
+        # What is written waits here until the kernel has taken all of it.
+        transport.set_write_buffer_limits(high=1)
+        if hasattr(transport, "max_size"):  # asyncio's own, of what is read at a time
+            transport.max_size = _READ_BYTES
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Count it no longer, and keep nothing that leads back here: what it holds goes at once."""
+        self.server.leave(self.guest)
+        super().connection_lost(exc)
+        self.body = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends, and count what is no body."""
+        body = self.body is not None and not self.body.is_eof()
+        super().data_received(data)
+        guest, transport = self.guest, self.transport
+        if body or transport is None:
+            return
+        self.server.shares.grow_head(guest, len(data))
+        half = self._waiter is not None and not self._waiter.done()
+        if half and guest.head > self.server.limits.head_bytes:
+            transport.write(too_large(self.server.headers()))
+            transport.close()
 
     def handle_error(
         self,
@@ -209,8 +91,103 @@ class _Handler(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what is no request, or what failed on the way; called by aiohttp."""
         answer = super().handle_error(request, status, exc, message)
-        answer.headers.update(self._server.headers())
+        answer.headers.update(self.server.headers())
         return answer
+
+
+class Server(web.Server):
+    """Serves connections.
+
+    Args:
+        serve: answers a request.
+        limits: of what they hold, and for how long.
+        shares: where they are counted.
+        access: who says on what terms a connection is taken; None for plain HTTP.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        limits: Limits,
+        shares: Shares,
+        access: "Callable[[], Access | None]",
+    ) -> None:
+        # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
+        quiet = logging.getLogger("podgpu.http.clients")
+        quiet.addFilter(_only_when_debugging)
+        super().__init__(serve, handler_cancellation=True, request_factory=_request)
+        self._options = {
+            "loop": asyncio.get_running_loop(),
+            "access_log": None,
+            "logger": quiet,
+            "keepalive_timeout": limits.idle_seconds,
+            "lingering_time": limits.linger_seconds,
+            # Whoever takes a body bounds it by its length.
+            "auto_decompress": False,
+            "max_line_size": _HEADER_BYTES,
+            "max_field_size": _HEADER_BYTES,
+            "max_headers": _HEADERS,
+            "read_bufsize": _READ_BYTES,
+        }
+        self.limits = limits
+        self.shares = shares
+        self._access = access
+        self._guests: set[Guest] = set()
+        self._closing = False
+        self._last_call: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers that every answer has."""
+        access = self._access()
+        return {**COMMON, **access.rules.headers} if access is not None else COMMON
+
+    def protocol(self, guest: Guest) -> asyncio.Protocol:
+        """Return what takes a connection that was just accepted."""
+        self._guests.add(guest)
+        access = self._access()
+        return self._handler(guest, None) if access is None else Door(self, access, guest)
+
+    def _handler(self, guest: Guest, context: ssl.SSLContext | None) -> Handler:
+        return Handler(self, guest, context, **self._options)
+
+    def pass_on(
+        self, guest: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+    ) -> Handler:
+        """Let a door's connection be answered."""
+        handler = self._handler(guest, context)
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
+        return handler
+
+    def leave(self, guest: Guest) -> None:
+        """Count a connection no longer."""
+        self.shares.leave(guest)
+        self._guests.discard(guest)
+        if self._closing and not self._guests:
+            if self._last_call is not None:
+                self._last_call.cancel()
+            self._gone.set()
+
+    def close(self, seconds: float) -> None:
+        """End all connections: idle ones now, the others with their answer or when time is up."""
+        for guest in [one for one in self._guests if one.state == "idle"]:
+            guest.abort()
+        self.pre_shutdown()
+        self._closing = True
+        if self._guests:
+            self._last_call = asyncio.get_running_loop().call_later(seconds, self._abort)
+        else:
+            self._gone.set()
+
+    async def gone(self) -> None:
+        """Wait until the last connection has ended."""
+        await self._gone.wait()
+
+    def _abort(self) -> None:
+        # A closed transport still waits for its client to read; an aborted one doesn't.
+        for guest in list(self._guests):
+            guest.abort()
 
 
 def _request(

@@ -6,6 +6,7 @@ import ssl
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.http.limits import Limits
+from pipeline.http.shares import Guest
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -13,35 +14,19 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 
 
-class Guest(Protocol):
-    """Who has a connection: a door while TLS is shaken hands on, then aiohttp's handler."""
-
-    def force_close(self) -> None:
-        """End the connection."""
-        ...
-
-
 class Host(Protocol):
     """What counts connections and answers them; see `pipeline.http.connections.Server`."""
 
     limits: Limits
 
-    def full(self) -> bytes:
-        """Return the answer where there is no room for a connection."""
-        ...
-
-    def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
-        """Count a connection; False if there is no room."""
-        ...
-
-    def forget(self, guest: Guest) -> None:
+    def leave(self, guest: Guest) -> None:
         """Count a connection no longer."""
         ...
 
     def pass_on(
-        self, door: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+        self, guest: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
     ) -> asyncio.Protocol:
-        """Let a door's connection be answered."""
+        """Let a connection be answered."""
         ...
 
 
@@ -52,8 +37,9 @@ class Door(asyncio.Protocol):
     speaks plain HTTP where TLS is wanted fails in the handshake, with its first bytes.
     """
 
-    def __init__(self, server: Host, access: "Access") -> None:
+    def __init__(self, server: Host, access: "Access", guest: Guest) -> None:
         self._server = server
+        self._guest = guest
         self._access = access
         self._plain: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -65,13 +51,11 @@ class Door(asyncio.Protocol):
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a listener serves streams")
         self._plain = transport
-        if not self._server.enter(self, transport):
-            if self._access.rules.context is None:
-                transport.write(self._server.full())
-                transport.close()
-            else:
-                transport.abort()
+        self._guest.abort = self.force_close
+        if self._guest.ended:
+            transport.abort()
             return
+        transport.set_write_buffer_limits(high=1)
         # What is sent meanwhile is for whoever comes after us.
         transport.pause_reading()
         self._opening = asyncio.create_task(self._open(transport), name="handshake")
@@ -95,7 +79,7 @@ class Door(asyncio.Protocol):
             raise
         if self._lost:
             return
-        handler = self._server.pass_on(self, transport, rules.context)
+        handler = self._server.pass_on(self._guest, transport, rules.context)
         for data in self._early:
             handler.data_received(data)
         if self._ended:
@@ -130,12 +114,12 @@ class Door(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Note that the client has gone."""
         self._lost = True
-        self._server.forget(self)
+        self._server.leave(self._guest)
 
     def force_close(self) -> None:
         """End the connection."""
         self._lost = True
-        self._server.forget(self)
+        self._server.leave(self._guest)
         if self._opening is not None and self._opening is not asyncio.current_task():
             self._opening.cancel()
         if self._plain is not None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
@@ -15,12 +15,15 @@ from config.types import ListenAddress
 from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
 from pipeline.errors import PermanentError
 from pipeline.hosts import Hosts
-from pipeline.http.bodies import Bodies, BodyRefusedError
-from pipeline.http.connections import Server
+from pipeline.http.accepting import Acceptor
+from pipeline.http.bodies import BodyRefusedError, read_body
+from pipeline.http.connections import Handler, Server
 from pipeline.http.limits import Limits
+from pipeline.http.shares import Guest, Shares
 from pipeline.http.wire import hosts_of, request_of, send
 from pipeline.pages import Check, Front, Pages, checked, index, links, plain
-from pipeline.sockets import BACKLOG, bind
+from pipeline.sockets import bind
+from pipeline.turns import Turns
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}
 _LONGEST_TOLD = 60
+_TRIES = 18
+_TRY_EVERY = 0.05
+_FULL = plain(503, "too many connections")
 
 
 class House(Protocol):
@@ -40,6 +46,9 @@ class House(Protocol):
     pages: Pages
     front: Front | None
     limits: Limits
+    shares: Shares
+    turns: Turns
+    probe_turns: Turns
     access: "Access | None"
     hosts: Hosts
 
@@ -98,9 +107,8 @@ class Listener:
         self.leases: set[Lease] = set()
         self._house = house
         self._mounts: dict[str, Mount] = {}
-        self._bodies = Bodies(house.limits)
         self._server: Server | None = None
-        self._sockets: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         # A kubelet's probe knows no password.
         self._health_pages: dict[str, HttpHandler] = {
             "/healthz": self._health,
@@ -118,11 +126,12 @@ class Listener:
         """
         house = self._house
         listening = await bind(self.address)
-        self._server = Server(self.serve, house.limits, lambda: house.access)
+        # Connections that are accepted have them, too.
+        for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            listening.setsockopt(socket.SOL_SOCKET, buffer, house.limits.socket_bytes)
         self.port = listening.getsockname()[1]
-        self._sockets = await asyncio.get_running_loop().create_server(
-            self._server.protocol, sock=listening, backlog=BACKLOG
-        )
+        self._server = Server(self.serve, house.limits, house.shares, lambda: house.access)
+        self._acceptor = Acceptor(listening, self._server.protocol, house.shares)
         secure = house.access is not None and house.access.rules.context is not None
         host = self.address.host or "localhost"
         host = f"[{host}]" if ":" in host else host
@@ -130,8 +139,8 @@ class Listener:
 
     def close(self) -> None:
         """Give the address free at once; answers under way have a little longer."""
-        if self._sockets is not None and self._server is not None:
-            self._sockets.close()
+        if self._acceptor is not None and self._server is not None:
+            self._acceptor.close()
             self._server.close(self._house.limits.close_seconds)
 
     async def gone(self) -> None:
@@ -161,36 +170,65 @@ class Listener:
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; called by aiohttp."""
-        server, access = self._server, self._house.access
-        assert server is not None  # noqa: S101 - there are no requests before the start
-        server.busy(request.protocol)
+        house, handler = self._house, request.protocol
+        assert isinstance(handler, Handler)  # noqa: S101 - the server makes no others
+        guest, shares, access = handler.guest, house.shares, house.access
+        handler.body = request.content
+        shares.shrink_head(guest, request.content.total_bytes)
         try:
-            answer = await self._answer(request, access)
+            shares.turn(guest, "queued")
+            answer = await self._in_turn(request, access, guest)
+            shares.turn(guest, "sending")
             rules = access.rules if access is not None else None
             # A connection that was made on other terms ends with this answer.
-            last = server.context(request.protocol) is not (rules.context if rules else None)
-            with self._counted(request, answer):
+            last = handler.context is not (rules.context if rules else None)
+            with shares.sending(guest, (answer.body, answer.tail)):
                 return await send(
                     request,
                     answer,
                     headers=rules.headers if rules else _NONE,
-                    last=last,
-                    seconds=self._house.limits.send_seconds,
+                    last=last or guest.ended or guest.reserved,
+                    seconds=house.limits.send_seconds,
+                    piece=house.limits.write_bytes,
                 )
         finally:
-            server.idle(request.protocol)
+            shares.turn(guest, "idle")
+            shares.shrink_head(guest)
 
-    async def _answer(self, request: web.BaseRequest, access: "Access | None") -> HttpResponse:
+    async def _in_turn(
+        self, request: web.BaseRequest, access: "Access | None", guest: Guest
+    ) -> HttpResponse:
+        house, probe = self._house, request.path in self._health_pages
+        if guest.reserved and not probe and not await self._room(guest):
+            return _FULL
+        # Given back in the next round of the event loop: a turn is to begin, not to end.
+        turns = house.probe_turns if probe else house.turns
+        await turns.take(guest.source)
+        asyncio.get_running_loop().call_soon(turns.give)
+        house.shares.turn(guest, "working")
+        return await self._answer(request, access, guest)
+
+    async def _room(self, guest: Guest) -> bool:
+        """Wait a moment for a connection of the reserve to be one like others."""
+        for _ in range(_TRIES):
+            if self._house.shares.promote(guest):
+                return True
+            await asyncio.sleep(_TRY_EVERY)
+        return False
+
+    async def _answer(
+        self, request: web.BaseRequest, access: "Access | None", guest: Guest
+    ) -> HttpResponse:
         path = request.path
         deadline = asyncio.timeout(self._house.limits.handler_seconds)
         try:
             async with deadline:
-                asked = request_of(request)
+                asked = request_of(request, guest.source)
                 if path not in self._health_pages:
                     refused = await self._refusal(asked, request, access)
                     if refused is not None:
                         return refused
-                return await self._routed(asked, request)
+                return await self._routed(asked, request, guest)
         except BodyRefusedError as error:
             return error.answer
         except Exception:  # noqa: BLE001 - whatever a handler does, others are served
@@ -213,9 +251,11 @@ class Listener:
                 return plain(HTTPStatus.MISDIRECTED_REQUEST, wrong)
         if access is None:
             return None
-        return await access.refusal(asked.headers, request.remote or "")
+        return await access.refusal(asked.headers, asked.source)
 
-    async def _routed(self, asked: HttpRequest, request: web.BaseRequest) -> HttpResponse:
+    async def _routed(
+        self, asked: HttpRequest, request: web.BaseRequest, guest: Guest
+    ) -> HttpResponse:
         mount = self._mounts.get(asked.path)
         handler = mount.handler if mount is not None else self._own.get(asked.path)
         if handler is None:
@@ -225,36 +265,27 @@ class Listener:
             are = "is" if len(methods) == 1 else "are"
             told = f"only {' and '.join(methods)} {are} served"
             return plain(405, told, {"Allow": ", ".join(methods)})
-        if mount is not None and (body := await self._body(mount, request)):
+        if mount is not None and (body := await self._body(mount, request, guest)):
             asked = replace(asked, body=body)
             del body
         return await handler(asked)
 
-    async def _body(self, mount: Mount, request: web.BaseRequest) -> bytes:
+    async def _body(self, mount: Mount, request: web.BaseRequest, guest: Guest) -> bytes:
         if not mount.body_bytes:
             return b""
-        assert self._server is not None  # noqa: S101 - see `serve`
-        self._server.receiving(request.protocol)
+        shares = self._house.shares
+        shares.turn(guest, "reading")
         kind: Refusal = "unfinished"
         try:
-            body = await self._bodies.read(request, mount.body_bytes)
+            body = await read_body(request, mount.body_bytes, shares, guest)
         except BaseException as error:
             if isinstance(error, BodyRefusedError):
                 kind = error.kind
             mount.refused(kind)
             raise
         finally:
-            self._server.busy(request.protocol)
+            shares.turn(guest, "working")
         return body
-
-    def _counted(
-        self, request: web.BaseRequest, answer: HttpResponse
-    ) -> AbstractContextManager[None]:
-        """Count what was made for one client alone; a page that many get is counted by nobody."""
-        mount = self._mounts.get(request.path)
-        if mount is None or not mount.body_bytes or request.transport is None:
-            return nullcontext()
-        return self._bodies.sending(len(answer.body) + len(answer.tail), request.transport.abort)
 
     async def _index(self, request: HttpRequest) -> HttpResponse:
         house = self._house

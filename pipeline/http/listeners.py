@@ -5,7 +5,7 @@ import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
@@ -13,11 +13,17 @@ from pipeline.errors import PermanentError
 from pipeline.hosts import Hosts
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
+from pipeline.http.shares import Shares
 from pipeline.pages import Check, Front, Pages
 from pipeline.sockets import reason
+from pipeline.turns import Turns
 
 if TYPE_CHECKING:
     from pipeline.web import Access
+
+_BEGUN: Final = 4
+"""Answers that are begun in one round of the event loop, and as many of probes: what else the
+process does waits for no more than that."""
 
 
 class Listeners:
@@ -30,13 +36,16 @@ class Listeners:
         ready: for `/readyz`: there is something to show.
         pages: what every listener serves besides, by path, with titles for the page at `/`.
         front: makes the page at `/`; without it, that leads to the others and no more.
-        limits: the same for every listener.
+        limits: for all listeners together.
         hosts: the names by which a request may ask.
 
     Attributes:
         access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
             at any time: new connections are taken on its terms, older ones end with their next
             answer.
+        shares: connections and bytes that all listeners hold.
+        turns: for answers to be begun.
+        probe_turns: the same on the probes' paths.
     """
 
     def __init__(
@@ -58,6 +67,9 @@ class Listeners:
         self.pages = pages
         self.front = front
         self.limits = limits or Limits()
+        self.shares = Shares(self.limits)
+        self.turns = Turns(_BEGUN)
+        self.probe_turns = Turns(_BEGUN)
         self.access: Access | None = None
         self.hosts = hosts or Hosts()
         self._listeners: dict[ListenAddress, Listener] = {}

@@ -8,12 +8,25 @@ from aiohttp import web
 
 from pipeline.contracts import HttpRequest, HttpResponse
 
-_CHUNK = 1 << 16
 COMMON: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
 """Headers of every answer, those that are none of ours included."""
 
 
-def request_of(request: web.BaseRequest) -> HttpRequest:
+def too_large(headers: Mapping[str, str]) -> bytes:
+    """Return the answer to a request that isn't read to its end."""
+    text = b"the request is too long\n"
+    head = {
+        **headers,
+        "Connection": "close",
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Length": str(len(text)),
+    }
+    lines = [f"{name}: {value}" for name, value in head.items()]
+    first = "HTTP/1.1 431 Request Header Fields Too Large"
+    return "\r\n".join([first, *lines, "", ""]).encode() + text
+
+
+def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
     """Return a request as handlers see it."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
@@ -23,7 +36,9 @@ def request_of(request: web.BaseRequest) -> HttpRequest:
     repeated = frozenset[str]()
     if len(query) < len(request.query):
         repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
-    return HttpRequest(request.method, request.path, query, headers, repeated=repeated)
+    return HttpRequest(
+        request.method, request.path, query, headers, repeated=repeated, source=source
+    )
 
 
 def hosts_of(request: web.BaseRequest) -> tuple[str, ...]:
@@ -42,8 +57,12 @@ async def send(
     headers: Mapping[str, str],
     last: bool,
     seconds: float,
+    piece: int,
 ) -> web.StreamResponse:
-    """Write in pieces: what waits for a slow client is one piece, not the whole page.
+    """Write piece by piece, each once the client has taken the one before.
+
+    So a client that doesn't read has one piece in memory, and no further request of its is
+    answered: what it sent more of them waits in the kernel.
 
     Args:
         request: what is answered.
@@ -51,6 +70,7 @@ async def send(
         headers: of every answer.
         last: the connection ends with it.
         seconds: for the client to take it.
+        piece: bytes.
     """
     sent = {**COMMON, **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type
@@ -64,9 +84,11 @@ async def send(
             await response.prepare(request)
             if request.method != "HEAD":
                 for part in (memoryview(answer.body), memoryview(tail)):
-                    for start in range(0, len(part), _CHUNK):
-                        await response.write(part[start : start + _CHUNK])
+                    for start in range(0, len(part), piece):
+                        await response.write(part[start : start + piece])
+                        await request.writer.drain()
             await response.write_eof()
+            await request.writer.drain()
     except (TimeoutError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()

@@ -78,8 +78,10 @@ class Join:
             outcome |= self.settle(now)
         if not self._attributor.due:
             self._noted_at = now
-        expired = self._readings.expire(now.mono_ns)
-        outcome |= self._attributor.expire(now)
+        # A loop that was too busy to hear of something is no reason to call it old.
+        due = Instant(now.mono_ns - envelope.late_ns, now.wall_ns - envelope.late_ns)
+        expired = self._readings.expire(due.mono_ns)
+        outcome |= self._attributor.expire(due)
         of_errors = self._xids.expire(now.mono_ns)
         if self._usage.expire(now) or expired or of_errors:
             outcome |= Outcome(changed=True)

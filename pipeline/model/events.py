@@ -279,6 +279,8 @@ class Envelope:
         at: when the event was emitted.
         via: the source that relayed another's event; empty for a source's own. What comes via a
             source lives and ends with it.
+        late_ns: for how much of the time before it the event loop was too busy for sources to be
+            heard. What has been silent for longer than it may be is given so much more time.
     """
 
     source: str
@@ -287,6 +289,7 @@ class Envelope:
     at: Instant
     event: Event
     via: str = ""
+    late_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

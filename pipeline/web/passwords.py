@@ -2,13 +2,13 @@
 
 A hash takes a twentieth of a second and more of a core, which is what makes it good. So what has
 been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, with
-pauses. The only module that imports bcrypt.
+pauses, and after who has asked less. The only module that imports bcrypt.
 """
 
 import asyncio
 import hashlib
 import secrets
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -16,14 +16,14 @@ from typing import Final
 import bcrypt
 
 from pipeline.threads import DaemonExecutor
+from pipeline.turns import BusyError, Turns
 from pipeline.web.options import costs
 
 _GOOD: Final = 64
 _BAD: Final = 256
-_QUEUE: Final = 8
-_EACH: Final = 2
+_QUEUE: Final = 16
 _REST: Final = 3.0
-_LONGEST_REST: Final = 1.0
+_LONGEST_REST: Final = 0.5
 _LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
 _DECOY: Final = b"." * 53
 _SALT_END: Final = 28  # where a hash's salt has its last letter
@@ -42,9 +42,9 @@ class Verdict(Enum):
 class Passwords:
     """Checks passwords; remembers keyed digests of what it was asked, never a password.
 
-    At most `_QUEUE` checks wait, `_EACH` of one client: from one address nobody can fill it. After
-    a wrong password there is a pause of three times the time that its check took, so that guessing
-    costs a quarter of a core at most.
+    At most `_QUEUE` checks wait, and the next one is of the client that has asked least: nobody who
+    asks much keeps others out, from however many addresses. After a wrong password there is a pause
+    of three times the time that its check took, so that guessing costs a quarter of a core at most.
     """
 
     def __init__(self) -> None:
@@ -52,8 +52,7 @@ class Passwords:
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._bad: OrderedDict[bytes, None] = OrderedDict()
         self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
-        self._clients: Counter[str] = Counter()
-        self._turn = asyncio.Lock()
+        self._turns = Turns(1, _QUEUE)
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(
@@ -65,7 +64,7 @@ class Passwords:
             users: names and hashes; at least one.
             user: who is said to ask. One who isn't known costs the same time as one who is.
             password: what is said to be the password.
-            client: the address that asks.
+            client: where it is asked from; see `source_of`.
         """
         hashed = users.get(user)
         known = hashed is not None
@@ -78,11 +77,8 @@ class Passwords:
                 return verdict
         job = self._jobs.get(key)
         if job is None:
-            if len(self._jobs) >= _QUEUE or self._clients[client] >= _EACH:
-                return Verdict.BUSY
             work = self._work(key, password, hashed, known, client)
             job = self._jobs[key] = asyncio.create_task(work, name="password")
-            self._clients[client] += 1
         # A client that goes away doesn't get its place in the queue back by that.
         return await asyncio.shield(job)
 
@@ -95,21 +91,27 @@ class Passwords:
     async def _work(
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
     ) -> Verdict:
-        loop = asyncio.get_running_loop()
         try:
-            async with self._turn:
-                begun = loop.time()
-                right = await loop.run_in_executor(self._thread, _matches, password, hashed)
-                if right and known:
-                    _remember(self._good, key, _GOOD)
-                    return Verdict.GOOD
-                _remember(self._bad, key, _BAD)
-                await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
-                return Verdict.WRONG
+            await self._turns.take(client)
+            try:
+                return await self._checked(key, password, hashed, known)
+            finally:
+                self._turns.give()
+        except BusyError:
+            return Verdict.BUSY
         finally:
             self._jobs.pop(key, None)
-            self._clients[client] -= 1
-            self._clients += Counter()  # drops what has come to nothing
+
+    async def _checked(self, key: bytes, password: bytes, hashed: bytes, known: bool) -> Verdict:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        right = await loop.run_in_executor(self._thread, _matches, password, hashed)
+        if right and known:
+            _remember(self._good, key, _GOOD)
+            return Verdict.GOOD
+        _remember(self._bad, key, _BAD)
+        await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
+        return Verdict.WRONG
 
     def _digest(self, user: bytes, password: bytes, hashed: bytes) -> bytes:
         digest = hashlib.blake2b(key=self._secret, digest_size=32)

@@ -12,7 +12,6 @@ import pytest
 
 from pipeline.contracts import HttpRequest, HttpResponse, Refusal
 from pipeline.http import Listeners
-from pipeline.http.bodies import Bodies
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
 
 SOON = 10.0
@@ -28,14 +27,15 @@ async def echo(request: HttpRequest) -> HttpResponse:
     return HttpResponse(request.body)
 
 
-def bodies_of(shared: Listeners) -> Bodies:
-    (listener,) = shared._listeners.values()
-    return listener._bodies
+def held(shared: Listeners) -> int:
+    """Return the bytes that are held, without the heads of requests."""
+    shares = shared.shares
+    return shares.held - sum(guest.head for guest in shares._holding)
 
 
-async def until_held(bodies: Bodies, size: int) -> None:
+async def until_held(shared: Listeners, size: int) -> None:
     async with asyncio.timeout(SOON):
-        while bodies.held != size:
+        while held(shared) != size:
             await asyncio.sleep(0.005)
 
 
@@ -82,7 +82,7 @@ async def test_a_longer_one_is_refused(sent: bytes, connect: Connect) -> None:
         status, _, answer = await client.answer()
         assert (status, answer) == (413, b"the body is longer than 1000 bytes\n")
         assert await (await connect(mounts.port)).get("/readyz") == (503, "no readings yet\n")
-        assert bodies_of(shared).held == 0
+        assert held(shared) == 0
 
 
 async def test_one_that_is_announced_too_long_is_not_waited_for(connect: Connect) -> None:
@@ -149,21 +149,21 @@ async def test_a_body_that_does_not_come_takes_no_longer_than_an_answer(
 
 
 async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -> None:
-    gate, held = asyncio.Event(), asyncio.Semaphore(0)
+    gate, taken = asyncio.Event(), asyncio.Semaphore(0)
 
     async def waits(request: HttpRequest) -> HttpResponse:
-        held.release()
+        taken.release()
         await gate.wait()
         return HttpResponse(request.body[:4])
 
-    shared = listeners(small_bytes=2500)
+    shared = listeners(bytes=2500 - 1000)
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/ask", waits, title="A", methods=("POST",), body_bytes=1000)
         mounts.mount("/show", says("shown"), title="S")
         first = [await connect(mounts.port) for _ in range(2)]
         for client in first:
             client.send(post(b"1234" * 250))
-            await held.acquire()
+            await taken.acquire()
         third = await connect(mounts.port)
         third.send(post(b"x" * 1000))
         status, _, answer = await third.answer()
@@ -175,11 +175,11 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         fourth = await connect(mounts.port)
         fourth.send(post(b"x" * 1000))
         assert (await fourth.answer())[0] == 200
-        assert bodies_of(shared).held == 0
+        assert held(shared) == 0
 
 
 async def test_who_announces_much_and_sends_nothing_keeps_nobody_out(connect: Connect) -> None:
-    async with listeners(small_bytes=1500).listen(LOCAL) as mounts:
+    async with listeners(bytes=2500).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         for _ in range(20):
             (await connect(mounts.port)).send(post(b"x" * 1000)[:-1000])
@@ -203,73 +203,65 @@ async def test_bodies_that_dont_come_take_no_connection_from_a_probe(connect: Co
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         slow = [await begun(connect, mounts.port, 1000, 1) for _ in range(8)]
-        await until_held(bodies_of(shared), 8)
+        await until_held(shared, 8)
         client = await connect(mounts.port)
         assert await client.get("/healthz") == (200, "ok\n")
         assert await slow[0].ended(), "it has waited longest"
-        await until_held(bodies_of(shared), 7)
+        await until_held(shared, 7)
 
 
-async def test_no_more_than_so_many_bodies_come_at_a_time(connect: Connect) -> None:
-    shared = listeners(bodies=3)
+async def test_the_oldest_of_one_source_gives_way(connect: Connect) -> None:
+    shared = listeners(bytes=1700)
     refusals: list[Refusal] = []
     async with shared.listen(LOCAL) as mounts:
         mounts.mount(
-            "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
+            "/ask",
+            says("done"),
+            title="A",
+            methods=("POST",),
+            body_bytes=1000,
+            refused=refusals.append,
         )
-        slow = [await begun(connect, mounts.port, 1000, 1) for _ in range(3)]
-        await until_held(bodies_of(shared), 3)
+        slow = [await begun(connect, mounts.port, 1000, 900)]
+        await until_held(shared, 900)
+        slow.append(await begun(connect, mounts.port, 1000, 900))
+        await until_held(shared, 1800)
         client = await connect(mounts.port)
         client.send(post(b"y" * 1000))
         assert (await client.answer())[0] == 200
-        assert (await slow[0].answer())[0] == 503
-        assert refusals == ["busy"]
-        await until_held(bodies_of(shared), 2)
-
-
-async def test_large_ones_keep_no_small_one_out(connect: Connect) -> None:
-    shared = listeners(small_body=100, small_bytes=500, body_bytes=2000)
-    async with shared.listen(LOCAL) as mounts:
-        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
-        for sent in (999, 999):
-            await begun(connect, mounts.port, 1000, sent)
-        await until_held(bodies_of(shared), 1998)
-        for _ in range(3):
-            client = await connect(mounts.port)
-            client.send(post(b"y" * 100))
-            assert (await client.answer())[0] == 200
-        assert bodies_of(shared).held == 1998
-
-
-async def test_the_slowest_large_one_gives_way_to_a_faster_one(connect: Connect) -> None:
-    shared = listeners(small_body=100, body_bytes=2000)
-    async with shared.listen(LOCAL) as mounts:
-        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
-        slow = [await begun(connect, mounts.port, 1000, 999)]
-        await until_held(bodies_of(shared), 999)
-        slow.append(await begun(connect, mounts.port, 1000, 999))
-        await until_held(bodies_of(shared), 1998)
-        client = await connect(mounts.port)
-        client.send(post(b"y" * 1000))
-        assert (await client.answer())[0] == 200
-        status, _, answer = await slow[0].answer()
-        assert (status, answer[:8]) == (503, b"too many")
-        slow[1].send(b"s")
+        status, headers, answer = await slow[0].answer()
+        assert (status, headers["connection"], answer[:8]) == (503, "close", b"too many")
+        slow[1].send(b"s" * 100)
         assert (await slow[1].answer())[0] == 200
+        assert refusals == ["busy"]
+        await until_held(shared, 0)
 
 
-async def test_who_is_slowest_himself_is_refused(connect: Connect) -> None:
-    shared = listeners(small_body=100, body_bytes=1500)
-    async with shared.listen(LOCAL) as mounts:
-        mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
-        slow = await begun(connect, mounts.port, 1000, 10)
-        await until_held(bodies_of(shared), 10)
-        await asyncio.sleep(0.2)
-        await begun(connect, mounts.port, 1000, 999)
-        await until_held(bodies_of(shared), 1009)
-        slow.send(b"s" * 980)
-        assert (await slow.answer())[0] == 503
-        await until_held(bodies_of(shared), 999)
+async def test_r14_large_ones_of_a_source_keep_no_small_one_of_another_out() -> None:
+    """Be they coming, or worked on: who has most makes room."""
+    begun, gate = asyncio.Semaphore(0), asyncio.Event()
+
+    async def waits(request: HttpRequest) -> HttpResponse:
+        begun.release()
+        if len(request.body) > 500:
+            await gate.wait()
+        return HttpResponse(request.body)
+
+    shared = listeners(bytes=1500)
+    async with shared.listen(LOCAL) as mounts, Clients() as clients:
+        mounts.mount("/ask", waits, title="A", methods=("POST",), body_bytes=1000)
+        larges = []
+        for _ in range(2):
+            large = await clients.connect(mounts.port, source="127.0.0.2")
+            large.send(post(b"y" * 1000))
+            larges.append(large)
+            await begun.acquire()
+        for _ in range(3):
+            client = await clients.connect(mounts.port, source="127.0.0.3")
+            client.send(post(b"y" * 450))
+            assert (await client.answer())[0] == 200
+        assert await larges[-1].ended()
+        gate.set()
 
 
 # What is counted, and for how long.
@@ -290,9 +282,9 @@ async def test_a_body_counts_for_as_long_as_anybody_has_it(connect: Connect) -> 
             client = await connect(mounts.port)
             client.send(post(b"x" * 900))
             assert (await client.answer())[2] == b"kept"
-            await until_held(bodies_of(shared), 900)
+            await until_held(shared, 900)
             await asyncio.to_thread(kept.clear)
-            await until_held(bodies_of(shared), 0)
+            await until_held(shared, 0)
 
 
 async def test_a_body_whose_handler_fails_is_let_go_at_once(
@@ -310,7 +302,7 @@ async def test_a_body_whose_handler_fails_is_let_go_at_once(
             client = await connect(mounts.port)
             client.send(post(b"x" * 900))
             assert (await client.answer())[0] == 500
-            await until_held(bodies_of(shared), 0)
+            await until_held(shared, 0)
 
 
 async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
@@ -319,21 +311,19 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
     async def much(_: HttpRequest) -> HttpResponse:
         return HttpResponse(bytes(size))
 
-    shared = listeners(body_bytes=size)
-    async with shared.listen(LOCAL) as mounts:
-        mounts.mount("/ask", much, title="A", methods=("POST",), body_bytes=size)
-        slow = await connect(mounts.port)
+    shared = listeners(bytes=size // 2)
+    async with shared.listen(LOCAL) as mounts, Clients() as clients:
+        mounts.mount("/ask", much, title="A", methods=("POST",), body_bytes=size // 2)
+        slow = await clients.connect(mounts.port, source="127.0.0.2")
         slow.send(post(b"x"))
-        await until_held(bodies_of(shared), size)
+        await until_held(shared, size)
         # Who takes it slowly gives way, too.
-        for answer in bodies_of(shared)._sending:
-            answer.since -= 3600
         client = await connect(mounts.port)
         client.send(post(b"y" * (4 << 20)))
         assert len((await client.answer())[2]) == size
         with pytest.raises(asyncio.IncompleteReadError):
             await slow.answer()
-        await until_held(bodies_of(shared), 0)
+        await until_held(shared, 0)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +338,8 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
 )
 async def test_who_is_not_asked_is_told_why(sent: bytes, why: Refusal, connect: Connect) -> None:
     refusals: list[Refusal] = []
-    async with listeners(small_bytes=800, handler_seconds=0.2).listen(LOCAL) as mounts:
+    room = -150 if why == "busy" else 1000
+    async with listeners(bytes=room, handler_seconds=0.2).listen(LOCAL) as mounts:
         mounts.mount(
             "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
         )

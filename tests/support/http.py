@@ -70,8 +70,14 @@ class Clients:
     def __init__(self) -> None:
         self._open: list[Client] = []
 
-    async def connect(self, port: int, context: ssl.SSLContext | None = None) -> Client:
-        self._open.append(Client(*await asyncio.open_connection("127.0.0.1", port, ssl=context)))
+    async def connect(
+        self, port: int, context: ssl.SSLContext | None = None, *, source: str = "127.0.0.1"
+    ) -> Client:
+        """Connect, from an address of loopback."""
+        streams = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, local_addr=(source, 0)
+        )
+        self._open.append(Client(*streams))
         return self._open[-1]
 
     async def __aenter__(self) -> Self:

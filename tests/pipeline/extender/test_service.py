@@ -19,7 +19,7 @@ from pipeline.extender.judging.filtering import judged
 from pipeline.extender.judging.requirement import Requirement
 from pipeline.extender.nodes import Distiller, Nodes
 from pipeline.extender.question import prioritized
-from pipeline.extender.service import WAITING, Service
+from pipeline.extender.service import THREADS, WAITING, Service
 from pipeline.model import Instant
 from pipeline.telemetry import Telemetry
 from pipeline.topology import Topology
@@ -83,8 +83,8 @@ class Served:
         return found
 
 
-def asking(body: bytes) -> HttpRequest:
-    return HttpRequest("POST", "/", {}, {}, body)
+def asking(body: bytes, source: str = "") -> HttpRequest:
+    return HttpRequest("POST", "/", {}, {}, body, source=source)
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     stuck = Stuck(monkeypatch)
     async with served() as one:
         body = question(pod(gpus="2"), names=NAMES)
-        waiting = [asyncio.create_task(one.prioritize(body)) for _ in range(WAITING)]
+        waiting = [asyncio.create_task(one.prioritize(body)) for _ in range(THREADS + WAITING)]
         await asyncio.sleep(0)
         refused: HttpResponse = await one.service.prioritize(asking(body))
         assert refused.status == 503
@@ -224,9 +224,29 @@ async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         stuck.go.set()
         answers = await asyncio.gather(*waiting)
         assert all(answer["switched"] == 9 for answer in answers)
-        assert one.counted("prioritize") == {"ok": WAITING, "busy": 1}
+        assert one.counted("prioritize") == {"ok": THREADS + WAITING, "busy": 1}
         assert one.counted("filter") == {"busy": 1}
         assert (await one.prioritize(body))["switched"] == 9
+
+
+async def test_r14_who_asks_much_crowds_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler's question waits for those under way, not for the hundreds that wait."""
+    stuck = Stuck(monkeypatch)
+    async with served() as one:
+        body = question(pod(gpus="2"), names=NAMES)
+        crowd = [
+            asyncio.create_task(one.service.prioritize(asking(body, f"10.0.0.{at % 4}")))
+            for at in range(200)
+        ]
+        await asyncio.sleep(0)
+        asked = [
+            asyncio.create_task(one.service.prioritize(asking(body, "10.0.1.1"))) for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        stuck.go.set()
+        assert [(await answer).status for answer in asked] == [200] * 3
+        statuses = [(await answer).status for answer in crowd]
+        assert statuses.count(200) == THREADS + WAITING - 3
 
 
 async def test_who_hangs_up_frees_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:

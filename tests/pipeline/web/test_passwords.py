@@ -158,51 +158,59 @@ async def test_guessing_is_bounded_and_harms_nobody_who_is_known(
             asyncio.create_task(guarded.scrape(None, basic("alice", f"guess {at}")))
             for at in range(50)
         ]
-        # All but two of one address are turned away at once.
+        # All but one and those that have a place to wait are turned away at once.
         async with asyncio.timeout(10):
-            while sum(task.done() for task in guesses) < 48:
+            while sum(task.done() for task in guesses) < 33:
                 await asyncio.sleep(0.01)
         assert (await guarded.scrape(None, basic("alice", SECRET)))[0] == 200
         checks.gate.set()
         found = sorted(status for status, _ in await asyncio.gather(*guesses))
-        assert found == [401] * 2 + [429] * 48
-    assert (checks.made, checks.most) == (3, 1)
+        assert found == [401] * 17 + [429] * 33
+    assert (checks.made, checks.most) == (18, 1)
 
 
 USERS = {b"alice": hashed(SECRET).encode()}
 
 
-async def test_a_queue_is_short_and_has_room_for_other_addresses(checks: Checks) -> None:
+@pytest.mark.parametrize("addresses", [1, 4, 40, 1000])
+async def test_r3_no_number_of_guessing_addresses_locks_another_out(
+    addresses: int, checks: Checks
+) -> None:
+    """Who has asked least is next, and has a place in the queue at another's cost."""
     checks.gate.clear()
     with gatekeeper() as keeper:
-        asking = [
-            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, f"10.0.0.{at % 6}"))
-            for at in range(24)
+        guesses = [
+            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, f"10.0.{at % addresses}"))
+            for at in range(2 * addresses + 20)
         ]
+        async with asyncio.timeout(10):
+            while sum(not task.done() for task in guesses) > 17:
+                await asyncio.sleep(0.01)
+        asked = asyncio.create_task(keeper.check(USERS, b"alice", SECRET.encode(), "10.9.9.9"))
         await asyncio.sleep(0.05)
-        assert sum(task.done() for task in asking) == 24 - 8
         checks.gate.set()
-        verdicts = await asyncio.gather(*asking)
-        assert verdicts.count(Verdict.BUSY) == 16
+        assert await asked is Verdict.GOOD
+        # The check under way, and one of each address, which were there before.
+        assert checks.made <= 1 + min(addresses, 16) + 1
+        await asyncio.gather(*guesses)
         assert not keeper._jobs
-        assert not keeper._clients
 
 
 async def test_who_leaves_keeps_the_place_that_he_took(checks: Checks) -> None:
     """Else somebody could start checks without end by coming and going."""
     checks.gate.clear()
     with gatekeeper() as keeper:
-        for at in range(20):
+        for at in range(40):
             task = asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, "10.0.0.1"))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             task.cancel()
         await asyncio.sleep(0.02)
-        assert len(keeper._jobs) == 2
+        assert len(keeper._jobs) == 17
         checks.gate.set()
         while keeper._jobs:
             await asyncio.sleep(0.01)
-    assert checks.made == 2
+    assert checks.made == 17
 
 
 async def test_a_name_that_isnt_known_costs_the_same_as_one_that_is(

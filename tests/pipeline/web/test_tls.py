@@ -276,22 +276,18 @@ async def test_a_handshake_that_never_comes_is_given_up(web: Web, tmp_path: obje
         client = await slow.connect()
         async with asyncio.timeout(5):
             assert await client.ended()
-        (listener,) = slow.listeners._listeners.values()
-        assert listener._server is not None
-        assert not listener._server._transports
+        assert not slow.listeners.shares
 
 
 async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> None:
-    few = Web(web.folder, secure_connections=10)
+    few = Web(web.folder, connections=10)
     few.secure()
     async with few.serving():
         slow = [await few.connect() for _ in range(50)]
         for client in slow[::2]:
             client.send(b"\x16\x03\x01")  # the beginning of a hello
         assert await answered(few, NOBODY)
-        (listener,) = few.listeners._listeners.values()
-        assert listener._server is not None
-        assert len(listener._server._transports) <= 10
+        assert len(few.listeners.shares) <= 10
         assert await slow[0].ended()
 
 

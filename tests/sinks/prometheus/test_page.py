@@ -44,6 +44,7 @@ async def test_gzip_is_one_member_with_a_fresh_tail() -> None:
         assert page == whole(await sink.serve(HttpRequest("GET", "/metrics", {}, {})))
         assert of(parsed(page), "podgpu_source_age_seconds") == [({"source": "gpus"}, age)]
         pages.append(answer)
+        await ctx.clock.sleep(0.1)
     assert pages[0].body is pages[1].body
 
 
@@ -59,6 +60,22 @@ async def test_the_body_is_rendered_once_and_shared() -> None:
     sink = sink_showing_gpus(context())
     first, second = [await sink.serve(HttpRequest("GET", "/", {}, {})) for _ in range(2)]
     assert first.body is second.body
+
+
+async def test_r9_who_scrapes_without_a_pause_gets_the_same_bytes() -> None:
+    ctx = context()
+    sink = sink_showing_gpus(ctx)
+    requests = [
+        HttpRequest("GET", "/", {}, {"accept-encoding": encoding}) for encoding in ("gzip", "")
+    ]
+    first = [await sink.serve(request) for request in requests]
+    again = [await sink.serve(request) for request in requests]
+    assert [one.tail is other.tail for one, other in zip(first, again, strict=True)] == [True] * 2
+    await ctx.clock.sleep(0.1)
+    later = [await sink.serve(request) for request in requests]
+    assert [one.tail is other.tail for one, other in zip(first, later, strict=True)] == [False] * 2
+    sink._show(plain_gpus())
+    assert (await sink.serve(requests[0])).body is not first[0].body
 
 
 async def test_a_response_is_whole() -> None:
