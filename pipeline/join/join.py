@@ -222,10 +222,10 @@ class Join:
         match envelope.event:
             case PodsReplaced() as told:
                 change = pods.replace(source, told, at)
-                self._owners.tell_pods(told.pods)
+                self._owners.tell_pods(source, told.pods)
             case PodUpserted(pod):
                 change = pods.upsert(source, pod, at)
-                self._owners.tell_pods((pod,))
+                self._owners.tell_pods(source, (pod,))
             case PodDeleted(uid):
                 change = pods.delete(source, uid, at)
             case _:

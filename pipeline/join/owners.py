@@ -58,15 +58,16 @@ class Owners:
             _keep(self._was_container, one.subject.container_id, one.subject)
         self._found.clear()
 
-    def tell_pods(self, pods: Iterable[Pod]) -> None:
-        """Keep in mind what was told of pods."""
-        for pod in pods:
-            for name in names_of(pod):
-                if isinstance(name, str) and not self._of_another(name, pod):
-                    _keep(self._was_pod, name, pod)
+    def tell_pods(self, source: str, pods: Iterable[Pod]) -> None:
+        """Keep in mind what a source has told of pods."""
+        for told in pods:
+            pod = self._pods.shown(source, told)
+            info = pod.info
+            for uid in {told.info.uid: None, info.uid: None}:
+                if not self._of_another(uid, pod):
+                    _keep(self._was_pod, uid, pod)
             for one in pod.containers:
                 if one.container_id:
-                    info = pod.info
                     _keep(
                         self._was_container,
                         one.container_id,

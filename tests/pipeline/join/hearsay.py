@@ -84,15 +84,16 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
                     found.append(Said(source, claim, ids, *where, None, parts))
                 continue
-            by_name = not ref.uid and not took_on(tables, pod, source)
+            by_name = not ref.uid and not took_on(tables, pod, source, claim.origin.evidence)
             early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
             if not runtime and (pod.ended or by_name or early):
                 continue
             lasting = [c.name for c in pod.containers if c.kind not in {"init", "ephemeral"}]
             container = ref.container or (lasting[0] if len(lasting) == 1 else "")
             info = pod.info
+            uid = pod.static_uid or info.uid
             found.append(
-                Said(source, claim, ids, info.namespace, info.name, info.uid, container, pod, parts)
+                Said(source, claim, ids, info.namespace, info.name, uid, container, pod, parts)
             )
     return found
 
@@ -112,13 +113,24 @@ def gone(ref: PartialRef, pods: dict[str, Pod]) -> bool:
     )
 
 
-def took_on(tables: Tables, pod: Pod, source: str) -> bool:
-    """Whether the kubelet had taken the pod on when the source stood by its word."""
+def took_on(tables: Tables, pod: Pod, source: str, evidence: Evidence) -> bool:
+    """Whether the name meant the pod when the source stood by its word."""
     said: Instant = at(tables.confirmed[source])
-    if pod.started is None:
+    uid, started = pod.info.uid, pod.started
+    if started is not None and (
+        started.wall_ns + NS <= said.wall_ns or at(tables.taken_on[uid]) <= said
+    ):
+        return True
+    if said < at(tables.listed_at):
         return False
-    second_after = pod.started.wall_ns + NS
-    return second_after <= said.wall_ns or at(tables.taken_on[pod.info.uid]) <= said
+    before = [
+        tables.gone_at[other]
+        for other, one in tables.gone.items()
+        if one.info.name == pod.info.name and not one.static_uid
+    ]
+    if started is None:
+        return evidence is not Evidence.POD_LIST_FILE and not before
+    return not before or (started <= said and all(at(when) < said for when in before))
 
 
 def named(words: list[Said]) -> list[Said]:

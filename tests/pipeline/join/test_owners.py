@@ -23,6 +23,7 @@ from tests.pipeline.usage.looking import S, use
 from tests.support.nodes import at
 
 FULL = ("ml", "a", "main", uid_of("a"))
+STATIC = ("ml", "a", "main", "uid-hash")
 TOLD = pod("a", container(container_id="1"))
 
 
@@ -43,8 +44,9 @@ TOLD = pod("a", container(container_id="1"))
         ([TOLD], [], ids("", "1"), FULL),
         ([pod("a", container(), container("side"))], [], ids("a"), ("ml", "a", "", "uid-a")),
         ([pod("a", container("init", "init"), container())], [], ids("a"), FULL),
-        ([pod("a", static_uid="uid-hash")], [], ids("hash"), FULL),
-        ([pod("a", static_uid="uid-hash")], [running("hash")], ids("hash"), FULL),
+        # A static pod has the uid of the kubelet, not that of its mirror.
+        ([pod("a", static_uid="uid-hash")], [], ids("hash"), STATIC),
+        ([pod("a", static_uid="uid-hash")], [running("hash")], ids("hash"), STATIC),
         # Both, of which the one knows that the container is another.
         (
             [pod("a", container(container_id="7"), container("side"))],

@@ -272,6 +272,8 @@ class Tables:
     gone: dict[str, Pod] = field(default_factory=dict)
     taken_on: dict[str, float] = field(default_factory=dict)
     listed: bool = False
+    listed_at: float = 0
+    gone_at: dict[str, float] = field(default_factory=dict)
     confirmed: dict[str, float] = field(default_factory=dict)
     claims: dict[str, ClaimsReplaced] = field(default_factory=dict)
     offered: ResourcesAdvertised | None = None
@@ -297,9 +299,10 @@ class Tables:
             case ResourcesAdvertised():
                 self.offered = event
             case PodsReplaced(told):
-                self.listed = True
+                if not self.listed:
+                    self.listed, self.listed_at = True, when
                 for uid in set(self.pods) - {one.info.uid for one in told}:
-                    self.drop(uid)
+                    self.drop(uid, when)
                 for one in told:
                     self.put(one, when)
                 self.confirmed[source] = when
@@ -309,7 +312,7 @@ class Tables:
                 self.confirmed[source] = when
             case PodDeleted(uid):
                 if self.listed and uid in self.pods:
-                    self.drop(uid)
+                    self.drop(uid, when)
                 self.confirmed[source] = when
             case _:
                 raise TypeError(event)
@@ -319,8 +322,9 @@ class Tables:
         if one.started is not None:
             self.taken_on.setdefault(one.info.uid, when)
 
-    def drop(self, uid: str) -> None:
+    def drop(self, uid: str, when: float) -> None:
         self.gone[uid] = self.pods.pop(uid)
+        self.gone_at[uid] = when
         self.taken_on.pop(uid, None)
 
     def envelopes(self) -> list[Envelope]:
@@ -333,8 +337,9 @@ class Tables:
             found.append(("slices", 0, DeviceAliasesReplaced(tuple(self.aliases.items()))))
         if self.listed:
             end = self.confirmed["pods"]
-            found.append(("pods", 0, relist(*self.gone.values())))
-            found.append(("pods", 0, relist()))
+            found.append(("pods", self.listed_at, relist(*self.gone.values())))
+            for uid in self.gone:
+                found.append(("pods", self.gone_at[uid], PodDeleted(uid)))
             for uid, one in self.pods.items():
                 found.append(("pods", self.taken_on.get(uid, end), PodUpserted(one)))
             found.append(("pods", end, relist(*self.pods.values())))
