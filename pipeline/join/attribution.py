@@ -9,6 +9,7 @@ from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
+from pipeline.join.pairs import Moment, Pairs, Place
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
@@ -90,6 +91,7 @@ class Attributor:
         self._claimed = ClaimedDevices()
         self._devices = DeviceIndex(())
         self._resolution = Resolution()
+        self._pairs = Pairs()
         self._since: dict[str, _Since] = {}
         self._early: set[str] = set()
         self._due = False
@@ -209,7 +211,7 @@ class Attributor:
         ranking = self._sources.ranking()
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin(ranking, up)
-        before = self._resolution
+        before, waited = self._resolution, self._pairs.waiting
         claimed = None if self._claimed.idle else self._claimed
         if claimed is not None:
             claimed.begin(self._resource_claims(ranking), self.pods.lives)
@@ -220,12 +222,15 @@ class Attributor:
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
             closed=self._closed(),
+            pairs=self._pairs,
+            moment=Moment(at, self._sources.confirmed_at, self._claims.keys()),
             before=before,
             claimed=claimed,
         )
         if claimed is not None:
             claimed.end()
         self._resolution = resolution
+        self._early.update(self._pairs.waiting)
         self.pods.end(at)
         # Before the first enumeration every id would look wrong.
         unresolved = resolution.unresolved if self.inventory.declared else {}
@@ -260,9 +265,11 @@ class Attributor:
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
                 moved.add(uuid)
             self.attributions[uuid] = new
+        # A name and a uid that may be of one pod: who has told them is to tell them again.
+        asking = bool(self._pairs.waiting - waited)
         hint = Hint(frozenset(moved), sources=frozenset(self._due_to))
         self._due_to.clear()
-        return Outcome(changed, (hint,) if moved else ())
+        return Outcome(changed, (hint,) if moved or asking else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:
         """Return how many devices stand behind each extended resource."""
@@ -270,6 +277,11 @@ class Attributor:
         return self.resources.count(
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
+
+    def meant(self, namespace: str, name: str, uid: str, moment: Instant) -> bool:
+        """Whether a pod's name meant the pod of that uid at a moment, as far as is known now."""
+        known = self.pods.meant((namespace, name), uid, moment)
+        return self._pairs.meant((namespace, name), uid, moment) if known is None else known
 
     def _closed(self) -> frozenset[str]:
         """Return the devices that a device plugin offers by their real ids."""

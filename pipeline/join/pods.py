@@ -116,6 +116,14 @@ class PodTable:
         found = (told.find(name) for told in self._ranked)
         return next((pod for pod in found if pod is not None), None)
 
+    def meant(self, place: tuple[str, str], uid: str, moment: Instant) -> bool | None:
+        """Whether a name meant a pod at a moment; None where no source tells of the pod."""
+        for told in self._told.values():
+            pod = told.find(uid)
+            if pod is not None:
+                return told.find(place) is pod and told.took_on(pod, moment)
+        return None
+
     def shown(self, source: str, pod: Pod) -> Pod:
         """Return a pod that a source has told of as it is shown: under the uid of the node."""
         told = self._told.get(source)

@@ -34,12 +34,13 @@ from dataclasses import dataclass, field
 
 from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
+from pipeline.join.pairs import Moment, Pairs, Place
 from pipeline.join.reservations import share
 from pipeline.join.standing import Standing, sift
 from pipeline.join.trust import IN_CONTAINER
 from pipeline.join.weighing import Stake, Verdict, weigh
-from pipeline.join.words import Identify, Place, PodKey, RawIds, Word, hear
-from pipeline.model import Claim, Evidence
+from pipeline.join.words import Identify, PodKey, RawIds, Word, hear
+from pipeline.model import Claim, Evidence, Instant
 
 
 @dataclass(slots=True)
@@ -92,6 +93,8 @@ def resolve(
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     closed: frozenset[str] = frozenset(),
+    pairs: Pairs | None = None,
+    moment: Moment | None = None,
     before: Resolution | None = None,
     claimed: ClaimedDevices | None = None,
 ) -> Resolution:
@@ -105,10 +108,14 @@ def resolve(
         complete: all pods that hold something are named by some source.
         closed: devices that a device plugin offers by their real ids; those that it gave out are
             added.
+        pairs: which uid goes with which name, as far as that was seen before.
+        moment: when, and what was told when; None where that makes no difference.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
         claimed: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(claims, devices, identify, pods=pods, complete=complete, claimed=claimed)
+    heard = hear(claims, devices, identify, claimed=claimed)
+    moment = moment or Moment(Instant(0, 0), lambda _: None, claims.keys())
+    (pairs or Pairs()).name(heard, devices, pods, moment, complete=complete)
     said: dict[PodKey, list[Word]] = {}
     reservations: list[Word] = []
     for word in heard.words:

@@ -143,6 +143,23 @@ def test_names_are_known_when_the_last_look_comes_after_the_end(by: str) -> None
     assert (node.sole().busy_ns, node.sole().ended) == (S, at(5))
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_t10_the_last_busy_time_is_the_pod_s_where_the_list_drops_it_first(
+    *, complete: bool
+) -> None:
+    """No source of pods: who held the device is all that names its processes."""
+    node = Watched()
+    node.kubelet(listed("a", A), complete=complete)
+    node.checkpoint(kept(uid_of("a"), A))
+    node.look(0, use(A, 0, None, ran_by(ids("a"), busy=None)))
+    node.seconds = 4
+    node.kubelet(complete=complete)
+    node.checkpoint()
+    node.look(5, use(A, 5, 0, ran_by(ids("a"), memory=0, kind=""), busy=S))
+    assert node.containers() == [FULL]
+    assert (node.sole().busy_ns, node.sole().held_ns, node.sole().ended) == (S, 4 * S, at(4))
+
+
 def test_a_second_uid_under_the_same_name_starts_at_0() -> None:
     node = Watched()
     node.pods(pod("a", container(container_id="1"), uid="uid-1"))

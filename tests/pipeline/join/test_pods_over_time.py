@@ -250,7 +250,11 @@ class TestSilence:
         assert node.on(A).holders[0].pod is not None
         node.tick(GOOD_FOR + 1)
         [holder] = node.on(A).holders
-        assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", "", None)
+        # Which pod the name means stays known for as long as it is listed without a break.
+        assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", uid_of("a"), None)
+        node.kubelet()
+        node.kubelet(listed("a", A))
+        assert node.on(A).holders[0].subject.uid == ""
 
     def test_what_annotations_said_goes_with_them(self) -> None:
         node = Cluster()

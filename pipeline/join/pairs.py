@@ -1,0 +1,393 @@
+"""Which uid goes with which name of a pod, over time.
+
+The kubelet's list has names and its checkpoint uids, and each is heard at moments of its own.
+
+1. A statement that has both a name and a uid makes a pair: from a source of pods, or of containers.
+2. Else a name and a uid are brought together by what the kubelet says of both: the container's
+   name, the resource and the very ids that it asked for. Both must have been told of the same
+   moment: each was told, or told again, when the other had been.
+3. A pair once seen is not broken. A uid keeps its name; only a statement of the first kind corrects
+   a pair of the second. A name keeps its uid for as long as it is listed without a break, with the
+   same ids, and isn't known to have another.
+4. An id that the kubelet lists under a name is held by no other pod: a uid that has the same id, and
+   isn't that name's, is of a pod that is gone, or that isn't listed yet.
+5. A pair of which neither the name nor the uid has been told for `REMEMBERED_NS` is forgotten.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeAlias
+
+from pipeline.join.identity import DeviceIndex
+from pipeline.join.words import Heard, Word, find_ids
+from pipeline.model import NS, Evidence, Instant
+
+Place: TypeAlias = tuple[str, str]
+"""Namespace and name of a pod."""
+
+Said: TypeAlias = Callable[[str], Instant | None]
+"""Tells when a source last stood by its claims."""
+
+REMEMBERED_NS: Final = 600 * NS
+"""How long a pair is remembered once neither its name nor its uid is told any more."""
+
+MOST_REMEMBERED: Final = 8192
+"""How many pairs are remembered: those that were told of last."""
+
+_Slot: TypeAlias = tuple[str, str, str]
+"""Source, container and resource of a claim."""
+
+_Ids: TypeAlias = frozenset[str]
+_ALWAYS: Final = 0
+
+
+class _Bond(NamedTuple):
+    """The name of a uid.
+
+    Attributes:
+        place: the name.
+        certain: somebody stated both at once.
+        seen_ns: when either was last told.
+    """
+
+    place: Place
+    certain: bool
+    seen_ns: int
+
+
+class _Meant(NamedTuple):
+    """The pod that a name means.
+
+    Attributes:
+        uid: the pod's.
+        from_ns: since when the name has meant that pod, as far as is known.
+    """
+
+    uid: str
+    from_ns: int
+
+
+class _Listed(NamedTuple):
+    """A name with the pod that it means, as long as it is listed.
+
+    Attributes:
+        meant: the pod.
+        ids: what the name was listed with.
+    """
+
+    meant: _Meant
+    ids: Mapping[_Slot, frozenset[_Ids]]
+
+    def goes_on(self, ids: Mapping[_Slot, frozenset[_Ids]]) -> bool:
+        """Whether the name is still listed with the same ids: a pod's never change."""
+        common = self.ids.keys() & ids.keys()
+        return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
+
+
+class Moment(NamedTuple):
+    """When words are put together.
+
+    Attributes:
+        at: now.
+        said: tells when a source last stood by its claims.
+        speaking: the sources whose claims stand.
+    """
+
+    at: Instant
+    said: Said
+    speaking: Set[str]
+
+
+@dataclass(slots=True)
+class _Round:
+    """What is told now.
+
+    Attributes:
+        listed: by name, what it is listed with.
+        kept: by uid, the words that have no name.
+        stated: names and uids that were stated at once, by name; each with its beginning.
+    """
+
+    listed: dict[Place, dict[_Slot, frozenset[_Ids]]] = field(default_factory=dict)
+    kept: dict[str, list[Word]] = field(default_factory=dict)
+    stated: dict[Place, dict[str, int]] = field(default_factory=dict)
+
+
+class Pairs:
+    """Puts together words that lack a pod's name or its uid.
+
+    Attributes:
+        waiting: sources of words that may be of one pod, once the sources have told them again.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: frozenset[str] = frozenset()
+        self._bonds: dict[str, _Bond] = {}
+        self._names: dict[Place, _Listed] = {}
+        self._since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
+        self._running: dict[tuple[Place, str], int] = {}
+
+    def meant(self, place: Place, uid: str, moment: Instant) -> bool:
+        """Whether a name meant a pod at a moment, as far as lists and checkpoints tell."""
+        known = self._names.get(place)
+        if known is None or known.meant.uid != uid:
+            return False
+        return known.meant.from_ns <= moment.mono_ns
+
+    def name(
+        self,
+        heard: Heard,
+        devices: DeviceIndex,
+        running: Iterable[tuple[Place, str]],
+        moment: Moment,
+        *,
+        complete: bool,
+    ) -> None:
+        """Complete all words, as far as that can be done, and drop those that are of nobody.
+
+        Args:
+            heard: the words.
+            devices: the devices of the node.
+            running: names and uids of pods that the runtime has containers of.
+            moment: when.
+            complete: all pods that hold something are named by some source.
+        """
+        words = [*heard.words, *heard.vague]
+        told = _sort(words)
+        self._state(told, words, running, moment.at)
+        chosen = self._choose(told, moment.said)
+        self._remember(told, chosen, moment)
+        listed = {
+            (slot[2], text)
+            for slots in told.listed.values()
+            for slot, several in slots.items()
+            for ids in several
+            for text in ids
+        }
+
+        def completed(words: Iterable[Word]) -> Iterator[Word]:
+            for word in words:
+                done = self._complete(word, chosen)
+                if done.subject.pod:
+                    yield done
+                elif (left := _unlisted(done, listed, devices)) is None:
+                    continue
+                elif not complete or left.evidence <= Evidence.RUNTIME_ENV:
+                    yield self._by_memory(left)
+                # Else it is gone: the checkpoint keeps such pods until it is written anew.
+
+        heard.words, heard.vague = [*completed(heard.words)], [*completed(heard.vague)]
+
+    def _state(
+        self,
+        told: _Round,
+        words: Iterable[Word],
+        running: Iterable[tuple[Place, str]],
+        at: Instant,
+    ) -> None:
+        """Find out which pairs are stated at once."""
+        for word in words:
+            subject = word.subject
+            if subject.pod and subject.uid:
+                told.stated.setdefault(_place(word), {})[subject.uid] = _ALWAYS
+        begun = bool(self._running)
+        self._running = {
+            pair: self._running.get(pair, at.mono_ns if begun else _ALWAYS) for pair in running
+        }
+        for (place, uid), since in self._running.items():
+            told.stated.setdefault(place, {}).setdefault(uid, since)
+
+    def _choose(self, told: _Round, said: Said) -> dict[Place, _Meant]:
+        """Return the pod that each name means now, where that is known."""
+        since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
+        begun: dict[Place, int] = {}
+        by_ids: dict[tuple[str, str, _Ids], dict[Place, list[tuple[_Slot, int]]]] = {}
+        for place, slots in told.listed.items():
+            for slot, several in slots.items():
+                for ids in several:
+                    ns = self._begin(since, (slot, place, ids), said)
+                    begun[place] = min(begun.get(place, ns), ns)
+                    of_ids = by_ids.setdefault((slot[1], slot[2], ids), {})
+                    of_ids.setdefault(place, []).append((slot, ns))
+        stated = {uid for uids in told.stated.values() for uid in uids}
+        candidates: dict[Place, dict[str, int | None]] = {}
+        sources: dict[Place, set[str]] = {}
+        for uid, words in told.kept.items():
+            for word in words:
+                slot, ids = _slot(word), _ids(word)
+                ns = self._begin(since, (slot, uid, ids), said)
+                of_ids = by_ids.get((slot[1], slot[2], ids), {})
+                if len(of_ids) != 1 or uid in stated:
+                    continue
+                [(place, listing)] = of_ids.items()
+                if place in told.stated or not self._may_be(uid, place):
+                    continue
+                uids = candidates.setdefault(place, {})
+                uids.setdefault(uid, None)
+                for other, listed_ns in listing:
+                    begin = max(ns, listed_ns)
+                    ends = [when.mono_ns for s in (slot, other) if (when := said(s[0]))]
+                    if min(ends, default=begin) >= begin:
+                        before = uids[uid]
+                        uids[uid] = begin if before is None else min(begin, before)
+                    sources.setdefault(place, set()).update({slot[0], other[0]})
+        self._since = since
+        of_uid = Counter(uid for uids in (*candidates.values(), *told.stated.values()) for uid in uids)
+        chosen: dict[Place, _Meant] = {}
+        waiting: set[str] = set()
+        for place in {**told.listed, **told.stated}:
+            uids = told.stated.get(place) or candidates.get(place, {})
+            now: _Meant | None = None
+            if len(uids) == 1 and of_uid[uid := next(iter(uids))] == 1:
+                if (begin := uids[uid]) is None:
+                    waiting |= sources[place]
+                else:
+                    now = _Meant(uid, max(begin, begun.get(place, _ALWAYS)))
+            found = self._followed(place, told.listed.get(place, {}), now, said)
+            if found is not None:
+                chosen[place] = found
+        self.waiting = frozenset(waiting)
+        return chosen
+
+    def _followed(
+        self,
+        place: Place,
+        slots: Mapping[_Slot, frozenset[_Ids]],
+        now: _Meant | None,
+        said: Said,
+    ) -> _Meant | None:
+        """Return the pod that a name means, by what is told now and what is remembered."""
+        known = self._names.get(place)
+        if known is None or not known.goes_on(slots):
+            return now
+        before = known.meant
+        if now is None:
+            return before
+        if now.uid == before.uid:
+            return now if now.from_ns < before.from_ns else before
+        # What was listed before the other pod was told of is about the one before.
+        listed_ns = max((when.mono_ns for slot in slots if (when := said(slot[0]))), default=0)
+        return now if listed_ns >= now.from_ns else before
+
+    def _begin(
+        self,
+        since: dict[tuple[_Slot, Place | str, _Ids], int],
+        key: tuple[_Slot, Place | str, _Ids],
+        said: Said,
+    ) -> int:
+        """Note since when something is told."""
+        source = key[0][0]
+        when = said(source)
+        now_ns = when.mono_ns if when is not None else _ALWAYS
+        since[key] = self._since.get(key, now_ns)
+        return since[key]
+
+    def _may_be(self, uid: str, place: Place) -> bool:
+        bond = self._bonds.get(uid)
+        return bond is None or bond.place == place
+
+    def _remember(self, told: _Round, chosen: Mapping[Place, _Meant], moment: Moment) -> None:
+        bonds, now_ns = self._bonds, moment.at.mono_ns
+
+        def tie(uid: str, place: Place, *, certain: bool) -> None:
+            before = bonds.pop(uid, None)
+            if before is not None and (before.certain or not certain):
+                place, certain = before.place, before.certain
+            bonds[uid] = _Bond(place, certain, now_ns)
+
+        for place, uids in told.stated.items():
+            for uid in uids:
+                if place in told.listed or uid in told.kept or uid in bonds:
+                    tie(uid, place, certain=True)
+        for place, meant in chosen.items():
+            tie(meant.uid, place, certain=False)
+        for uid in told.kept:
+            if uid in bonds:
+                tie(uid, bonds[uid].place, certain=False)
+        while bonds:
+            oldest = next(iter(bonds))
+            if bonds[oldest].seen_ns + REMEMBERED_NS > now_ns and len(bonds) <= MOST_REMEMBERED:
+                break
+            del bonds[oldest]
+        names = {
+            place: _Listed(chosen[place], slots)
+            for place, slots in told.listed.items()
+            if place in chosen
+        }
+        for place, known in self._names.items():
+            # Of a source that is silent nothing is known that would end it.
+            silent = all(slot[0] not in moment.speaking for slot in known.ids)
+            if place not in told.listed and silent and known.meant.uid in bonds:
+                names[place] = known
+        self._names = names
+
+    def _complete(self, word: Word, chosen: Mapping[Place, _Meant]) -> Word:
+        subject = word.subject
+        if not subject.pod:
+            bond = self._bonds.get(subject.uid)
+            meant = chosen.get(bond.place) if bond is not None else None
+            if bond is None or meant is None or meant.uid != subject.uid:
+                return word
+            named = replace(subject, namespace=bond.place[0], pod=bond.place[1])
+        elif not subject.uid and (found := chosen.get(_place(word))) is not None:
+            if not self._may_be(found.uid, _place(word)):
+                return word
+            named = replace(subject, uid=found.uid)
+        else:
+            return word
+        return word._replace(subject=named)
+
+    def _by_memory(self, word: Word) -> Word:
+        bond = self._bonds.get(word.subject.uid)
+        if bond is None:
+            return word
+        namespace, pod = bond.place
+        return word._replace(subject=replace(word.subject, namespace=namespace, pod=pod))
+
+
+def _sort(words: Iterable[Word]) -> _Round:
+    told = _Round()
+    for word in words:
+        ref = word.claim.subject
+        if ref.pod and not ref.uid:
+            slots = told.listed.setdefault((ref.namespace, ref.pod), {})
+            slot = _slot(word)
+            slots[slot] = slots.get(slot, frozenset()) | {_ids(word)}
+        elif ref.uid and not word.subject.pod:
+            told.kept.setdefault(ref.uid, []).append(word)
+    return told
+
+
+def _unlisted(word: Word, listed: set[tuple[str, str]], devices: DeviceIndex) -> Word | None:
+    """Return a word without the ids that the kubelet lists under a name; None if nothing is left.
+
+    Args:
+        word: one that nobody has a name for.
+        listed: resources and ids that are listed under names.
+        devices: the devices of the node.
+    """
+    if word.evidence < Evidence.PLUGIN_ANSWER or not word.claim.resource:
+        return word
+    ids = word.claim.asked or word.claim.devices
+    left = tuple([raw for raw in ids if (word.claim.resource, raw.text) not in listed])
+    if len(left) == len(ids):
+        return word
+    if word.claim.asked or not left:
+        return None
+    if not word.found:
+        return word
+    found, _ = find_ids(left, devices)
+    return word._replace(found=found) if found else None
+
+
+def _place(word: Word) -> Place:
+    return (word.subject.namespace, word.subject.pod)
+
+
+def _slot(word: Word) -> _Slot:
+    return (word.source, word.subject.container, word.claim.resource)
+
+
+def _ids(word: Word) -> _Ids:
+    return frozenset([raw.text for raw in word.claim.asked or word.claim.devices])
