@@ -156,7 +156,8 @@ class Pairs:
         words = [*heard.words, *heard.vague]
         told = _sort(words)
         self._state(told, words, running, moment.at)
-        chosen = self._choose(told, moment.said)
+        stated = {uid for uids in told.stated.values() for uid in uids}
+        chosen = self._choose(told, stated, moment.said)
         self._remember(told, chosen, moment)
         listed = {
             (slot[2], text)
@@ -168,7 +169,7 @@ class Pairs:
 
         def completed(words: Iterable[Word]) -> Iterator[Word]:
             for word in words:
-                done = self._complete(word, chosen)
+                done = self._complete(word, chosen, stated)
                 if done.subject.pod:
                     yield done
                 elif (left := _unlisted(done, listed, devices)) is None:
@@ -198,7 +199,7 @@ class Pairs:
         for (place, uid), since in self._running.items():
             told.stated.setdefault(place, {}).setdefault(uid, since)
 
-    def _choose(self, told: _Round, said: Said) -> dict[Place, _Meant]:
+    def _choose(self, told: _Round, stated: Set[str], said: Said) -> dict[Place, _Meant]:
         """Return the pod that each name means now, where that is known."""
         since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
         begun: dict[Place, int] = {}
@@ -210,7 +211,6 @@ class Pairs:
                     begun[place] = min(begun.get(place, ns), ns)
                     of_ids = by_ids.setdefault((slot[1], slot[2], ids), {})
                     of_ids.setdefault(place, []).append((slot, ns))
-        stated = {uid for uids in told.stated.values() for uid in uids}
         candidates: dict[Place, dict[str, int | None]] = {}
         sources: dict[Place, set[str]] = {}
         for uid, words in told.kept.items():
@@ -322,12 +322,13 @@ class Pairs:
                 names[place] = known
         self._names = names
 
-    def _complete(self, word: Word, chosen: Mapping[Place, _Meant]) -> Word:
+    def _complete(self, word: Word, chosen: Mapping[Place, _Meant], stated: Set[str]) -> Word:
         subject = word.subject
         if not subject.pod:
             bond = self._bonds.get(subject.uid)
             meant = chosen.get(bond.place) if bond is not None else None
-            if bond is None or meant is None or meant.uid != subject.uid:
+            listed = meant is not None and meant.uid == subject.uid
+            if bond is None or not (listed or subject.uid in stated):
                 return word
             named = replace(subject, namespace=bond.place[0], pod=bond.place[1])
         elif not subject.uid and (found := chosen.get(_place(word))) is not None:

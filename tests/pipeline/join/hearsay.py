@@ -177,6 +177,10 @@ def named(words: list[Said]) -> list[Said]:
             pair != other and (pair[0] == other[0] or pair[1] == other[1]) for other in pairs
         )
     ]
+    for word in words:
+        places = {place for place, uid in stated if uid == word.uid}
+        if not word.name and len(places) == 1:
+            [(word.namespace, word.name)] = places
     for word, (place, uid) in product(words, sure):
         if not word.name and word.uid == uid:
             word.namespace, word.name = place
