@@ -29,6 +29,7 @@ from pipeline.model import (
     PartialRef,
     ResourceCount,
 )
+from pipeline.usage import Name
 
 
 class _Began(NamedTuple):
@@ -278,10 +279,16 @@ class Attributor:
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
 
-    def meant(self, namespace: str, name: str, uid: str, moment: Instant) -> bool:
-        """Whether a pod's name meant the pod of that uid at a moment, as far as is known now."""
-        known = self.pods.meant((namespace, name), uid, moment)
-        return self._pairs.meant((namespace, name), uid, moment) if known is None else known
+    def meant(self, name: Name, moment: Instant) -> bool:
+        """Whether the name of a container's pod meant that very pod at a moment.
+
+        Args:
+            name: namespace, pod, container and uid.
+            moment: not after now.
+        """
+        namespace, pod, _, uid = name
+        known = self.pods.meant((namespace, pod), uid, moment)
+        return self._pairs.meant((namespace, pod), uid, moment) if known is None else known
 
     def _closed(self) -> frozenset[str]:
         """Return the devices that a device plugin offers by their real ids."""

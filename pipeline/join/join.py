@@ -106,7 +106,9 @@ class Join:
         at = self._noted_at or at
         outcome = self._attributor.settle(at)
         attributor = self._attributor
-        self._usage.hold(attributor.attributions, at, informed=attributor.informed)
+        self._usage.hold(
+            attributor.attributions, at, informed=attributor.informed, meant=attributor.meant
+        )
         return outcome
 
     def _comes_after(self, envelope: Envelope) -> bool:

@@ -5,7 +5,7 @@ The kubelet's list has names and its checkpoint uids, and each is heard at momen
 1. A statement that has both a name and a uid makes a pair: from a source of pods, or of containers.
 2. Else a name and a uid are brought together by what the kubelet says of both: the container's
    name, the resource and the very ids that it asked for. Both must have been told of the same
-   moment: each was told, or told again, when the other had been.
+   moment: the name was listed when the uid had been told, and the uid was told again after that.
 3. A pair once seen is not broken. A uid keeps its name; only a statement of the first kind corrects
    a pair of the second. A name keeps its uid for as long as it is listed without a break, with the
    same ids, and isn't known to have another.
@@ -126,6 +126,8 @@ class Pairs:
         self._bonds: dict[str, _Bond] = {}
         self._names: dict[Place, _Listed] = {}
         self._since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
+        self._first: dict[str, int] = {}
+        self._met: dict[tuple[Place, str], int] = {}
         self._running: dict[tuple[Place, str], int] = {}
 
     def meant(self, place: Place, uid: str, moment: Instant) -> bool:
@@ -213,6 +215,7 @@ class Pairs:
                     of_ids.setdefault(place, []).append((slot, ns))
         candidates: dict[Place, dict[str, int | None]] = {}
         sources: dict[Place, set[str]] = {}
+        met: dict[tuple[Place, str], int] = {}
         for uid, words in told.kept.items():
             for word in words:
                 slot, ids = _slot(word), _ids(word)
@@ -226,13 +229,13 @@ class Pairs:
                 uids = candidates.setdefault(place, {})
                 uids.setdefault(uid, None)
                 for other, listed_ns in listing:
-                    begin = max(ns, listed_ns)
-                    ends = [when.mono_ns for s in (slot, other) if (when := said(s[0]))]
-                    if min(ends, default=begin) >= begin:
-                        before = uids[uid]
+                    if self._meet(met, (place, uid), ns, _ns(said(other[0])), _ns(said(slot[0]))):
+                        # What its source told first of all may be older than that.
+                        kept_ns = _ALWAYS if ns == self._first[slot[0]] else ns
+                        begin, before = max(kept_ns, listed_ns), uids[uid]
                         uids[uid] = begin if before is None else min(begin, before)
                     sources.setdefault(place, set()).update({slot[0], other[0]})
-        self._since = since
+        self._since, self._met = since, met
         of_uid = Counter(uid for uids in (*candidates.values(), *told.stated.values()) for uid in uids)
         chosen: dict[Place, _Meant] = {}
         waiting: set[str] = set()
@@ -267,7 +270,7 @@ class Pairs:
         if now.uid == before.uid:
             return now if now.from_ns < before.from_ns else before
         # What was listed before the other pod was told of is about the one before.
-        listed_ns = max((when.mono_ns for slot in slots if (when := said(slot[0]))), default=0)
+        listed_ns = max(_ns(said(slot[0])) for slot in slots)
         return now if listed_ns >= now.from_ns else before
 
     def _begin(
@@ -278,10 +281,36 @@ class Pairs:
     ) -> int:
         """Note since when something is told."""
         source = key[0][0]
-        when = said(source)
-        now_ns = when.mono_ns if when is not None else _ALWAYS
+        now_ns = _ns(said(source))
+        self._first.setdefault(source, now_ns)
         since[key] = self._since.get(key, now_ns)
         return since[key]
+
+    def _meet(
+        self,
+        met: dict[tuple[Place, str], int],
+        pair: tuple[Place, str],
+        since_ns: int,
+        listed_ns: int,
+        kept_ns: int,
+    ) -> bool:
+        """Whether a name was listed at a moment between two at which a uid was told.
+
+        A uid never comes back, so it was there between the two. A name may have been another's.
+
+        Args:
+            met: gets the first moment at which it may have been so.
+            pair: the name and the uid.
+            since_ns: when the uid was first told.
+            listed_ns: when the name was last listed.
+            kept_ns: when the uid was last told.
+        """
+        if (first := self._met.get(pair)) is None and listed_ns >= since_ns:
+            first = listed_ns
+        if first is None:
+            return False
+        met[pair] = min(first, met.get(pair, first))
+        return kept_ns >= first
 
     def _may_be(self, uid: str, place: Place) -> bool:
         bond = self._bonds.get(uid)
@@ -380,6 +409,10 @@ def _unlisted(word: Word, listed: set[tuple[str, str]], devices: DeviceIndex) ->
         return word
     found, _ = find_ids(left, devices)
     return word._replace(found=found) if found else None
+
+
+def _ns(when: Instant | None) -> int:
+    return _ALWAYS if when is None else when.mono_ns
 
 
 def _place(word: Word) -> Place:

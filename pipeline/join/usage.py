@@ -15,7 +15,7 @@ from pipeline.model import (
     ProcessUse,
     Usage,
 )
-from pipeline.usage import Accounts, Process
+from pipeline.usage import Accounts, Meant, Process
 
 _KEPT_NS: Final = 300 * NS
 """How long the accounts are kept when no source is left that looks."""
@@ -49,6 +49,8 @@ class UsageTable:
         self._silent_ns: int | None = None
         self._first: Instant | None = None
         self._begun = False
+        self._told_ns: int | None = None
+        self._again = False
 
     @property
     def usage(self) -> Usage | None:
@@ -58,10 +60,24 @@ class UsageTable:
         """
         return self.accounts.usage() if self._tellers else self.accounts.ended()
 
-    def hold(self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool) -> None:
-        """Note who holds what from a moment on, and whether a source tells that."""
+    def hold(
+        self,
+        attributions: Mapping[str, Attribution],
+        at: Instant,
+        *,
+        informed: bool,
+        meant: Meant,
+    ) -> None:
+        """Note who holds what from a moment on.
+
+        Args:
+            attributions: by device uuid.
+            at: the moment.
+            informed: whether a source tells that.
+            meant: tells what a pod's name meant before its uid was known.
+        """
         self._owners.changed(attributions)
-        self.accounts.hold(attributions, at, informed=informed)
+        self.accounts.hold(attributions, at, informed=informed, meant=meant)
         for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
             del self._looked[uuid]
             self._feeder.pop(uuid, None)
@@ -75,10 +91,15 @@ class UsageTable:
         self._first = self._first or envelope.at
         if not self._begins(envelope.at):
             return news
+        from_ns = self._told_ns or 0
         rank = {name: at for at, name in enumerate(self._sources.ranking())}
         for use in uses:
             device = places.find(use.device)
             if device not in accounts:
+                continue
+            if use.at.mono_ns < from_ns:
+                # It speaks of a moment before all sources had spoken.
+                self._again = True
                 continue
             looked = self._looked.setdefault(device, {})
             looked[source] = use.at.mono_ns + use.good_for_ns
@@ -95,12 +116,23 @@ class UsageTable:
 
     def begin(self, now: Instant) -> bool:
         """Return whether looks count from now on, after the first of them were passed over."""
-        return self._first is not None and not self._begun and self._begins(now)
+        if not self._begun:
+            if not self._sources.all_told:
+                self._told_ns = None
+            elif self._told_ns is None:
+                self._told_ns = now.mono_ns
+            return self._first is not None and self._begins(now)
+        again, self._again = self._again, False
+        return again
 
     def _begins(self, now: Instant) -> bool:
+        if self._begun:
+            return True
         first = self._first or now
         late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
-        self._begun = self._begun or late or self._sources.all_told
+        self._begun = late or self._sources.all_told
+        if self._begun and self._told_ns is None:
+            self._told_ns = now.mono_ns
         return self._begun
 
     def remove(self, source: str, at: Instant) -> None:

@@ -8,6 +8,7 @@ from pipeline.usage.ended import Ended
 from pipeline.usage.ids import Ids
 from pipeline.usage.instances import SLICES, carried, share_out
 from pipeline.usage.looks import Interval, Name, Process
+from pipeline.usage.renaming import Meant, never
 from pipeline.usage.restoring import Waiting, end_all
 from pipeline.usage.roster import KEPT_NS
 from pipeline.usage.strikes import Struck, strike, struck
@@ -34,6 +35,7 @@ class Accounts:
         self._ended = Ended()
         self._waiting = Waiting(self._ended, self._ids)
         self._informed = True
+        self._meant: Meant = never
         self._due_ns = NEVER
         self._usage: Usage | None = None
         self._apart: Usage | None = None
@@ -44,7 +46,12 @@ class Accounts:
         return device in self._seen
 
     def hold(
-        self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool = True
+        self,
+        attributions: Mapping[str, Attribution],
+        at: Instant,
+        *,
+        informed: bool = True,
+        meant: Meant = never,
     ) -> None:
         """Note which devices there are, and who holds them from a moment on.
 
@@ -53,7 +60,9 @@ class Accounts:
             at: the moment. One before that of an earlier call stands for that.
             informed: whether a source tells who holds what: else it isn't known that a device
                 without holders is free.
+            meant: tells what a pod's name meant before its uid was known.
         """
+        self._meant = meant
         seen = self._seen
         turned, self._informed = informed != self._informed, informed
         changed = {
@@ -86,7 +95,7 @@ class Accounts:
             self._go_on(account, told, at)
         # Of a GPU that carries instances there is nothing to be held.
         holders = () if known is None or uuid in self._instances else known.holders
-        account.hold(held_by(holders), at, known=self._informed)
+        account.hold(held_by(holders), at, known=self._informed, meant=self._meant)
         self._due_ns = min(self._due_ns, account.due_ns)
 
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:

@@ -1,9 +1,9 @@
 """The account of one device."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
+from pipeline.model import NS, DeviceUsage, DeviceUse, Instant, PodInfo
 from pipeline.usage.closing import Closing
 from pipeline.usage.ended import Ended
 from pipeline.usage.entrance import Entrance
@@ -11,6 +11,7 @@ from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
+from pipeline.usage.renaming import Meant, lesser, never, put_together
 from pipeline.usage.restoring import Restored, restored
 from pipeline.usage.roster import KEPT_NS, Entry
 from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
@@ -72,14 +73,20 @@ class DeviceAccount:
         self._await_ns = NEVER
         self._usage: DeviceUsage | None = None
 
-    def hold(self, held: tuple[Held, ...], at: Instant, *, known: bool) -> None:
+    def hold(
+        self, held: tuple[Held, ...], at: Instant, *, known: bool, meant: Meant = never
+    ) -> None:
         """Note who holds the device from a moment on.
 
         Args:
             held: the containers.
             at: the moment.
             known: whether a source tells who holds the device.
+            meant: tells what a pod's name meant before its uid was known.
         """
+        names = [one.container for one in held]
+        for one in held:
+            self._recognise(one.container, names, one.pod, meant)
         self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
@@ -134,6 +141,11 @@ class DeviceAccount:
         """
         at = use.at
         begin = since or at
+        holding = [one.container for one in self.timeline.last.held] if self.timeline.last else []
+        names = sorted({*holding, *(p.container for p in processes if p.container is not None)})
+        for process in processes:
+            if process.container is not None and process.container not in holding:
+                self._recognise(process.container, names, process.pod, never)
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
@@ -281,6 +293,44 @@ class DeviceAccount:
     def altered(self) -> None:
         """Note that something of its containers was changed from outside."""
         self._usage = None
+
+    def _recognise(
+        self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
+    ) -> None:
+        """See that a container goes on under its full name that was there without a part of it.
+
+        Args:
+            name: its name.
+            names: of all that are there.
+            pod: what is known of its pod.
+            meant: tells what the pod's name meant before the uid was known.
+        """
+        if not (name[1] and name[3]):
+            return
+        for before in lesser(name, names):
+            if before in names:
+                continue
+
+            def same(moment: Instant, before: Name = before) -> bool:
+                return before[3] != "" or meant(name, moment)
+
+            entry = self.roster.get(before)
+            if entry is None:
+                last = self.timeline.last
+                if last is not None and any(one.container == before for one in last.held):
+                    self.timeline.rename(before, name, same)
+                continue
+            self.timeline.rename(before, name, same)
+            if not same(entry.start):
+                continue
+            folded = put_together(self.roster, before, name, pod)
+            self._closing.rename(before, name, folded)
+            self._users = frozenset([name if one == before else one for one in self._users])
+            told = self._memory.containers
+            if before in told:
+                has = [one for one in (told.pop(before), told.get(name)) if one is not None]
+                told[name] = sum(has) if has else None
+            self._usage = None
 
     def _remember(self, use: DeviceUse, processes: Sequence[Process], begin: Instant) -> None:
         """Note who uses the device now."""

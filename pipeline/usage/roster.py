@@ -33,6 +33,8 @@ class Entry:
         closing: those that have ended, and for which something may still come.
         closed: when the last of those ended for which nothing may come any more.
         concealed: MPS concealed what it did for a time: no 0 stands for that.
+        absorbed: ids of accounts and holdings that were found to be this container's, and are part
+            of this one now.
     """
 
     name: Name
@@ -55,6 +57,7 @@ class Entry:
     closing: list[HoldingAccount] = field(default_factory=list)
     closed: Instant | None = None
     concealed: bool = False
+    absorbed: tuple[str, ...] = ()
 
     def begin(self, start: Instant) -> HoldingAccount:
         """See that a holding goes on, from a moment on if there was none.
@@ -129,6 +132,7 @@ class Entry:
             told_of(self.xids),
             running.shown(device, self.subject, self.pod, at_ns) if running else None,
             self.id,
+            self.absorbed,
         )
 
 
@@ -249,6 +253,12 @@ class Roster:
         self.closing = self.closing or bool(entry.closing)
         entries = {**self._entries, entry.name: entry}
         self._entries = {key: entries[key] for key in sorted(entries)}
+
+    def rename(self, before: Name, name: Name) -> Entry:
+        """Take out a container and give it another name; `put` lets it in again."""
+        entry = self._entries.pop(before)
+        entry.name, entry.subject = name, PartialRef(*name)
+        return entry
 
     def remember(self, entry: Entry) -> None:
         """Add what a container had to that of those that are kept no more."""

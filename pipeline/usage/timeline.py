@@ -1,7 +1,7 @@
 """Who held a device, and from when on."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pipeline.model import Evidence, Holder, Instant, PodInfo
@@ -138,6 +138,34 @@ class Timeline:
             cuts[-1] = new._replace(at=last.at)
         else:
             cuts.append(new)
+
+    def rename(self, before: Name, name: Name, meant: Callable[[Instant], bool]) -> None:
+        """Let a container have another name, as far back as that is what was meant.
+
+        Args:
+            before: its name so far.
+            name: its name.
+            meant: tells whether it was the container of that name at a moment.
+        """
+        for place in range(len(self._cuts) - 1, -1, -1):
+            cut = self._cuts[place]
+            names = [one.container for one in cut.held]
+            if before not in names:
+                continue
+            if not meant(cut.at):
+                return
+            if name in names:
+                continue
+            *parts, rest = cut.weights
+            renamed = [
+                (one._replace(container=name) if one.container == before else one, part)
+                for one, part in zip(cut.held, parts, strict=True)
+            ]
+            renamed.sort(key=lambda one: one[0].container)
+            held = tuple([one for one, _ in renamed])
+            self._cuts[place] = cut._replace(
+                held=held, weights=(*(part for _, part in renamed), rest)
+            )
 
     def at(self, moment_ns: int) -> tuple[Held, ...]:
         """Return who held the device at a moment."""

@@ -92,10 +92,11 @@ class Polls:
 
     @property
     def meet(self) -> bool:
-        """Whether both were told of one moment."""
-        if not self.names or not self.uids:
-            return False
-        return max(self.names[0], self.uids[0]) <= min(self.names[-1], self.uids[-1])
+        """Whether both were told of one moment: the uid was told before the name and after it.
+
+        A uid never comes back; of a name that is listed twice nobody knows what was in between.
+        """
+        return any(self.uids[0] <= when <= self.uids[-1] for when in self.names if self.uids)
 
 
 class Story:
