@@ -93,6 +93,7 @@ class Attributor:
         self._devices = DeviceIndex(())
         self._resolution = Resolution()
         self._pairs = Pairs()
+        self._said_before: dict[str, Instant | None] = {}
         self._since: dict[str, _Since] = {}
         self._early: set[str] = set()
         self._due = False
@@ -108,6 +109,8 @@ class Attributor:
             said.claims,
             said.complete,
         )
+        if not same:
+            self._said_before[source] = self._sources.confirmed_at(source)
         if not same or source in self._early:
             self.attribute(source)
 
@@ -121,6 +124,7 @@ class Attributor:
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
         self._claims.pop(source, None)
+        self._said_before.pop(source, None)
         self._aliases.pop(source, None)
         self._claimed.remove(source)
         self.pods.remove(source)
@@ -224,7 +228,9 @@ class Attributor:
             complete=any(s in up and said.complete for s, said in self._claims.items()),
             closed=self._closed(),
             pairs=self._pairs,
-            moment=Moment(at, self._sources.confirmed_at, self._claims.keys()),
+            moment=Moment(
+                at, self._sources.confirmed_at, self._said_before.get, self._claims.keys()
+            ),
             before=before,
             claimed=claimed,
         )

@@ -39,7 +39,7 @@ _Slot: TypeAlias = tuple[str, str, str]
 """Source, container and resource of a claim."""
 
 _Ids: TypeAlias = frozenset[str]
-_ALWAYS: Final = 0
+_ALWAYS: Final = -(1 << 63)
 
 
 class _Bond(NamedTuple):
@@ -85,17 +85,31 @@ class _Listed(NamedTuple):
         return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
 
 
+class _Since(NamedTuple):
+    """Since when a source tells something.
+
+    Attributes:
+        told_ns: when it first did.
+        absent_ns: when it last told that it wasn't so.
+    """
+
+    told_ns: int
+    absent_ns: int
+
+
 class Moment(NamedTuple):
     """When words are put together.
 
     Attributes:
         at: now.
         said: tells when a source last stood by its claims.
+        before: tells when a source last stood by the claims that it made before those.
         speaking: the sources whose claims stand.
     """
 
     at: Instant
     said: Said
+    before: Said
     speaking: Set[str]
 
 
@@ -125,8 +139,7 @@ class Pairs:
         self.waiting: frozenset[str] = frozenset()
         self._bonds: dict[str, _Bond] = {}
         self._names: dict[Place, _Listed] = {}
-        self._since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
-        self._first: dict[str, int] = {}
+        self._since: dict[tuple[_Slot, Place | str, _Ids], _Since] = {}
         self._met: dict[tuple[Place, str], int] = {}
         self._running: dict[tuple[Place, str], int] = {}
 
@@ -159,7 +172,7 @@ class Pairs:
         told = _sort(words)
         self._state(told, words, running, moment.at)
         stated = {uid for uids in told.stated.values() for uid in uids}
-        chosen = self._choose(told, stated, moment.said)
+        chosen = self._choose(told, stated, moment)
         self._remember(told, chosen, moment)
         listed = {
             (slot[2], text)
@@ -201,15 +214,16 @@ class Pairs:
         for (place, uid), since in self._running.items():
             told.stated.setdefault(place, {}).setdefault(uid, since)
 
-    def _choose(self, told: _Round, stated: Set[str], said: Said) -> dict[Place, _Meant]:
+    def _choose(self, told: _Round, stated: Set[str], moment: Moment) -> dict[Place, _Meant]:
         """Return the pod that each name means now, where that is known."""
-        since: dict[tuple[_Slot, Place | str, _Ids], int] = {}
+        since: dict[tuple[_Slot, Place | str, _Ids], _Since] = {}
+        said = moment.said
         begun: dict[Place, int] = {}
         by_ids: dict[tuple[str, str, _Ids], dict[Place, list[tuple[_Slot, int]]]] = {}
         for place, slots in told.listed.items():
             for slot, several in slots.items():
                 for ids in several:
-                    ns = self._begin(since, (slot, place, ids), said)
+                    ns = self._begin(since, (slot, place, ids), moment).told_ns
                     begun[place] = min(begun.get(place, ns), ns)
                     of_ids = by_ids.setdefault((slot[1], slot[2], ids), {})
                     of_ids.setdefault(place, []).append((slot, ns))
@@ -219,7 +233,7 @@ class Pairs:
         for uid, words in told.kept.items():
             for word in words:
                 slot, ids = _slot(word), _ids(word)
-                ns = self._begin(since, (slot, uid, ids), said)
+                its = self._begin(since, (slot, uid, ids), moment)
                 of_ids = by_ids.get((slot[1], slot[2], ids), {})
                 if len(of_ids) != 1 or uid in stated:
                     continue
@@ -229,10 +243,11 @@ class Pairs:
                 uids = candidates.setdefault(place, {})
                 uids.setdefault(uid, None)
                 for other, listed_ns in listing:
-                    if self._meet(met, (place, uid), ns, _ns(said(other[0])), _ns(said(slot[0]))):
-                        # What its source told first of all may be older than that.
-                        kept_ns = _ALWAYS if ns == self._first[slot[0]] else ns
-                        begin, before = max(kept_ns, listed_ns), uids[uid]
+                    times = _ns(said(other[0])), _ns(said(slot[0]))
+                    if self._meet(met, (place, uid), its.told_ns, *times):
+                        # It may have been there before, if that wasn't told otherwise meanwhile.
+                        begin = listed_ns if its.absent_ns < listed_ns else its.told_ns
+                        before = uids[uid]
                         uids[uid] = begin if before is None else min(begin, before)
                     sources.setdefault(place, set()).update({slot[0], other[0]})
         self._since, self._met = since, met
@@ -275,15 +290,14 @@ class Pairs:
 
     def _begin(
         self,
-        since: dict[tuple[_Slot, Place | str, _Ids], int],
+        since: dict[tuple[_Slot, Place | str, _Ids], _Since],
         key: tuple[_Slot, Place | str, _Ids],
-        said: Said,
-    ) -> int:
+        moment: Moment,
+    ) -> _Since:
         """Note since when something is told."""
         source = key[0][0]
-        now_ns = _ns(said(source))
-        self._first.setdefault(source, now_ns)
-        since[key] = self._since.get(key, now_ns)
+        new = _Since(_ns(moment.said(source)), _ns(moment.before(source)))
+        since[key] = self._since.get(key, new)
         return since[key]
 
     def _meet(

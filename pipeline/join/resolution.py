@@ -114,7 +114,7 @@ def resolve(
         claimed: what names of DRA drivers meant when they were given out.
     """
     heard = hear(claims, devices, identify, claimed=claimed)
-    moment = moment or Moment(Instant(0, 0), lambda _: None, claims.keys())
+    moment = moment or Moment(Instant(0, 0), _untold, _untold, claims.keys())
     (pairs or Pairs()).name(heard, devices, pods, moment, complete=complete)
     said: dict[PodKey, list[Word]] = {}
     reservations: list[Word] = []
@@ -156,6 +156,10 @@ def resolve(
     if not all(_explained(word, resolution.pods) for word in vague):
         resolution.blind = True
     return resolution
+
+
+def _untold(_source: str) -> None:
+    """Tell of no source when it said something."""
 
 
 def _given_out(words: Iterable[Word]) -> set[str]:

@@ -87,6 +87,10 @@ class Entry:
             self.closing.append(running)
             self.running = None
 
+    def over(self, moment: Instant) -> bool:
+        """Whether it had ended before a moment."""
+        return self.ended is not None and self.ended.mono_ns < moment.mono_ns
+
     def conceal(self) -> None:
         """Let what it does now be unknown, and what it did so far too where that was nothing."""
         self.concealed = True
@@ -199,7 +203,7 @@ class Roster:
                 self.refused.add(name)
                 return None, None
             oldest = entries[list(entries)[min(ended)[1]]]
-            self._forget(oldest)
+            self.drop(oldest)
         closed = self.left.pop(name, None)
         # What it had before that stands among what is forgotten.
         start = start if closed is None else max(start, closed)
@@ -238,7 +242,7 @@ class Roster:
             if entry.ended is not None and now_ns - entry.ended.mono_ns > KEPT_NS
         ]
         for entry in gone:
-            self._forget(entry)
+            self.drop(entry)
         return gone
 
     def put(self, entry: Entry) -> None:
@@ -282,6 +286,7 @@ class Roster:
         """Return when the first of those that are there now ended; None if none has."""
         return min((e.ended.mono_ns for e in self if e.ended is not None), default=None)
 
-    def _forget(self, entry: Entry) -> None:
+    def drop(self, entry: Entry) -> None:
+        """Let go of a container; what it had is that of those that are kept no more."""
         del self._entries[entry.name]
         self.remember(entry)

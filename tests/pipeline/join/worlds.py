@@ -225,7 +225,7 @@ class Forgetful(Pairs):
         *,
         complete: bool,
     ) -> None:
-        now = Moment(moment.at, lambda _: None, moment.speaking)
+        now = moment._replace(said=lambda _: None, before=lambda _: None)
         Pairs().name(heard, devices, running, now, complete=complete)
 
 
