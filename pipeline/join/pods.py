@@ -121,7 +121,7 @@ class PodTable:
         for told in self._told.values():
             pod = told.find(uid)
             if pod is not None:
-                return told.find(place) is pod and told.took_on(pod, moment)
+                return told.find(place) is pod and told.may_mean(pod, moment)
         return None
 
     def shown(self, source: str, pod: Pod) -> Pod:

@@ -12,6 +12,7 @@ from pipeline.model import (
     DeviceUse,
     Envelope,
     Instant,
+    PartialRef,
     ProcessUse,
     Usage,
 )
@@ -108,6 +109,10 @@ class UsageTable:
                 for other, end in looked.items()
             ):
                 continue
+            for before in accounts.nameless(device):
+                container, pod = self._owners.find(PartialRef(uid=before[3]))
+                if container is not None:
+                    accounts.name(device, before, container, pod)
             processes = [self._process(one) for one in use.processes]
             if accounts.take(source, device, use, processes):
                 self._feeder[device] = source

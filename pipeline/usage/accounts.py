@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, Usage
+from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, PodInfo, Usage
 from pipeline.usage.device import NEVER, DeviceAccount
 from pipeline.usage.ended import Ended
 from pipeline.usage.ids import Ids
@@ -124,6 +124,15 @@ class Accounts:
             account.restore(told, at)
         else:
             end_all(told, self._ended, at, self._ids)
+
+    def nameless(self, device: str) -> list[Name]:
+        """Return the containers on a device that is known whose pod has a uid and no name."""
+        return self._accounts[device].nameless
+
+    def name(self, device: str, before: Name, name: Name, pod: PodInfo | None) -> None:
+        """Let such a container go on under its full name, if that is one."""
+        self._accounts[device].name(before, name, pod)
+        self._dirty = True
 
     def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
         """Take in a look; return whether it was one that counts.

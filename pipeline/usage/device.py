@@ -294,6 +294,24 @@ class DeviceAccount:
         """Note that something of its containers was changed from outside."""
         self._usage = None
 
+    @property
+    def nameless(self) -> list[Name]:
+        """The containers whose pod has a uid and no name."""
+        return [entry.name for entry in self.roster if entry.name[3] and not entry.name[1]]
+
+    def name(self, before: Name, name: Name, pod: PodInfo | None) -> None:
+        """Let a container go on under its full name, if that is one.
+
+        Args:
+            before: one of `nameless`.
+            name: the container of its pod, as far as it is known.
+            pod: what is known of its pod.
+        """
+        held = [one.container for one in self.timeline.last.held] if self.timeline.last else []
+        others = {name, *(one.name for one in self.roster if one.name[1]), *held}
+        if before in lesser(name, others) and before not in held:
+            self._recognise(name, sorted(others), pod, never)
+
     def _recognise(
         self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
     ) -> None:

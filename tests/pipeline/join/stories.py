@@ -211,8 +211,13 @@ class Story:
     def _known(self, life: Life) -> None:
         self._told.setdefault(life.uid, set()).add("both")
 
-    def _is_told(self, life: Life) -> bool:
-        return life.uid in self._told or self._polls.get(life.uid, Polls()).meet
+    def _told_from(self, life: Life) -> float | None:
+        """From which moment on it has been told whose the pod's name is; None if it hasn't been."""
+        if life.uid in self._told:
+            return life.start
+        polls = self._polls.get(life.uid, Polls())
+        # A source of pods is the authority: a uid that it doesn't know yet has no name.
+        return polls.uids[0] if polls.meet and "pods" not in self.sources else None
 
     # -- the course of events
 
@@ -388,8 +393,10 @@ class Story:
         begin, until = ((one.mono_ns - at(0).mono_ns) / NS for one in (start, end))
         for life in self.lives:
             its = subject.uid == life.uid if subject.uid else subject.pod == life.name
-            there = life.start <= begin + 1e-6 and life.overlap(begin, until) > 1e-6
-            if its and there and life.device == device and self._is_told(life):
+            if not its or life.device != device or life.start > begin + 1e-6:
+                continue
+            told = self._told_from(life)
+            if told is not None and life.overlap(max(begin, told), until) > 1e-6:
                 self._note(f"{life.name} with {life.uid} is accounted as {subject}")
 
     def _note(self, text: str) -> None:
