@@ -192,14 +192,14 @@ class Told:
     def may_mean(self, pod: Pod, moment: Instant) -> bool:
         """Whether a name meant this pod at a moment, as far as nothing tells otherwise.
 
-        Unlike `took_on` it is so of all the second in which the pod started, if that was before the
-        source spoke: whether another pod had the name then is not known.
+        Unlike `took_on` it is so of a moment before the source spoke, too, unless the pod started
+        in a later second: whether another pod had the name then is not known.
         """
         if self.took_on(pod, moment):
             return True
         unknown = moment.mono_ns < self._listed_ns and place_of(pod) not in self._gone
         started = pod.started
-        return unknown and started is not None and started.wall_ns <= moment.wall_ns
+        return unknown and (started is None or started.wall_ns <= moment.wall_ns)
 
 
 def _note(table: dict[Name, int], name: Name, now_ns: int) -> None:

@@ -332,14 +332,10 @@ class DeviceAccount:
             def same(moment: Instant, before: Name = before) -> bool:
                 return before[3] != "" or meant(name, moment)
 
+            if before in self.timeline.unsure:
+                self.timeline.rename(before, name, same)
             entry = self.roster.get(before)
-            if entry is None:
-                last = self.timeline.last
-                if last is not None and any(one.container == before for one in last.held):
-                    self.timeline.rename(before, name, same)
-                continue
-            self.timeline.rename(before, name, same)
-            if not same(entry.start):
+            if entry is None or not same(entry.start):
                 continue
             folded = put_together(self.roster, before, name, pod)
             self._closing.rename(before, name, folded)

@@ -106,10 +106,16 @@ def held_by(holders: Sequence[Holder]) -> tuple[Held, ...]:
 
 
 class Timeline:
-    """The holders of one device over time, as far back as somebody may still ask."""
+    """The holders of one device over time, as far back as somebody may still ask.
+
+    Attributes:
+        unsure: holders of whom the pod's name or uid was missing, each with the newest change that
+            had it.
+    """
 
     def __init__(self) -> None:
         self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+        self.unsure: dict[Name, int] = {}
 
     @property
     def last(self) -> Cut | None:
@@ -125,6 +131,9 @@ class Timeline:
             known: whether a source tells who holds the device.
         """
         cuts = self._cuts
+        for one in held:
+            if not (one.container[1] and one.container[3]):
+                self.unsure[one.container] = at.mono_ns
         new = Cut(at, held, weights([one.share for one in held]), known)
         if not cuts:
             cuts.append(new)
@@ -207,3 +216,7 @@ class Timeline:
         cuts = self._cuts
         while len(cuts) > 1 and cuts[1].at.mono_ns <= before_ns:
             cuts.popleft()
+        if self.unsure:
+            now = {one.container for one in cuts[-1].held} if cuts else set()
+            oldest = cuts[0].at.mono_ns if cuts else before_ns
+            self.unsure = {n: ns for n, ns in self.unsure.items() if n in now or ns >= oldest}

@@ -123,6 +123,7 @@ class Story:
         self._epoch = 0
         self._told: dict[str, set[str]] = {}
         self._polls: dict[str, Polls] = {}
+        self._lists: list[float] = []
         self._looked: float | None = None
         self._serial = 0
         self._busy: dict[str, tuple[str, int]] = {}
@@ -150,6 +151,7 @@ class Story:
 
     def kubelet(self, when: float) -> Event:
         there = [life for life in self.lives if life.lives(when)]
+        self._lists.append(when)
         for life in there:
             self._polls.setdefault(life.uid, Polls()).names.append(when)
         claims = tuple(listed(life.name, life.device) for life in there)
@@ -215,9 +217,20 @@ class Story:
         """From which moment on it has been told whose the pod's name is; None if it hasn't been."""
         if life.uid in self._told:
             return life.start
+        if self._unbroken(life):
+            return None
         polls = self._polls.get(life.uid, Polls())
         # A source of pods is the authority: a uid that it doesn't know yet has no name.
         return polls.uids[0] if polls.meet and "pods" not in self.sources else None
+
+    def _unbroken(self, life: Life) -> bool:
+        """Whether the list never showed that the name on the device had become another pod's."""
+        for one in self.lives:
+            if (one.name, one.device) == (life.name, life.device) and one.end <= life.start:
+                before = [when for when in self._lists if one.lives(when)]
+                if before and not any(max(before) < when < life.start for when in self._lists):
+                    return True
+        return False
 
     # -- the course of events
 
@@ -249,6 +262,7 @@ class Story:
         heapq.heapify(self._queue)
         self._told.clear()
         self._polls.clear()
+        self._lists.clear()
         self._looked, self._serial = None, 0
         self._busy.clear()
         self._looks.clear()

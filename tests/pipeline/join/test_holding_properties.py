@@ -34,7 +34,7 @@ from tests.pipeline.join.test_usage_properties import (
 from tests.pipeline.usage.looking import S, adds_up
 
 Whose: TypeAlias = tuple[str, PartialRef]
-Key: TypeAlias = tuple[str, PartialRef, Instant]
+Key: TypeAlias = tuple[str, str]
 Had: TypeAlias = tuple[int, int, int]
 
 
@@ -50,7 +50,7 @@ def plus(*parts: Had) -> Had:
 
 
 def key_of(one: Holding) -> Key:
-    return one.device, one.subject, one.start
+    return one.device, one.id
 
 
 class Run:
