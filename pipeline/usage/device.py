@@ -84,9 +84,10 @@ class DeviceAccount:
             known: whether a source tells who holds the device.
             meant: tells what a pod's name meant before its uid was known.
         """
-        names = [one.container for one in held]
-        for one in held:
-            self._recognise(one.container, names, one.pod, meant)
+        if self.timeline.unsure or any(not entry.whole for entry in self.roster):
+            names = [one.container for one in held]
+            for one in held:
+                self._recognise(one.container, names, one.pod, meant)
         self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
@@ -141,11 +142,11 @@ class DeviceAccount:
         """
         at = use.at
         begin = since or at
-        holding = [one.container for one in self.timeline.last.held] if self.timeline.last else []
-        names = sorted({*holding, *(p.container for p in processes if p.container is not None)})
-        for process in processes:
-            if process.container is not None and process.container not in holding:
-                self._recognise(process.container, names, process.pod, never)
+        for before in self.nameless:
+            for process in processes:
+                name = process.container
+                if name is not None and name[3] == before[3]:
+                    self.name(before, name, process.pod)
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
@@ -297,7 +298,7 @@ class DeviceAccount:
     @property
     def nameless(self) -> list[Name]:
         """The containers whose pod has a uid and no name."""
-        return [entry.name for entry in self.roster if entry.name[3] and not entry.name[1]]
+        return [one.name for one in self.roster if not one.whole and one.name[3]]
 
     def name(self, before: Name, name: Name, pod: PodInfo | None) -> None:
         """Let a container go on under its full name, if that is one.
@@ -308,7 +309,7 @@ class DeviceAccount:
             pod: what is known of its pod.
         """
         held = [one.container for one in self.timeline.last.held] if self.timeline.last else []
-        others = {name, *(one.name for one in self.roster if one.name[1]), *held}
+        others = {name, *(one.name for one in self.roster if one.whole), *held}
         if before in lesser(name, others) and before not in held:
             self._recognise(name, sorted(others), pod, never)
 

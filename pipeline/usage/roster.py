@@ -59,6 +59,11 @@ class Entry:
     concealed: bool = False
     absorbed: tuple[str, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Whether its pod's name and uid are both known."""
+        return bool(self.name[1] and self.name[3])
+
     def begin(self, start: Instant) -> HoldingAccount:
         """See that a holding goes on, from a moment on if there was none.
 
