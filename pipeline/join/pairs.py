@@ -251,7 +251,9 @@ class Pairs:
                         uids[uid] = begin if before is None else min(begin, before)
                     sources.setdefault(place, set()).update({slot[0], other[0]})
         self._since, self._met = since, met
-        of_uid = Counter(uid for uids in (*candidates.values(), *told.stated.values()) for uid in uids)
+        of_uid = Counter(
+            uid for uids in (*candidates.values(), *told.stated.values()) for uid in uids
+        )
         chosen: dict[Place, _Meant] = {}
         waiting: set[str] = set()
         for place in {**told.listed, **told.stated}:

@@ -184,10 +184,7 @@ class Told:
         namesake = self._gone.get(place_of(pod))
         if started is None:
             return namesake is None
-        return namesake is None or (
-            namesake < said.mono_ns and started.wall_ns <= said.wall_ns
-        )
-
+        return namesake is None or (namesake < said.mono_ns and started.wall_ns <= said.wall_ns)
 
     def may_mean(self, pod: Pod, moment: Instant) -> bool:
         """Whether a name meant this pod at a moment, as far as nothing tells otherwise.

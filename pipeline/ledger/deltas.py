@@ -58,7 +58,9 @@ def gain(
     parts: dict[PartialRef | None, Amounts] = {}
     held, busy, energy = time_ns, _more(before, now, "busy_ns"), _more(before, now, "energy_mj")
     for one in now.containers:
-        amounts = _gained([known[own_id] for own_id in (one.id, *one.absorbed) if own_id in known], one)
+        amounts = _gained(
+            [known[own_id] for own_id in (one.id, *one.absorbed) if own_id in known], one
+        )
         amounts = (
             amounts[0],
             None if busy is None else amounts[1],

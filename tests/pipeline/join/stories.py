@@ -113,7 +113,9 @@ class Story:
         self.complete = rng.random() < 0.5
         self.hinted = rng.random() < 0.6
         self.lag = {source: rng.choice([0.0, 0.0, 0.3, 1.2]) for source in ("pods", "look")}
-        self.restarts = sorted(round(rng.uniform(4, 36), 1) for _ in range(rng.choice([0, 1, 1, 2])))
+        self.restarts = sorted(
+            round(rng.uniform(4, 36), 1) for _ in range(rng.choice([0, 1, 1, 2]))
+        )
         self.ledger = rng.random() < 0.5
         self.wrong: list[str] = []
         self.join = Join()
@@ -143,7 +145,9 @@ class Story:
                 continue
             name = rng.choice(can)
             start, end = round(start, 2), round(start + rng.choice([0.4, 2, 5, 9, 15, 25]), 2)
-            found.append(Life(name, f"u{len(found)}", device, start, end, rng.choice([0, 0.3, 0.5])))
+            found.append(
+                Life(name, f"u{len(found)}", device, start, end, rng.choice([0, 0.3, 0.5]))
+            )
             names[name] = free[device] = end
         return found
 

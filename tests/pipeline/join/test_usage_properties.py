@@ -234,7 +234,9 @@ def test_every_sum_is_right_and_no_total_falls(story: tuple[int, int]) -> None:
                 known = [containers[each] for each in ids if each in containers]
                 if known:
                     # What was kept apart while a part of its name was missing is its own.
-                    assert_grown([sum(parts) for parts in zip(*known, strict=True)], of_container(one))
+                    assert_grown(
+                        [sum(parts) for parts in zip(*known, strict=True)], of_container(one)
+                    )
                 else:
                     assert_new(one, account, before)
                 for each in ids:
