@@ -9,7 +9,7 @@ from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory
-from pipeline.join.pairs import Moment, Pairs, Place
+from pipeline.join.pairs import Moment, Pairs
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve

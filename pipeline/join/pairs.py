@@ -5,26 +5,24 @@ The kubelet's list has names and its checkpoint uids, and each is heard at momen
 1. A statement that has both a name and a uid makes a pair: from a source of pods, or of containers.
 2. Else a name and a uid are brought together by what the kubelet says of both: the container's
    name, the resource and the very ids that it asked for. Both must have been told of the same
-   moment: the name was listed when the uid had been told, and the uid was told again after that.
+   moment: the name was listed when the uid had been told, and the uid was told again later.
 3. A pair once seen is not broken. A uid keeps its name; only a statement of the first kind corrects
    a pair of the second. A name keeps its uid for as long as it is listed without a break, with the
    same ids, and isn't known to have another.
-4. An id that the kubelet lists under a name is held by no other pod: a uid that has the same id, and
-   isn't that name's, is of a pod that is gone, or that isn't listed yet.
+4. An id that the kubelet lists under a name is held by no other pod: a uid that has the same id,
+   and isn't that name's, is of a pod that is gone, or that isn't listed yet.
 5. A pair of which neither the name nor the uid has been told for `REMEMBERED_NS` is forgotten.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.words import Heard, Word, find_ids
+from pipeline.join.partial import Ids, Place, Round, Slot, ids_of, place_of, slot_of, sort, unlisted
+from pipeline.join.words import Heard, Word
 from pipeline.model import NS, Evidence, Instant
-
-Place: TypeAlias = tuple[str, str]
-"""Namespace and name of a pod."""
 
 Said: TypeAlias = Callable[[str], Instant | None]
 """Tells when a source last stood by its claims."""
@@ -35,10 +33,6 @@ REMEMBERED_NS: Final = 600 * NS
 MOST_REMEMBERED: Final = 8192
 """How many pairs are remembered: those that were told of last."""
 
-_Slot: TypeAlias = tuple[str, str, str]
-"""Source, container and resource of a claim."""
-
-_Ids: TypeAlias = frozenset[str]
 _ALWAYS: Final = -(1 << 63)
 
 
@@ -77,9 +71,9 @@ class _Listed(NamedTuple):
     """
 
     meant: _Meant
-    ids: Mapping[_Slot, frozenset[_Ids]]
+    ids: Mapping[Slot, frozenset[Ids]]
 
-    def goes_on(self, ids: Mapping[_Slot, frozenset[_Ids]]) -> bool:
+    def goes_on(self, ids: Mapping[Slot, frozenset[Ids]]) -> bool:
         """Whether the name is still listed with the same ids: a pod's never change."""
         common = self.ids.keys() & ids.keys()
         return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
@@ -113,21 +107,6 @@ class Moment(NamedTuple):
     speaking: Set[str]
 
 
-@dataclass(slots=True)
-class _Round:
-    """What is told now.
-
-    Attributes:
-        listed: by name, what it is listed with.
-        kept: by uid, the words that have no name.
-        stated: names and uids that were stated at once, by name; each with its beginning.
-    """
-
-    listed: dict[Place, dict[_Slot, frozenset[_Ids]]] = field(default_factory=dict)
-    kept: dict[str, list[Word]] = field(default_factory=dict)
-    stated: dict[Place, dict[str, int]] = field(default_factory=dict)
-
-
 class Pairs:
     """Puts together words that lack a pod's name or its uid.
 
@@ -139,7 +118,7 @@ class Pairs:
         self.waiting: frozenset[str] = frozenset()
         self._bonds: dict[str, _Bond] = {}
         self._names: dict[Place, _Listed] = {}
-        self._since: dict[tuple[_Slot, Place | str, _Ids], _Since] = {}
+        self._since: dict[tuple[Slot, Place | str, Ids], _Since] = {}
         self._met: dict[tuple[Place, str], int] = {}
         self._running: dict[tuple[Place, str], int] = {}
 
@@ -169,7 +148,7 @@ class Pairs:
             complete: all pods that hold something are named by some source.
         """
         words = [*heard.words, *heard.vague]
-        told = _sort(words)
+        told = sort(words)
         self._state(told, words, running, moment.at)
         stated = {uid for uids in told.stated.values() for uid in uids}
         chosen = self._choose(told, stated, moment)
@@ -187,7 +166,7 @@ class Pairs:
                 done = self._complete(word, chosen, stated)
                 if done.subject.pod:
                     yield done
-                elif (left := _unlisted(done, listed, devices)) is None:
+                elif (left := unlisted(done, listed, devices)) is None:
                     continue
                 elif not complete or left.evidence <= Evidence.RUNTIME_ENV:
                     yield self._by_memory(left)
@@ -197,7 +176,7 @@ class Pairs:
 
     def _state(
         self,
-        told: _Round,
+        told: Round,
         words: Iterable[Word],
         running: Iterable[tuple[Place, str]],
         at: Instant,
@@ -206,7 +185,7 @@ class Pairs:
         for word in words:
             subject = word.subject
             if subject.pod and subject.uid:
-                told.stated.setdefault(_place(word), {})[subject.uid] = _ALWAYS
+                told.stated.setdefault(place_of(word), {})[subject.uid] = _ALWAYS
         begun = bool(self._running)
         self._running = {
             pair: self._running.get(pair, at.mono_ns if begun else _ALWAYS) for pair in running
@@ -214,12 +193,12 @@ class Pairs:
         for (place, uid), since in self._running.items():
             told.stated.setdefault(place, {}).setdefault(uid, since)
 
-    def _choose(self, told: _Round, stated: Set[str], moment: Moment) -> dict[Place, _Meant]:
+    def _choose(self, told: Round, stated: Set[str], moment: Moment) -> dict[Place, _Meant]:
         """Return the pod that each name means now, where that is known."""
-        since: dict[tuple[_Slot, Place | str, _Ids], _Since] = {}
+        since: dict[tuple[Slot, Place | str, Ids], _Since] = {}
         said = moment.said
         begun: dict[Place, int] = {}
-        by_ids: dict[tuple[str, str, _Ids], dict[Place, list[tuple[_Slot, int]]]] = {}
+        by_ids: dict[tuple[str, str, Ids], dict[Place, list[tuple[Slot, int]]]] = {}
         for place, slots in told.listed.items():
             for slot, several in slots.items():
                 for ids in several:
@@ -232,7 +211,7 @@ class Pairs:
         met: dict[tuple[Place, str], int] = {}
         for uid, words in told.kept.items():
             for word in words:
-                slot, ids = _slot(word), _ids(word)
+                slot, ids = slot_of(word), ids_of(word)
                 its = self._begin(since, (slot, uid, ids), moment)
                 of_ids = by_ids.get((slot[1], slot[2], ids), {})
                 if len(of_ids) != 1 or uid in stated:
@@ -251,19 +230,21 @@ class Pairs:
                         uids[uid] = begin if before is None else min(begin, before)
                     sources.setdefault(place, set()).update({slot[0], other[0]})
         self._since, self._met = since, met
-        of_uid = Counter(
-            uid for uids in (*candidates.values(), *told.stated.values()) for uid in uids
-        )
+        of_uid = Counter(uid for uids in told.stated.values() for uid in uids)
+        of_uid.update(uid for uids in candidates.values() for uid in uids)
         chosen: dict[Place, _Meant] = {}
         waiting: set[str] = set()
         for place in {**told.listed, **told.stated}:
-            uids = told.stated.get(place) or candidates.get(place, {})
+            its_uids: Mapping[str, int | None]
+            its_uids = told.stated.get(place) or candidates.get(place, {})
             now: _Meant | None = None
-            if len(uids) == 1 and of_uid[uid := next(iter(uids))] == 1:
-                if (begin := uids[uid]) is None:
+            for uid, begin_ns in its_uids.items():
+                if len(its_uids) > 1 or of_uid[uid] > 1:
+                    continue
+                if begin_ns is None:
                     waiting |= sources[place]
                 else:
-                    now = _Meant(uid, max(begin, begun.get(place, _ALWAYS)))
+                    now = _Meant(uid, max(begin_ns, begun.get(place, _ALWAYS)))
             found = self._followed(place, told.listed.get(place, {}), now, said)
             if found is not None:
                 chosen[place] = found
@@ -273,7 +254,7 @@ class Pairs:
     def _followed(
         self,
         place: Place,
-        slots: Mapping[_Slot, frozenset[_Ids]],
+        slots: Mapping[Slot, frozenset[Ids]],
         now: _Meant | None,
         said: Said,
     ) -> _Meant | None:
@@ -292,8 +273,8 @@ class Pairs:
 
     def _begin(
         self,
-        since: dict[tuple[_Slot, Place | str, _Ids], _Since],
-        key: tuple[_Slot, Place | str, _Ids],
+        since: dict[tuple[Slot, Place | str, Ids], _Since],
+        key: tuple[Slot, Place | str, Ids],
         moment: Moment,
     ) -> _Since:
         """Note since when something is told."""
@@ -332,7 +313,7 @@ class Pairs:
         bond = self._bonds.get(uid)
         return bond is None or bond.place == place
 
-    def _remember(self, told: _Round, chosen: Mapping[Place, _Meant], moment: Moment) -> None:
+    def _remember(self, told: Round, chosen: Mapping[Place, _Meant], moment: Moment) -> None:
         bonds, now_ns = self._bonds, moment.at.mono_ns
 
         def tie(uid: str, place: Place, *, certain: bool) -> None:
@@ -376,8 +357,8 @@ class Pairs:
             if bond is None or not (listed or subject.uid in stated):
                 return word
             named = replace(subject, namespace=bond.place[0], pod=bond.place[1])
-        elif not subject.uid and (found := chosen.get(_place(word))) is not None:
-            if not self._may_be(found.uid, _place(word)):
+        elif not subject.uid and (found := chosen.get(place_of(word))) is not None:
+            if not self._may_be(found.uid, place_of(word)):
                 return word
             named = replace(subject, uid=found.uid)
         else:
@@ -392,52 +373,5 @@ class Pairs:
         return word._replace(subject=replace(word.subject, namespace=namespace, pod=pod))
 
 
-def _sort(words: Iterable[Word]) -> _Round:
-    told = _Round()
-    for word in words:
-        ref = word.claim.subject
-        if ref.pod and not ref.uid:
-            slots = told.listed.setdefault((ref.namespace, ref.pod), {})
-            slot = _slot(word)
-            slots[slot] = slots.get(slot, frozenset()) | {_ids(word)}
-        elif ref.uid and not word.subject.pod:
-            told.kept.setdefault(ref.uid, []).append(word)
-    return told
-
-
-def _unlisted(word: Word, listed: set[tuple[str, str]], devices: DeviceIndex) -> Word | None:
-    """Return a word without the ids that the kubelet lists under a name; None if nothing is left.
-
-    Args:
-        word: one that nobody has a name for.
-        listed: resources and ids that are listed under names.
-        devices: the devices of the node.
-    """
-    if word.evidence < Evidence.PLUGIN_ANSWER or not word.claim.resource:
-        return word
-    ids = word.claim.asked or word.claim.devices
-    left = tuple([raw for raw in ids if (word.claim.resource, raw.text) not in listed])
-    if len(left) == len(ids):
-        return word
-    if word.claim.asked or not left:
-        return None
-    if not word.found:
-        return word
-    found, _ = find_ids(left, devices)
-    return word._replace(found=found) if found else None
-
-
 def _ns(when: Instant | None) -> int:
     return _ALWAYS if when is None else when.mono_ns
-
-
-def _place(word: Word) -> Place:
-    return (word.subject.namespace, word.subject.pod)
-
-
-def _slot(word: Word) -> _Slot:
-    return (word.source, word.subject.container, word.claim.resource)
-
-
-def _ids(word: Word) -> _Ids:
-    return frozenset([raw.text for raw in word.claim.asked or word.claim.devices])

@@ -34,7 +34,8 @@ from dataclasses import dataclass, field
 
 from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.pairs import Moment, Pairs, Place
+from pipeline.join.pairs import Moment, Pairs
+from pipeline.join.partial import Place
 from pipeline.join.reservations import share
 from pipeline.join.standing import Standing, sift
 from pipeline.join.trust import IN_CONTAINER

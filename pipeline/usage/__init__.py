@@ -1,9 +1,9 @@
 """The account of who used how much of each device. Pure: looks and holders in, `Usage` out.
 
 Belongs here: splitting what an interval brought among containers, and adding it up; their holdings,
-with an end; a container that is better known; going on from where an account stood; whom an error strikes. All numbers are integers,
-and no part is lost: the sum of the parts is the whole, to the last digit. The rules are told for
-users in `docs/usage.md`.
+with an end; a container that is better known than before; going on from where an account stood;
+whom an error strikes. All numbers are integers, and no part is lost: the sum of the parts is the
+whole, to the last digit. The rules are told for users in `docs/usage.md`.
 
 Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
 """

@@ -127,7 +127,7 @@ class Accounts:
 
     def nameless(self, device: str) -> list[Name]:
         """Return the containers on a device that is known whose pod has a uid and no name."""
-        return self._accounts[device].nameless
+        return self._accounts[device].renaming.nameless
 
     def name(self, device: str, before: Name, name: Name, pod: PodInfo | None) -> None:
         """Let such a container go on under its full name, if that is one."""

@@ -1,6 +1,6 @@
 """The account of one device."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant, PodInfo
@@ -11,7 +11,7 @@ from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
-from pipeline.usage.renaming import Meant, lesser, never, put_together
+from pipeline.usage.renaming import Meant, Renaming, never
 from pipeline.usage.restoring import Restored, restored
 from pipeline.usage.roster import KEPT_NS, Entry
 from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
@@ -41,6 +41,7 @@ class DeviceAccount:
         timeline: who held it when.
         meter: its energy counter, and what it draws when idle; of a MIG instance not used.
         roster: the containers in the account.
+        renaming: finds those of whose name a part was missing.
         at: when it was last looked at; None before the first look.
 
     Args:
@@ -64,6 +65,7 @@ class DeviceAccount:
         self.roster = self._sums.roster
         self._closing = Closing(device, self.roster, ended)
         self._entrance = Entrance(self.roster, self._closing)
+        self.renaming = Renaming(self.timeline, self.roster, self._closing)
         self._memory = _UNKNOWN
         self._memory_end_ns = NEVER
         self._good_for_ns = _GOOD_FOR_NS
@@ -84,10 +86,7 @@ class DeviceAccount:
             known: whether a source tells who holds the device.
             meant: tells what a pod's name meant before its uid was known.
         """
-        if self.timeline.unsure or any(not entry.whole for entry in self.roster):
-            names = [one.container for one in held]
-            for one in held:
-                self._recognise(one.container, names, one.pod, meant)
+        self._renamed(self.renaming.hold(held, meant))
         self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
@@ -142,11 +141,7 @@ class DeviceAccount:
         """
         at = use.at
         begin = since or at
-        for before in self.nameless:
-            for process in processes:
-                name = process.container
-                if name is not None and name[3] == before[3]:
-                    self.name(before, name, process.pod)
+        self._renamed(self.renaming.look(processes))
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
@@ -295,56 +290,14 @@ class DeviceAccount:
         """Note that something of its containers was changed from outside."""
         self._usage = None
 
-    @property
-    def nameless(self) -> list[Name]:
-        """The containers whose pod has a uid and no name."""
-        return [one.name for one in self.roster if not one.whole and one.name[3]]
-
     def name(self, before: Name, name: Name, pod: PodInfo | None) -> None:
-        """Let a container go on under its full name, if that is one.
+        """Let a container that has a uid and no name go on under its full name, if that is one."""
+        self._renamed(self.renaming.name(before, name, pod))
 
-        Args:
-            before: one of `nameless`.
-            name: the container of its pod, as far as it is known.
-            pod: what is known of its pod.
-        """
-        held = [one.container for one in self.timeline.last.held] if self.timeline.last else []
-        others = {name, *(one.name for one in self.roster if one.whole), *held}
-        if before in lesser(name, others) and before not in held:
-            self._recognise(name, sorted(others), pod, never)
-
-    def _recognise(
-        self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
-    ) -> None:
-        """See that a container goes on under its full name that was there without a part of it.
-
-        Args:
-            name: its name.
-            names: of all that are there.
-            pod: what is known of its pod.
-            meant: tells what the pod's name meant before the uid was known.
-        """
-        if not (name[1] and name[3]):
-            return
-        for before in lesser(name, names):
-            if before in names:
-                continue
-
-            def same(moment: Instant, before: Name = before) -> bool:
-                return before[3] != "" or meant(name, moment)
-
-            if before in self.timeline.unsure:
-                self.timeline.rename(before, name, same)
-            entry = self.roster.get(before)
-            if entry is None or not same(entry.start):
-                continue
-            folded = put_together(self.roster, before, name, pod)
-            self._closing.rename(before, name, folded)
+    def _renamed(self, names: Iterable[tuple[Name, Name]]) -> None:
+        for before, name in names:
             self._users = frozenset([name if one == before else one for one in self._users])
-            told = self._memory.containers
-            if before in told:
-                has = [one for one in (told.pop(before), told.get(name)) if one is not None]
-                told[name] = sum(has) if has else None
+            self._memory.rename(before, name)
             self._usage = None
 
     def _remember(self, use: DeviceUse, processes: Sequence[Process], begin: Instant) -> None:

@@ -4,13 +4,17 @@ What it had so far stays its own, in one account and one holding: where both nam
 are put together. Sums don't change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from pipeline.model import Instant, PodInfo
+from pipeline.usage.closing import Closing
 from pipeline.usage.holding import HoldingAccount, count
-from pipeline.usage.looks import Name
+from pipeline.usage.looks import Name, Process
 from pipeline.usage.roster import Entry, Roster
+from pipeline.usage.timeline import Held, Timeline
+
+_Renamed: TypeAlias = tuple[Name, Name]
 
 Meant: TypeAlias = Callable[[Name, Instant], bool]
 """Tells whether the name of a container's pod meant that very pod at a moment."""
@@ -33,6 +37,93 @@ def lesser(name: Name, others: Collection[Name]) -> Iterator[Name]:
     if sum(other[3] == uid for other in others) == 1:
         yield ("", "", container, uid)
         yield ("", "", "", uid)
+
+
+class Renaming:
+    """Finds the containers in the account of one device that are better known now.
+
+    Args:
+        timeline: who held the device.
+        roster: those in the account.
+        closing: closes their holdings.
+    """
+
+    def __init__(self, timeline: Timeline, roster: Roster, closing: Closing) -> None:
+        self._timeline = timeline
+        self._roster = roster
+        self._closing = closing
+
+    @property
+    def nameless(self) -> list[Name]:
+        """The containers whose pod has a uid and no name."""
+        return [one.name for one in self._roster if one.name[3] and not one.whole]
+
+    def hold(self, held: Sequence[Held], meant: Meant) -> list[_Renamed]:
+        """Recognise those who hold the device from now on.
+
+        Args:
+            held: the containers.
+            meant: tells what a pod's name meant before its uid was known.
+
+        Returns:
+            Of each that goes on under another name that and its name so far.
+        """
+        if not self._timeline.unsure and all(entry.whole for entry in self._roster):
+            return []
+        names = [one.container for one in held]
+        found = [self._recognise(one.container, names, one.pod, meant) for one in held]
+        return [one for several in found for one in several]
+
+    def look(self, processes: Iterable[Process]) -> list[_Renamed]:
+        """Recognise those whose processes are seen; return what `hold` does."""
+        nameless = self.nameless
+        found: list[_Renamed] = []
+        for process in processes if nameless else ():
+            name = process.container
+            for before in nameless:
+                if name is not None and name[3] == before[3]:
+                    found += self.name(before, name, process.pod)
+        return found
+
+    def name(self, before: Name, name: Name, pod: PodInfo | None) -> list[_Renamed]:
+        """Let a container that has no name go on under its full name, if that is one.
+
+        Args:
+            before: one of `nameless`.
+            name: the container of its pod, as far as it is known.
+            pod: what is known of its pod.
+
+        Returns:
+            What `hold` does.
+        """
+        last = self._timeline.last
+        held = [one.container for one in last.held] if last is not None else []
+        others = {name, *(one.name for one in self._roster if one.whole), *held}
+        if before in held or before not in lesser(name, others):
+            return []
+        return self._recognise(name, sorted(others), pod, never)
+
+    def _recognise(
+        self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
+    ) -> list[_Renamed]:
+        found: list[_Renamed] = []
+        if not (name[1] and name[3]):
+            return found
+        for before in lesser(name, names):
+            if before in names:
+                continue
+
+            def same(moment: Instant, before: Name = before) -> bool:
+                return before[3] != "" or meant(name, moment)
+
+            if before in self._timeline.unsure:
+                self._timeline.rename(before, name, same)
+            entry = self._roster.get(before)
+            if entry is not None and same(entry.start):
+                folded = put_together(self._roster, before, name, pod)
+                self._closing.rename(before, name, folded)
+                found.append((before, name))
+        return found
 
 
 def put_together(

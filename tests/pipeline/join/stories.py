@@ -135,7 +135,7 @@ class Story:
         """Pods that follow each other on each device; a name is one pod's at a time."""
         rng, found = self.rng, list[Life]()
         free = {A: -rng.uniform(0, 20), B: -rng.uniform(0, 20)}
-        names = {name: -100.0 for name in "abc"}
+        names = dict.fromkeys("abc", -100.0)
         while min(free.values()) < END:
             device = min(free, key=lambda uuid: free[uuid])
             start = free[device] + rng.choice([0.05, 0.2, 0.6, 1, 3])
@@ -375,7 +375,7 @@ class Story:
         usage = snapshot.usage
         if usage is None:
             return
-        for device, account in usage.devices.items():
+        for account in usage.devices.values():
             adds_up(account)
             for one in account.containers:
                 self._pair(one.subject, real, "is accounted")
@@ -396,9 +396,10 @@ class Story:
     def _looked_at(self, account: DeviceUsage, use: DeviceUse) -> None:
         before = self._busy.get(use.device)
         busy = account.busy_ns or 0
-        if before is not None and before[0] == account.id and use.busy_ns is not None:
-            if busy - before[1] != use.busy_ns:
-                self._note(f"{use.device[:8]} was busy for {busy - before[1]}, not {use.busy_ns}")
+        same = before is not None and before[0] == account.id
+        grown = busy - before[1] if before is not None else 0
+        if same and use.busy_ns is not None and grown != use.busy_ns:
+            self._note(f"{use.device[:8]} was busy for {grown}, not {use.busy_ns}")
         self._busy[use.device] = (account.id, busy)
         for one in account.containers:
             if one.holding is not None:

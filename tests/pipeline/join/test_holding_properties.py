@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
+from itertools import count as counter
 from typing import TypeAlias
 from unittest.mock import patch
 
@@ -59,7 +59,7 @@ def key_of(one: Holding) -> Key:
     return one.device, one.id
 
 
-_RUNS = count()
+_RUNS = counter()
 
 
 class Run:
@@ -103,7 +103,7 @@ class Run:
         return put_together(roster, before, name, pod)
 
     def apply(self, envelope: Envelope) -> None:
-        with patch("pipeline.usage.device.put_together", self.rename):
+        with patch("pipeline.usage.renaming.put_together", self.rename):
             self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)
         self.take_errors(snapshot.xids)

@@ -297,7 +297,7 @@ class TestT13:
 
     @pytest.mark.parametrize("gap", [True, False])
     def test_t13_a_forged_mirror_does_not_get_the_identity(self, *, gap: bool) -> None:
-        """Whoever creates a pod may write that it is the mirror of any, also while there is none."""
+        """Whoever creates a pod may write that it is the mirror of any, also without one."""
         node = Watched()
         node.pods(self.MIRROR)
         node.kubelet(listed("etcd-node-1", A))

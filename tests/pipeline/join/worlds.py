@@ -361,8 +361,7 @@ class Tables:
         if self.listed:
             end = self.confirmed["pods"]
             found.append(("pods", self.listed_at, relist(*self.gone.values())))
-            for uid in self.gone:
-                found.append(("pods", self.gone_at[uid], PodDeleted(uid)))
+            found += [("pods", self.gone_at[uid], PodDeleted(uid)) for uid in self.gone]
             for uid, one in self.pods.items():
                 found.append(("pods", self.taken_on.get(uid, end), PodUpserted(one)))
             found.append(("pods", end, relist(*self.pods.values())))
