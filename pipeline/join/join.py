@@ -21,6 +21,7 @@ from pipeline.model import (
     Hint,
     Instant,
     Layout,
+    Pod,
     PodDeleted,
     PodsReplaced,
     PodUpserted,
@@ -224,10 +225,10 @@ class Join:
         match envelope.event:
             case PodsReplaced() as told:
                 change = pods.replace(source, told, at)
-                self._owners.tell_pods(source, told.pods)
+                self._told_of([pods.shown(source, pod) for pod in told.pods])
             case PodUpserted(pod):
                 change = pods.upsert(source, pod, at)
-                self._owners.tell_pods(source, (pod,))
+                self._told_of([pods.shown(source, pod)])
             case PodDeleted(uid):
                 change = pods.delete(source, uid, at)
             case _:
@@ -241,6 +242,10 @@ class Join:
         if not (moved.wants_devices or moved.claims):
             return Outcome(changed=False)
         return Outcome(changed=False, hints=(_in_pod(moved.info.uid, source),))
+
+    def _told_of(self, pods: list[Pod]) -> None:
+        self._owners.tell_pods(pods)
+        self._usage.tell_pods(pods, self._attributor.meant)
 
     def _take_containers(self, envelope: Envelope) -> Outcome:
         source, containers = envelope.source, self._attributor.containers

@@ -61,14 +61,11 @@ class Owners:
             _keep(self._was_container, one.subject.container_id, one.subject)
         self._found.clear()
 
-    def tell_pods(self, source: str, pods: Iterable[Pod]) -> None:
-        """Keep in mind what a source has told of pods."""
-        for told in pods:
-            pod = self._pods.shown(source, told)
+    def tell_pods(self, pods: Iterable[Pod]) -> None:
+        """Keep in mind what was told of pods, as they are shown."""
+        for pod in pods:
             info = pod.info
-            for uid in {told.info.uid: None, info.uid: None}:
-                if not self._of_another(uid, pod):
-                    _keep(self._was_pod, uid, pod)
+            _keep(self._was_pod, info.uid, pod)
             for one in pod.containers:
                 if one.container_id:
                     _keep(
@@ -77,11 +74,6 @@ class Owners:
                         PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id),
                     )
         self._found.clear()
-
-    def _of_another(self, uid: str, pod: Pod) -> bool:
-        """Whether a uid is another pod's; whoever creates a pod can name any as a static pod's."""
-        before = self._was_pod.get(uid)
-        return uid != pod.info.uid and before is not None and before.info.uid == uid
 
     def changed(self, attributions: Mapping[str, Attribution]) -> None:
         """Note that something was told, or that others hold something."""

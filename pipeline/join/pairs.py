@@ -193,8 +193,16 @@ class Pairs:
         for (place, uid), since in self._running.items():
             told.stated.setdefault(place, {}).setdefault(uid, since)
 
-    def _choose(self, told: Round, stated: Set[str], moment: Moment) -> dict[Place, _Meant]:
-        """Return the pod that each name means now, where that is known."""
+    def _compare(
+        self, told: Round, stated: Set[str], moment: Moment
+    ) -> tuple[dict[Place, dict[str, int | None]], dict[Place, set[str]], dict[Place, int]]:
+        """Compare names that are listed with uids that are told.
+
+        Returns:
+            By name: the uids that may be its pod's, each with the moment from which on it is known
+                to be, or None where it isn't known to be; the sources that told of both; since when
+                the name has been listed as it is.
+        """
         since: dict[tuple[Slot, Place | str, Ids], _Since] = {}
         said = moment.said
         begun: dict[Place, int] = {}
@@ -230,6 +238,11 @@ class Pairs:
                         uids[uid] = begin if before is None else min(begin, before)
                     sources.setdefault(place, set()).update({slot[0], other[0]})
         self._since, self._met = since, met
+        return candidates, sources, begun
+
+    def _choose(self, told: Round, stated: Set[str], moment: Moment) -> dict[Place, _Meant]:
+        """Return the pod that each name means now, where that is known."""
+        candidates, sources, begun = self._compare(told, stated, moment)
         of_uid = Counter(uid for uids in told.stated.values() for uid in uids)
         of_uid.update(uid for uids in candidates.values() for uid in uids)
         chosen: dict[Place, _Meant] = {}
@@ -245,7 +258,7 @@ class Pairs:
                     waiting |= sources[place]
                 else:
                     now = _Meant(uid, max(begin_ns, begun.get(place, _ALWAYS)))
-            found = self._followed(place, told.listed.get(place, {}), now, said)
+            found = self._followed(place, told.listed.get(place, {}), now, moment.said)
             if found is not None:
                 chosen[place] = found
         self.waiting = frozenset(waiting)

@@ -1,6 +1,6 @@
 """Who used how much: looks at the devices, from the source that is believed, into the accounts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pipeline.join.owners import Owners
@@ -13,6 +13,7 @@ from pipeline.model import (
     Envelope,
     Instant,
     PartialRef,
+    Pod,
     ProcessUse,
     Usage,
 )
@@ -82,6 +83,17 @@ class UsageTable:
         for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
             del self._looked[uuid]
             self._feeder.pop(uuid, None)
+
+    def tell_pods(self, pods: Iterable[Pod], meant: Meant) -> None:
+        """Let those go on under their full names that were known by the name of a pod alone.
+
+        Args:
+            pods: of which a source tells, as they are shown.
+            meant: tells what a pod's name meant before its uid was known.
+        """
+        for pod in pods:
+            info = pod.info
+            self.accounts.name_pod((info.namespace, info.name), info, meant)
 
     def take(self, envelope: Envelope, uses: tuple[DeviceUse, ...], places: Places) -> bool:
         """Take in looks; return whether any of them counts. Devices not known are passed over."""

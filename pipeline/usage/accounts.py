@@ -131,8 +131,24 @@ class Accounts:
 
     def name(self, device: str, before: Name, name: Name, pod: PodInfo | None) -> None:
         """Let such a container go on under its full name, if that is one."""
-        self._accounts[device].name(before, name, pod)
+        account = self._accounts[device]
+        account.renamed(account.renaming.name(before, name, pod))
         self._dirty = True
+
+    def name_pod(self, place: tuple[str, str], pod: PodInfo, meant: Meant) -> None:
+        """Let containers go on under their full names that had the name of a pod and no uid.
+
+        Those that hold a device now are left to `hold`.
+
+        Args:
+            place: namespace and name of a pod.
+            pod: what is known of the pod that the name means.
+            meant: tells what the name meant before.
+        """
+        for account in self._accounts.values():
+            found = account.renaming.name_pod(place, pod, meant)
+            account.renamed(found)
+            self._dirty = self._dirty or bool(found)
 
     def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
         """Take in a look; return whether it was one that counts.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pipeline.model import NS, DeviceUsage, DeviceUse, Instant, PodInfo
+from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
 from pipeline.usage.closing import Closing
 from pipeline.usage.ended import Ended
 from pipeline.usage.entrance import Entrance
@@ -86,7 +86,7 @@ class DeviceAccount:
             known: whether a source tells who holds the device.
             meant: tells what a pod's name meant before its uid was known.
         """
-        self._renamed(self.renaming.hold(held, meant))
+        self.renamed(self.renaming.hold(held, meant))
         self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
@@ -141,7 +141,7 @@ class DeviceAccount:
         """
         at = use.at
         begin = since or at
-        self._renamed(self.renaming.look(processes))
+        self.renamed(self.renaming.look(processes))
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
@@ -290,11 +290,8 @@ class DeviceAccount:
         """Note that something of its containers was changed from outside."""
         self._usage = None
 
-    def name(self, before: Name, name: Name, pod: PodInfo | None) -> None:
-        """Let a container that has a uid and no name go on under its full name, if that is one."""
-        self._renamed(self.renaming.name(before, name, pod))
-
-    def _renamed(self, names: Iterable[tuple[Name, Name]]) -> None:
+    def renamed(self, names: Iterable[tuple[Name, Name]]) -> None:
+        """Note that containers go on under other names: each with its name so far, and its name."""
         for before, name in names:
             self._users = frozenset([name if one == before else one for one in self._users])
             self._memory.rename(before, name)

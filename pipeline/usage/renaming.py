@@ -103,6 +103,26 @@ class Renaming:
             return []
         return self._recognise(name, sorted(others), pod, never)
 
+    def name_pod(self, place: tuple[str, str], pod: PodInfo, meant: Meant) -> list[_Renamed]:
+        """Recognise those that had a pod's name and no uid, and hold nothing now.
+
+        Args:
+            place: the pod's namespace and name.
+            pod: what is known of the pod.
+            meant: tells what the name meant before.
+
+        Returns:
+            What `hold` does.
+        """
+        last = self._timeline.last
+        held = [one.container for one in last.held] if last is not None else []
+        unsure = {*self._timeline.unsure, *(one.name for one in self._roster if not one.whole)}
+        found: list[_Renamed] = []
+        for before in sorted(unsure):
+            if before[:2] == place and not before[3]:
+                found += self._recognise((*before[:3], pod.uid), held, pod, meant)
+        return found
+
     def _recognise(
         self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
     ) -> list[_Renamed]:
