@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 from pipeline.join import Join
+from tests.pipeline.join.stories import Story
 from tests.pipeline.join.test_usage_properties import Author
+from tests.support.nodes import at
 
 ROOT = Path(__file__).parents[3]
 STORIES = 40
@@ -24,6 +26,11 @@ def digest() -> str:
             usage = told.usage
             used = None if usage is None else (dict(usage.devices), usage.ended)
             found.update(repr((used, told.xids)).encode())
+        identity = Story(seed)
+        wrong = identity.play()
+        told = identity.join.snapshot(at(identity.now))
+        used = None if told.usage is None else (dict(told.usage.devices), told.usage.ended)
+        found.update(repr((wrong, used, told.layout.attributions)).encode())
     return found.hexdigest()
 
 
