@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
 
 from pipeline.join.claimed import ClaimedDevices
+from pipeline.join.closed import ClosedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.inventory import Inventory
+from pipeline.join.inventory import Inventory, numbered
 from pipeline.join.pairs import Moment, Pairs
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
 from pipeline.join.resources import ResourceTable
+from pipeline.join.since import Since, holder_of
 from pipeline.join.sources import SourceTable
-from pipeline.join.weighing import Holding, Verdict
+from pipeline.join.weighing import Verdict
 from pipeline.join.words import PodKey, Word
 from pipeline.model import (
     Access,
@@ -24,22 +25,12 @@ from pipeline.model import (
     ClaimsReplaced,
     DeviceAliasesReplaced,
     Hint,
-    Holder,
     Instant,
     PartialRef,
     ResourceCount,
+    ResourcesAdvertised,
 )
 from pipeline.usage import Name
-
-
-class _Began(NamedTuple):
-    """When a container began to hold a device, and whether that is only when it was first seen."""
-
-    at: Instant
-    seen: bool
-
-
-_Since: TypeAlias = dict[PartialRef, _Began]
 
 _NOBODY = Verdict(())
 
@@ -90,11 +81,14 @@ class Attributor:
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
         self._claimed = ClaimedDevices()
+        self._closed = ClosedDevices()
         self._devices = DeviceIndex(())
+        self._parents: dict[str, str] = {}
+        self._numbered: frozenset[str] = frozenset()
         self._resolution = Resolution()
         self._pairs = Pairs()
         self._said_before: dict[str, Instant | None] = {}
-        self._since: dict[str, _Since] = {}
+        self._since: dict[str, Since] = {}
         self._early: set[str] = set()
         self._due = False
         self._due_to: set[str] = set()
@@ -119,7 +113,16 @@ class Attributor:
         before = self._aliases.get(source)
         self._aliases[source] = told
         self._claimed.tell(source, told, at)
+        self._closed.publish(source, told)
         return before != told
+
+    def offer(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
+        """Take in what the kubelet offers; return whether that is news."""
+        if not self.resources.replace(source, event, at):
+            return False
+        self._closed.offer(source, event)
+        self.attribute()
+        return True
 
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
@@ -127,6 +130,7 @@ class Attributor:
         self._said_before.pop(source, None)
         self._aliases.pop(source, None)
         self._claimed.remove(source)
+        self._closed.remove(source)
         self.pods.remove(source)
         self.containers.remove(source)
         self.resources.remove(source)
@@ -169,6 +173,8 @@ class Attributor:
         }
         # A GPU that is gone may have left its index to another: present ones come last, and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
+        self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
+        self._numbered = numbered(device for device, _ in known)
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
@@ -196,6 +202,11 @@ class Attributor:
         return self._due
 
     @property
+    def closed(self) -> frozenset[str]:
+        """The devices that no scheduler gives out, as of the last `settle`."""
+        return self._resolution.closed
+
+    @property
     def informed(self) -> bool:
         """Whether it is known who holds what: else nobody known to hold it says nothing.
 
@@ -203,9 +214,30 @@ class Attributor:
         and no container of which it isn't known which devices it was given. Pods alone don't tell:
         what the kubelet gave them isn't written on them.
         """
+        return self._listed and not self._resolution.blind
+
+    @property
+    def known(self) -> Mapping[str, Attribution] | None:
+        """Who holds what, by device uuid, as far as that is known; None where it isn't.
+
+        A container of which it isn't known which of a scheduler's GPUs it was given leaves known
+        what a device plugin gives out; that is told where some of it is free.
+        """
+        if not self._listed:
+            return None
+        unknown = self._resolution.unknown
+        if not self._resolution.blind:
+            return self.attributions
+        left = {
+            u: one for u, one in self.attributions.items() if one.device.gpu_uuid not in unknown
+        }
+        held = {one.device.gpu_uuid for one in left.values() if one.holders}
+        return left if any(one.device.gpu_uuid not in held for one in left.values()) else None
+
+    @property
+    def _listed(self) -> bool:
         listed = bool(self._claims)
-        told = listed or (self.containers.known and not self._resolution.accessed)
-        return told and not self._resolution.blind
+        return listed or (self.containers.known and not self._resolution.accessed)
 
     def settle(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""
@@ -226,7 +258,13 @@ class Attributor:
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
-            closed=self._closed(),
+            closed=(
+                self._closed.devices(self._devices)
+                if self._sources.begun(at)
+                else frozenset(self.attributions)
+            ),
+            parents=self._parents,
+            numbered=self._numbered,
             pairs=self._pairs,
             moment=Moment(
                 at, self._sources.confirmed_at, self._said_before.get, self._claims.keys()
@@ -254,10 +292,10 @@ class Attributor:
             same = verdict is before.verdicts.get(uuid, _NOBODY) and access == known.access
             if same and uuid in self._since:
                 continue
-            since: _Since = {}
+            since: Since = {}
             began = self._since.get(uuid, since)
             self._since[uuid] = since
-            holders = tuple([_holder(holding, at, began, since) for holding in verdict.holdings])
+            holders = tuple([holder_of(holding, at, began, since) for holding in verdict.holdings])
             contradicting = tuple([_pod_name(pod) for pod in verdict.contradicting])
             new = replace(
                 known,
@@ -295,16 +333,6 @@ class Attributor:
         namespace, pod, _, uid = name
         known = self.pods.meant((namespace, pod), uid, moment)
         return self._pairs.meant((namespace, pod), uid, moment) if known is None else known
-
-    def _closed(self) -> frozenset[str]:
-        """Return the devices that a device plugin offers by their real ids."""
-        offered = self.resources.really_offered(self._devices)
-        parents = {
-            known.device.mig.parent_uuid
-            for uuid in offered
-            if (known := self.attributions.get(uuid)) is not None and known.device.mig is not None
-        }
-        return frozenset(offered | parents)
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)
@@ -351,30 +379,3 @@ def _access(words: Iterable[Word]) -> tuple[Access, ...]:
 def _pod_name(pod: PodKey) -> str:
     namespace, name, uid = pod
     return f"{namespace}/{name}" if name else uid
-
-
-def _holder(
-    holding: Holding, at: Instant, began: Mapping[PartialRef, _Began], since: _Since
-) -> Holder:
-    """Return a holder, and note since when it has been one.
-
-    What a source has told once stays known when it doesn't tell it any more.
-    """
-    subject = holding.subject
-    if subject.container_id:
-        # A container that is made anew goes on holding what it held.
-        subject = replace(subject, container_id="")
-    start = began.get(subject, _Began(at, seen=True))
-    if holding.since is not None:
-        start = _Began(holding.since, seen=False)
-    since[subject] = start
-    return Holder(
-        holding.subject,
-        holding.share,
-        start.at,
-        holding.source,
-        holding.evidence,
-        holding.pod,
-        holding.replicas,
-        start.seen,
-    )

@@ -41,7 +41,9 @@ def sort(words: Iterable[Word]) -> Round:
         if ref.pod and not ref.uid:
             slots = told.listed.setdefault((ref.namespace, ref.pod), {})
             slot = slot_of(word)
-            slots[slot] = slots.get(slot, frozenset()) | {ids_of(word)}
+            # What others than the kubelet list has a name, and no ids that the kubelet gave out.
+            ids = ids_of(word) if word.evidence >= Evidence.PLUGIN_ANSWER else frozenset[str]()
+            slots[slot] = slots.get(slot, frozenset()) | {ids}
         elif ref.uid and not word.subject.pod:
             told.kept.setdefault(ref.uid, []).append(word)
     return told
