@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count as counter
 from typing import TypeAlias
 from unittest.mock import patch
 
@@ -59,19 +58,17 @@ def key_of(one: Holding) -> Key:
     return one.device, one.id
 
 
-_RUNS = counter()
-
-
 class Run:
     """A run of podgpu, and all that must hold of what it shows."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         # Ids begin with the run, so that they are told apart over restarts.
-        self.join = Join(f"run{next(_RUNS)}")
+        self.join = Join(f"run{number}")
         self.shown: Usage | None = None
         self.ended: list[Holding] = []
         self.begun: set[Key] = set()
         self.absorbed: set[Key] = set()
+        self.renamed: list[tuple[str, PartialRef, PartialRef, Instant, int]] = []
         self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
         # What a container had of which no holding will tell any more.
         self.base: dict[tuple[str, PartialRef, Instant], Had] = {}
@@ -89,18 +86,27 @@ class Run:
         known, entry = roster.get(before), roster.get(name)
         assert known is not None
         start, begin = known.start, min(known.start, entry.start if entry else known.start)
-        self.ended = [
-            replace(one, subject=new)
-            if (one.device, one.subject) == (device, old) and one.start.mono_ns >= start.mono_ns
-            else one
-            for one in self.ended
-        ]
+        serial = self.join._usage.accounts._ended._serial
+        self.renamed.append((device, old, new, start, serial))
         rest = [self.base.pop((device, old, start), None)]
         if entry is not None:
             rest.append(self.base.pop((device, new, entry.start), None))
         if any(rest):
             self.base[device, new, begin] = plus((0, 0, 0), *(part for part in rest if part))
         return put_together(roster, before, name, pod)
+
+    def follow(self) -> None:
+        """Give those that were told of before their container was renamed its name."""
+        for device, old, new, start, serial in self.renamed:
+            self.ended = [
+                replace(one, subject=new)
+                if (one.device, one.subject) == (device, old)
+                and one.serial <= serial
+                and one.start.mono_ns >= start.mono_ns
+                else one
+                for one in self.ended
+            ]
+        self.renamed.clear()
 
     def apply(self, envelope: Envelope) -> None:
         with patch("pipeline.usage.renaming.put_together", self.rename):
@@ -113,6 +119,7 @@ class Run:
         self.shown = usage
         assert not usage.ended_lost
         self.take_ended(usage)
+        self.follow()
         for device, account in usage.devices.items():
             adds_up(account)
             self.count_errors(account)
@@ -240,8 +247,8 @@ PARTS = st.lists(
 @EXAMPLES
 def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: int) -> None:
     author, state = Author(seed), Usage({})
-    for events, lost, down in parts:
-        run = Run()
+    for count, (events, lost, down) in enumerate(parts):
+        run = Run(count)
         begin(run, author, state, back)
         written = run.shown
         told = [*author.beginning(), *author.goes_on(events)]
