@@ -153,6 +153,8 @@ class Pairs:
         stated = {uid for uids in told.stated.values() for uid in uids}
         chosen = self._choose(told, stated, moment)
         self._remember(told, chosen, moment)
+        if all(word.subject.pod and word.subject.uid for word in words):
+            return
         listed = {
             (slot[2], text)
             for slots in told.listed.values()
