@@ -51,6 +51,7 @@ class UsageTable:
         self._silent_ns: int | None = None
         self._first: Instant | None = None
         self._begun = False
+        self._start_ns: int | None = None
         self._told_ns: int | None = None
         self._again = False
 
@@ -104,14 +105,12 @@ class UsageTable:
         self._first = self._first or envelope.at
         if not self._begins(envelope.at):
             return news
-        from_ns = self._told_ns or 0
         rank = {name: at for at, name in enumerate(self._sources.ranking())}
         for use in uses:
             device = places.find(use.device)
             if device not in accounts:
                 continue
-            if use.at.mono_ns < from_ns:
-                # It speaks of a moment before all sources had spoken.
+            if self._waited_at(use.at.mono_ns):
                 self._again = True
                 continue
             looked = self._looked.setdefault(device, {})
@@ -133,6 +132,8 @@ class UsageTable:
 
     def begin(self, now: Instant) -> bool:
         """Return whether looks count from now on, after the first of them were passed over."""
+        if self._start_ns is None:
+            self._start_ns = now.mono_ns
         if not self._begun:
             if not self._sources.all_told:
                 self._told_ns = None
@@ -141,6 +142,13 @@ class UsageTable:
             return self._first is not None and self._begins(now)
         again, self._again = self._again, False
         return again
+
+    def _waited_at(self, moment_ns: int) -> bool:
+        """Whether a source had yet to speak at a moment since podgpu began.
+
+        What a recording tells of the time before is not of that kind.
+        """
+        return (self._start_ns or 0) <= moment_ns < (self._told_ns or 0)
 
     def _begins(self, now: Instant) -> bool:
         if self._begun:
