@@ -40,7 +40,9 @@ class FileOptions(Protocol):
         ...
 
 
-async def follow(ctx: SourceContext, options: FileOptions, read: Read, *, absent: str = "") -> None:
+async def follow(
+    ctx: SourceContext, options: FileOptions, read: Read, *, absent: str = "", hinted: bool = False
+) -> None:
     """Emit a file's claims on every change and confirm them in between, until cancelled.
 
     Faults of the file don't end it: the last good list stands, unconfirmed, until it is too old.
@@ -50,33 +52,56 @@ async def follow(ctx: SourceContext, options: FileOptions, read: Read, *, absent
         options: which file, and how.
         read: makes claims of the whole file; runs in a thread.
         absent: what helps when there is no such file.
+        hinted: look at the file and confirm the claims at once, too, when the join hints that the
+            claims of another source changed something.
     """
     with Watcher(options.path) as watcher:
         looker = Looker(options.path, options.max_size, read, watcher, absent)
         report = _Report(ctx, options)
-        changed = True
-        while True:
-            watcher.open()
-            watcher.forget()
-            begun = ctx.clock.now().mono_ns
-            outcome = await asyncio.to_thread(looker.look, changed)
-            took = ctx.clock.now().mono_ns - begun
-            watcher.tell(ctx.log)
-            wait = watcher.patience(await report.file(outcome, changed))
-            rested = ctx.clock.now().mono_ns + took
-            changed = await watcher.wait(wait)
-            # A writer that never stops gets at most half of a core, however large the file.
-            if (rest := rested - ctx.clock.now().mono_ns) > 0:
-                await ctx.clock.sleep(rest / NS)
+        hints = asyncio.create_task(_take_hints(ctx, watcher, report)) if hinted else None
+        try:
+            await _follow(ctx, watcher, looker, report)
+        finally:
+            if hints is not None:
+                hints.cancel()
+
+
+async def _follow(ctx: SourceContext, watcher: Watcher, looker: Looker, report: "_Report") -> None:
+    changed = True
+    while True:
+        watcher.open()
+        watcher.forget()
+        begun = ctx.clock.now().mono_ns
+        outcome = await asyncio.to_thread(looker.look, changed)
+        took = ctx.clock.now().mono_ns - begun
+        watcher.tell(ctx.log)
+        wait = watcher.patience(await report.file(outcome, changed))
+        rested = ctx.clock.now().mono_ns + took
+        changed = await watcher.wait(wait)
+        # A writer that never stops gets at most half of a core, however large the file.
+        if (rest := rested - ctx.clock.now().mono_ns) > 0:
+            await ctx.clock.sleep(rest / NS)
+
+
+async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Report") -> None:
+    async for hint in ctx.hints():
+        if hint.sources - {ctx.name}:
+            report.asked = True
+            watcher.nudge()
 
 
 class _Report:
-    """Turns what was seen into events and into one message per change of state."""
+    """Turns what was seen into events and into one message per change of state.
+
+    Attributes:
+        asked: somebody wants to know whether the claims still stand.
+    """
 
     def __init__(self, ctx: SourceContext, options: FileOptions) -> None:
         self._ctx = ctx
         self._options = options
         self._interval_ns = options.interval.ns
+        self.asked = False
         self._said: ClaimsReplaced | None = None
         self._due_ns = 0
         self._fault = ""
@@ -103,8 +128,8 @@ class _Report:
         if fresh:
             said = ClaimsReplaced(listed.claims, self._options.max_age.ns)
         recovered, self._fault = bool(self._fault), ""
-        if said is not None and (fresh or recovered or now >= self._due_ns):
-            self._said = said
+        if said is not None and (fresh or recovered or self.asked or now >= self._due_ns):
+            self._said, self.asked = said, False
             self._due_ns = now + self._interval_ns
             await self._ctx.emit(said)
         if recovered:

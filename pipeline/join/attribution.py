@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
 
 from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.closed import ClosedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
 from pipeline.join.inventory import Inventory, numbered
+from pipeline.join.pairs import Moment, Pairs
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
 from pipeline.join.resources import ResourceTable
+from pipeline.join.since import Since, holder_of
 from pipeline.join.sources import SourceTable
-from pipeline.join.weighing import Holding, Verdict
+from pipeline.join.weighing import Verdict
 from pipeline.join.words import PodKey, Word
 from pipeline.model import (
     Access,
@@ -24,22 +25,12 @@ from pipeline.model import (
     ClaimsReplaced,
     DeviceAliasesReplaced,
     Hint,
-    Holder,
     Instant,
     PartialRef,
     ResourceCount,
     ResourcesAdvertised,
 )
-
-
-class _Began(NamedTuple):
-    """When a container began to hold a device, and whether that is only when it was first seen."""
-
-    at: Instant
-    seen: bool
-
-
-_Since: TypeAlias = dict[PartialRef, _Began]
+from pipeline.usage import Name
 
 _NOBODY = Verdict(())
 
@@ -95,7 +86,9 @@ class Attributor:
         self._parents: dict[str, str] = {}
         self._numbered: frozenset[str] = frozenset()
         self._resolution = Resolution()
-        self._since: dict[str, _Since] = {}
+        self._pairs = Pairs()
+        self._said_before: dict[str, Instant | None] = {}
+        self._since: dict[str, Since] = {}
         self._early: set[str] = set()
         self._due = False
         self._due_to: set[str] = set()
@@ -110,6 +103,8 @@ class Attributor:
             said.claims,
             said.complete,
         )
+        if not same:
+            self._said_before[source] = self._sources.confirmed_at(source)
         if not same or source in self._early:
             self.attribute(source)
 
@@ -132,6 +127,7 @@ class Attributor:
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
         self._claims.pop(source, None)
+        self._said_before.pop(source, None)
         self._aliases.pop(source, None)
         self._claimed.remove(source)
         self._closed.remove(source)
@@ -252,7 +248,7 @@ class Attributor:
         ranking = self._sources.ranking()
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin(ranking, up)
-        before = self._resolution
+        before, waited = self._resolution, self._pairs.waiting
         claimed = None if self._claimed.idle else self._claimed
         if claimed is not None:
             claimed.begin(self._resource_claims(ranking), self.pods.lives)
@@ -269,12 +265,17 @@ class Attributor:
             ),
             parents=self._parents,
             numbered=self._numbered,
+            pairs=self._pairs,
+            moment=Moment(
+                at, self._sources.confirmed_at, self._said_before.get, self._claims.keys()
+            ),
             before=before,
             claimed=claimed,
         )
         if claimed is not None:
             claimed.end()
         self._resolution = resolution
+        self._early.update(self._pairs.waiting)
         self.pods.end(at)
         # Before the first enumeration every id would look wrong.
         unresolved = resolution.unresolved if self.inventory.declared else {}
@@ -291,10 +292,10 @@ class Attributor:
             same = verdict is before.verdicts.get(uuid, _NOBODY) and access == known.access
             if same and uuid in self._since:
                 continue
-            since: _Since = {}
+            since: Since = {}
             began = self._since.get(uuid, since)
             self._since[uuid] = since
-            holders = tuple([_holder(holding, at, began, since) for holding in verdict.holdings])
+            holders = tuple([holder_of(holding, at, began, since) for holding in verdict.holdings])
             contradicting = tuple([_pod_name(pod) for pod in verdict.contradicting])
             new = replace(
                 known,
@@ -309,9 +310,11 @@ class Attributor:
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
                 moved.add(uuid)
             self.attributions[uuid] = new
+        # A name and a uid that may be of one pod: who has told them is to tell them again.
+        asking = bool(self._pairs.waiting - waited)
         hint = Hint(frozenset(moved), sources=frozenset(self._due_to))
         self._due_to.clear()
-        return Outcome(changed, (hint,) if moved else ())
+        return Outcome(changed, (hint,) if moved or asking else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:
         """Return how many devices stand behind each extended resource."""
@@ -319,6 +322,17 @@ class Attributor:
         return self.resources.count(
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
+
+    def meant(self, name: Name, moment: Instant) -> bool:
+        """Whether the name of a container's pod meant that very pod at a moment.
+
+        Args:
+            name: namespace, pod, container and uid.
+            moment: not after now.
+        """
+        namespace, pod, _, uid = name
+        known = self.pods.meant((namespace, pod), uid, moment)
+        return self._pairs.meant((namespace, pod), uid, moment) if known is None else known
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)
@@ -365,30 +379,3 @@ def _access(words: Iterable[Word]) -> tuple[Access, ...]:
 def _pod_name(pod: PodKey) -> str:
     namespace, name, uid = pod
     return f"{namespace}/{name}" if name else uid
-
-
-def _holder(
-    holding: Holding, at: Instant, began: Mapping[PartialRef, _Began], since: _Since
-) -> Holder:
-    """Return a holder, and note since when it has been one.
-
-    What a source has told once stays known when it doesn't tell it any more.
-    """
-    subject = holding.subject
-    if subject.container_id:
-        # A container that is made anew goes on holding what it held.
-        subject = replace(subject, container_id="")
-    start = began.get(subject, _Began(at, seen=True))
-    if holding.since is not None:
-        start = _Began(holding.since, seen=False)
-    since[subject] = start
-    return Holder(
-        holding.subject,
-        holding.share,
-        start.at,
-        holding.source,
-        holding.evidence,
-        holding.pod,
-        holding.replicas,
-        start.seen,
-    )

@@ -21,6 +21,7 @@ from pipeline.model import (
     Hint,
     Instant,
     Layout,
+    Pod,
     PodDeleted,
     PodsReplaced,
     PodUpserted,
@@ -108,7 +109,9 @@ class Join:
         at = self._noted_at or at
         outcome = self._attributor.settle(at)
         attributor = self._attributor
-        self._usage.hold(attributor.attributions, at, informed=attributor.informed)
+        self._usage.hold(
+            attributor.attributions, at, informed=attributor.informed, meant=attributor.meant
+        )
         return outcome
 
     def _comes_after(self, envelope: Envelope) -> bool:
@@ -221,10 +224,10 @@ class Join:
         match envelope.event:
             case PodsReplaced() as told:
                 change = pods.replace(source, told, at)
-                self._owners.tell_pods(told.pods)
+                self._told_of([pods.shown(source, pod) for pod in told.pods])
             case PodUpserted(pod):
                 change = pods.upsert(source, pod, at)
-                self._owners.tell_pods((pod,))
+                self._told_of([pods.shown(source, pod)])
             case PodDeleted(uid):
                 change = pods.delete(source, uid, at)
             case _:
@@ -238,6 +241,10 @@ class Join:
         if not (moved.wants_devices or moved.claims):
             return Outcome(changed=False)
         return Outcome(changed=False, hints=(_in_pod(moved.info.uid, source),))
+
+    def _told_of(self, pods: list[Pod]) -> None:
+        self._owners.tell_pods(pods)
+        self._usage.tell_pods(pods, self._attributor.meant)
 
     def _take_containers(self, envelope: Envelope) -> Outcome:
         source, containers = envelope.source, self._attributor.containers

@@ -5,16 +5,18 @@ end.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from pipeline.join.containers import ContainerTable
 from pipeline.join.pods import PodTable
-from pipeline.join.told import names_of
 from pipeline.model import Attribution, PartialRef, Pod, PodInfo, RunningContainer
 from pipeline.usage import Name
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_Held: TypeAlias = dict[PartialRef, PodInfo | None]
+"""Containers of a pod that hold something, and what is known of their pod."""
 
 MOST_REMEMBERED: Final = 2048
 """How many containers, and names of pods, are kept in mind: those that were told of last."""
@@ -49,7 +51,8 @@ class Owners:
         self._containers = containers
         self._was_container: dict[str, PartialRef] = {}
         self._was_pod: dict[str, Pod] = {}
-        self._holding: dict[str, dict[PartialRef, PodInfo | None]] = {}
+        self._holding: dict[str, _Held] = {}
+        self._was_holding: dict[str, _Held] = {}
         self._found: dict[tuple[str, str], Owner] = {}
 
     def tell_containers(self, containers: Iterable[RunningContainer]) -> None:
@@ -59,25 +62,18 @@ class Owners:
         self._found.clear()
 
     def tell_pods(self, pods: Iterable[Pod]) -> None:
-        """Keep in mind what was told of pods."""
+        """Keep in mind what was told of pods, as they are shown."""
         for pod in pods:
-            for name in names_of(pod):
-                if isinstance(name, str) and not self._of_another(name, pod):
-                    _keep(self._was_pod, name, pod)
+            info = pod.info
+            _keep(self._was_pod, info.uid, pod)
             for one in pod.containers:
                 if one.container_id:
-                    info = pod.info
                     _keep(
                         self._was_container,
                         one.container_id,
                         PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id),
                     )
         self._found.clear()
-
-    def _of_another(self, uid: str, pod: Pod) -> bool:
-        """Whether a uid is another pod's; whoever creates a pod can name any as a static pod's."""
-        before = self._was_pod.get(uid)
-        return uid != pod.info.uid and before is not None and before.info.uid == uid
 
     def changed(self, attributions: Mapping[str, Attribution]) -> None:
         """Note that something was told, or that others hold something."""
@@ -88,6 +84,8 @@ class Owners:
                 if holder.subject.uid:
                     of_pod = self._holding.setdefault(holder.subject.uid, {})
                     of_pod[holder.subject] = holder.pod
+        for uid, held in self._holding.items():
+            _keep(self._was_holding, uid, held)
 
     def find(self, ref: PartialRef) -> Owner:
         """Return the container that is meant.
@@ -116,15 +114,18 @@ class Owners:
             return Owner((info.namespace, info.name, name, info.uid), info)
         if subject is not None:
             return Owner((subject.namespace, subject.pod, subject.container, uid))
-        holding = self._holding.get(uid)
-        if holding:
+        if holding := self._held(uid):
             held, info_ = next(iter(holding.items()))
             return Owner((held.namespace, held.pod, self._sole(uid, ref), uid), info_)
         return Owner(("", "", "", uid))
 
+    def _held(self, uid: str) -> _Held:
+        """Return what holds something of a pod, or did last: its last look comes after its end."""
+        return self._holding.get(uid) or self._was_holding.get(uid) or {}
+
     def _sole(self, uid: str, ref: PartialRef) -> str:
-        """Return the one container of a pod that holds anything, unless it is another."""
-        holding = self._holding.get(uid, {})
+        """Return the one container of a pod that holds anything, or did; unless it is another."""
+        holding = self._held(uid)
         names = {held.container for held in holding}
         ids = {held.container_id for held in holding}
         if len(names) != 1 or not ids <= {"", ref.container_id}:

@@ -55,7 +55,7 @@ class PodTable:
         coming = {pod.info.uid: pod for pod in event.pods}
         if told.listed and told.pods == coming:
             return _NOTHING
-        told.listed = True
+        told.list(at)
         told.forget(at.mono_ns, self._named)
         for uid in [uid for uid in told.pods if uid not in coming]:
             told.drop(uid, at)
@@ -83,9 +83,10 @@ class PodTable:
         pod = None if told is None else told.pods.get(uid)
         if told is None or pod is None:
             return _NOTHING
+        shown = told.shown(uid) or pod
         told.drop(uid, at)
         told.forget(at.mono_ns, self._named)
-        self._subjects.pop(uid, None)
+        self._subjects.pop(shown.info.uid, None)
         # A static pod may go on without its mirror: that is for the kubelet to say.
         return Change(self._matters(pod), pod if pod.static_uid else None)
 
@@ -115,12 +116,25 @@ class PodTable:
         found = (told.find(name) for told in self._ranked)
         return next((pod for pod in found if pod is not None), None)
 
+    def meant(self, place: tuple[str, str], uid: str, moment: Instant) -> bool | None:
+        """Whether a name meant a pod at a moment; None where no source tells of the pod."""
+        for told in self._told.values():
+            pod = told.find(uid)
+            if pod is not None:
+                return told.find(place) is pod and told.may_mean(pod, moment)
+        return None
+
+    def shown(self, source: str, pod: Pod) -> Pod:
+        """Return a pod that a source has told of as it is shown: under the uid of the node."""
+        told = self._told.get(source)
+        return (told.shown(pod.info.uid) if told is not None else None) or pod
+
     def lives(self, uid: str) -> bool | None:
         """Whether a pod is there and has not ended; None where no source lists pods now."""
         if not any(told.listed for told in self._told.values()):
             return None
-        pods = [told.pods[uid] for told in self._told.values() if uid in told.pods]
-        return any(not pod.ended for pod in pods)
+        found = (told.find(uid) for told in self._told.values())
+        return any(pod is not None and not pod.ended for pod in found)
 
     def begin(self, ranking: Iterable[str], up: Container[str]) -> None:
         """Begin to work out what all claims mean.
@@ -173,7 +187,11 @@ class PodTable:
         """Whether the kubelet had taken on the pod that is meant, so that it can hold something."""
         if evidence == Evidence.SCHEDULER_ANNOTATION:
             return pod.started is not None
-        if ref.uid or told.took_on(pod, said):
+        if ref.uid:
+            return True
+        # Only the kubelet's own word tells that the kubelet knows a pod.
+        unstarted = pod.started is None and evidence == Evidence.POD_LIST_FILE
+        if not unstarted and told.took_on(pod, said):
             return True
         # A start that can't be heard of is no reason to doubt a name that had no other owner.
         return pod.started is None and told in self._lagging and not told.is_gone(name_of(ref))

@@ -36,12 +36,14 @@ from types import MappingProxyType
 
 from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
+from pipeline.join.pairs import Moment, Pairs
+from pipeline.join.partial import Place
 from pipeline.join.reservations import share
 from pipeline.join.standing import Standing, sift
 from pipeline.join.trust import IN_CONTAINER
 from pipeline.join.weighing import Stake, Verdict, weigh
-from pipeline.join.words import Identify, Place, PodKey, RawIds, Word, hear
-from pipeline.model import Claim, Evidence
+from pipeline.join.words import Identify, PodKey, RawIds, Word, hear
+from pipeline.model import Claim, Evidence, Instant
 
 
 @dataclass(slots=True)
@@ -100,6 +102,8 @@ def resolve(
     closed: frozenset[str] = frozenset(),
     parents: Mapping[str, str] = MappingProxyType({}),
     numbered: frozenset[str] = frozenset(),
+    pairs: Pairs | None = None,
+    moment: Moment | None = None,
     before: Resolution | None = None,
     claimed: ClaimedDevices | None = None,
 ) -> Resolution:
@@ -115,18 +119,14 @@ def resolve(
             gave out are added, and the GPUs of MIG instances.
         parents: of MIG instances, by their uuids.
         numbered: as for `hear`.
+        pairs: which uid goes with which name, as far as that was seen before.
+        moment: when, and what was told when; None where that makes no difference.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
         claimed: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(
-        claims,
-        devices,
-        identify,
-        pods=pods,
-        complete=complete,
-        claimed=claimed,
-        numbered=numbered,
-    )
+    heard = hear(claims, devices, identify, claimed=claimed, numbered=numbered)
+    moment = moment or Moment(Instant(0, 0), _untold, _untold, claims.keys())
+    (pairs or Pairs()).name(heard, devices, pods, moment, complete=complete)
     said: dict[PodKey, list[Word]] = {}
     reservations: list[Word] = []
     for word in heard.words:
@@ -173,6 +173,10 @@ def resolve(
         resolution.blind = True
         resolution.unknown = devices.gpus
     return resolution
+
+
+def _untold(_source: str) -> None:
+    """Tell of no source when it said something."""
 
 
 def _given_out(words: Iterable[Word]) -> set[str]:

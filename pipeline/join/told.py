@@ -1,7 +1,7 @@
 """The pods that one source tells of."""
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from pipeline.model import NS, Instant, PartialRef, Pod
@@ -14,14 +14,22 @@ _REMEMBERED_NS: Final = 600 * 1_000_000_000
 that polls or follows a file may be behind: what such a source says is no proof that the pod came
 back."""
 
+_MOST_MIRRORED: Final = 1024
+"""How many static pods without a mirror are remembered."""
+
 
 def name_of(ref: PartialRef) -> Name:
     """Return what a source calls the pod: its uid, if it knows that."""
     return ref.uid or (ref.namespace, ref.pod)
 
 
+def place_of(pod: Pod) -> tuple[str, str]:
+    """Return a pod's namespace and name."""
+    return pod.info.namespace, pod.info.name
+
+
 def names_of(pod: Pod) -> list[Name]:
-    """Return everything that a pod goes by."""
+    """Return everything that a pod says it goes by."""
     info = pod.info
     names: list[Name] = [info.uid, (info.namespace, info.name)]
     return [*names, pod.static_uid] if pod.static_uid else names
@@ -31,41 +39,63 @@ def names_of(pod: Pod) -> list[Name]:
 class Told:
     """What one source tells of.
 
+    A static pod is shown under its own uid, which the kubelet gave it and which stays the same when
+    its mirror is made again; the mirror has another uid each time.
+
     Attributes:
         listed: the source told of all its pods, and has not been silent for too long since.
         good_for_ns: how long that stands when the source falls silent.
-        pods: by uid.
+        pods: as they were told, by the uid of the API server.
     """
 
     listed: bool = False
     good_for_ns: int = 0
     pods: dict[str, Pod] = field(default_factory=dict)
+    _listed_ns: int = 0
+    _shown: dict[str, Pod] = field(default_factory=dict)
     _named: dict[Name, Pod] = field(default_factory=dict)
     _taken_on: dict[str, int] = field(default_factory=dict)
     _gone: dict[Name, int] = field(default_factory=dict)
+    _mirrored: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def list(self, at: Instant) -> None:
+        """Note that the source tells of all its pods."""
+        if not self.listed:
+            self.listed, self._listed_ns = True, at.mono_ns
 
     def put(self, pod: Pod, at: Instant) -> None:
         """Take in a pod as it is now."""
         uid = pod.info.uid
-        before = self.pods.get(uid)
-        if before is not None:
-            self._unname(before)
+        self._unname(uid)
         self.pods[uid] = pod
-        place = (pod.info.namespace, pod.info.name)
-        for name in names_of(pod):
-            if name in {pod.info.uid, place} or self._may_be(pod, pod.static_uid):
-                self._named[name] = pod
+        shown = self._shown[uid] = self._identified(pod)
+        for name in (uid, shown.info.uid, place_of(pod)):
+            self._named[name] = shown
         if pod.started is not None:
-            self._taken_on.setdefault(uid, at.mono_ns)
+            self._taken_on.setdefault(shown.info.uid, at.mono_ns)
 
     def drop(self, uid: str, at: Instant) -> None:
         """Take out a pod, and keep in mind that it is gone."""
-        pod = self.pods.pop(uid)
-        self._taken_on.pop(uid, None)
-        self._unname(pod)
-        # A static pod's mirror is gone: whether the pod is, the kubelet alone knows.
-        for name in [uid] if pod.static_uid else names_of(pod):
-            _note(self._gone, name, at.mono_ns)
+        pod, shown = self.pods.pop(uid), self._shown[uid]
+        self._unname(uid)
+        _note(self._gone, uid, at.mono_ns)
+        if shown.info.uid == uid:
+            _note(self._gone, place_of(pod), at.mono_ns)
+        else:
+            # A static pod's mirror is gone: whether the pod is, the kubelet alone knows.
+            self._keep_mirror(shown)
+        if shown.info.uid not in self._named:
+            self._taken_on.pop(shown.info.uid, None)
+
+    def shown(self, uid: str) -> Pod | None:
+        """Return a pod as it is shown, by the uid of the API server."""
+        return self._shown.get(uid)
+
+    def _identified(self, pod: Pod) -> Pod:
+        """Return a pod under the uid by which the node knows it."""
+        if not pod.static_uid or not self._may_be(pod, pod.static_uid):
+            return pod
+        return replace(pod, info=replace(pod.info, uid=pod.static_uid))
 
     def _may_be(self, pod: Pod, static_uid: str) -> bool:
         """Whether a pod may go by the uid that it names as its static pod's.
@@ -73,18 +103,27 @@ class Told:
         Whoever creates a pod can name any: another pod's uid is that pod's, and a static pod's is
         its first mirror's, until one of the same name follows.
         """
-        if static_uid in self._gone:
+        if static_uid in self._gone or static_uid in self.pods:
             return False
-        other = self._named.get(static_uid)
-        return other is None or (
-            other.info.uid != static_uid
-            and (other.info.namespace, other.info.name) == (pod.info.namespace, pod.info.name)
-        )
+        place = self._mirrored.get(static_uid)
+        if (other := self._named.get(static_uid)) is not None:
+            place = place_of(other)
+        return place is None or place == place_of(pod)
 
-    def _unname(self, pod: Pod) -> None:
-        for name in names_of(pod):
+    def _keep_mirror(self, shown: Pod) -> None:
+        uid = shown.info.uid
+        self._mirrored.pop(uid, None)
+        self._mirrored[uid] = place_of(shown)
+        if len(self._mirrored) > _MOST_MIRRORED:
+            del self._mirrored[next(iter(self._mirrored))]
+
+    def _unname(self, uid: str) -> None:
+        shown = self._shown.pop(uid, None)
+        if shown is None:
+            return
+        for name in (uid, shown.info.uid, place_of(shown)):
             # It may be another's by now: a namesake's, or a new mirror's of the same static pod.
-            if self._named.get(name) is pod:
+            if self._named.get(name) is shown:
                 del self._named[name]
 
     def fade(self, at: Instant) -> None:
@@ -94,8 +133,10 @@ class Told:
         """
         for uid in [uid for uid, pod in self.pods.items() if pod.ended]:
             self.drop(uid, at)
-        for pod in self.pods.values():
-            self._unname(pod)
+        for uid in self.pods:
+            if (shown := self._shown[uid]).info.uid != uid:
+                self._keep_mirror(shown)
+            self._unname(uid)
         self.listed = False
         self.pods.clear()
         self._taken_on.clear()
@@ -121,17 +162,41 @@ class Told:
                 self._gone[name] = now_ns
 
     def took_on(self, pod: Pod, said: Instant) -> bool:
-        """Whether the kubelet had taken a pod on at a moment; else its name was another's then.
+        """Whether a name meant this pod at a moment: the kubelet had taken the pod on.
 
         What the source had told by then is proof enough: the wall clock may have been set since.
+        Starts are told in whole seconds, rounded down. Within that second, and before the start is
+        heard of, the name can mean nobody else if no other pod has had it since before that moment.
+
+        Args:
+            pod: one that is told of, as it is shown.
+            said: the moment.
         """
-        if pod.started is None:
+        started = pod.started
+        if started is not None:
+            heard = self._taken_on.get(pod.info.uid)
+            if heard is not None and heard <= said.mono_ns:
+                return True
+            if started.wall_ns + NS <= said.wall_ns:
+                return True
+        if not self.listed or said.mono_ns < self._listed_ns:
             return False
-        heard = self._taken_on.get(pod.info.uid)
-        if heard is not None and heard <= said.mono_ns:
+        namesake = self._gone.get(place_of(pod))
+        if started is None:
+            return namesake is None
+        return namesake is None or (namesake < said.mono_ns and started.wall_ns <= said.wall_ns)
+
+    def may_mean(self, pod: Pod, moment: Instant) -> bool:
+        """Whether a name meant this pod at a moment, as far as nothing tells otherwise.
+
+        Unlike `took_on` it is so of a moment before the source spoke, too, unless the pod started
+        in a later second: whether another pod had the name then is not known.
+        """
+        if self.took_on(pod, moment):
             return True
-        # The start is told in whole seconds, rounded down.
-        return pod.started.wall_ns + NS <= said.wall_ns
+        unknown = moment.mono_ns < self._listed_ns and place_of(pod) not in self._gone
+        started = pod.started
+        return unknown and (started is None or started.wall_ns <= moment.wall_ns)
 
 
 def _note(table: dict[Name, int], name: Name, now_ns: int) -> None:

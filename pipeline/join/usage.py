@@ -1,6 +1,6 @@
 """Who used how much: looks at the devices, from the source that is believed, into the accounts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pipeline.join.owners import Owners
@@ -12,10 +12,12 @@ from pipeline.model import (
     DeviceUse,
     Envelope,
     Instant,
+    PartialRef,
+    Pod,
     ProcessUse,
     Usage,
 )
-from pipeline.usage import Accounts, Process
+from pipeline.usage import Accounts, Meant, Process
 
 _KEPT_NS: Final = 300 * NS
 """How long the accounts are kept when no source is left that looks."""
@@ -49,6 +51,9 @@ class UsageTable:
         self._silent_ns: int | None = None
         self._first: Instant | None = None
         self._begun = False
+        self._start_ns: int | None = None
+        self._told_ns: int | None = None
+        self._again = False
 
     @property
     def usage(self) -> Usage | None:
@@ -58,13 +63,38 @@ class UsageTable:
         """
         return self.accounts.usage() if self._tellers else self.accounts.ended()
 
-    def hold(self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool) -> None:
-        """Note who holds what from a moment on, and whether a source tells that."""
+    def hold(
+        self,
+        attributions: Mapping[str, Attribution],
+        at: Instant,
+        *,
+        informed: bool,
+        meant: Meant,
+    ) -> None:
+        """Note who holds what from a moment on.
+
+        Args:
+            attributions: by device uuid.
+            at: the moment.
+            informed: whether a source tells that.
+            meant: tells what a pod's name meant before its uid was known.
+        """
         self._owners.changed(attributions)
-        self.accounts.hold(attributions, at, informed=informed)
+        self.accounts.hold(attributions, at, informed=informed, meant=meant)
         for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
             del self._looked[uuid]
             self._feeder.pop(uuid, None)
+
+    def tell_pods(self, pods: Iterable[Pod], meant: Meant) -> None:
+        """Let those go on under their full names that were known by the name of a pod alone.
+
+        Args:
+            pods: of which a source tells, as they are shown.
+            meant: tells what a pod's name meant before its uid was known.
+        """
+        for pod in pods:
+            info = pod.info
+            self.accounts.name_pod((info.namespace, info.name), info, meant)
 
     def take(self, envelope: Envelope, uses: tuple[DeviceUse, ...], places: Places) -> bool:
         """Take in looks; return whether any of them counts. Devices not known are passed over."""
@@ -80,6 +110,9 @@ class UsageTable:
             device = places.find(use.device)
             if device not in accounts:
                 continue
+            if self._waited_at(use.at.mono_ns):
+                self._again = True
+                continue
             looked = self._looked.setdefault(device, {})
             looked[source] = use.at.mono_ns + use.good_for_ns
             if any(
@@ -87,6 +120,10 @@ class UsageTable:
                 for other, end in looked.items()
             ):
                 continue
+            for before in accounts.nameless(device):
+                container, pod = self._owners.find(PartialRef(uid=before[3]))
+                if container is not None:
+                    accounts.name(device, before, container, pod)
             processes = [self._process(one) for one in use.processes]
             if accounts.take(source, device, use, processes):
                 self._feeder[device] = source
@@ -95,12 +132,32 @@ class UsageTable:
 
     def begin(self, now: Instant) -> bool:
         """Return whether looks count from now on, after the first of them were passed over."""
-        return self._first is not None and not self._begun and self._begins(now)
+        if self._start_ns is None:
+            self._start_ns = now.mono_ns
+        if not self._begun:
+            if not self._sources.all_told:
+                self._told_ns = None
+            elif self._told_ns is None:
+                self._told_ns = now.mono_ns
+            return self._first is not None and self._begins(now)
+        again, self._again = self._again, False
+        return again
+
+    def _waited_at(self, moment_ns: int) -> bool:
+        """Whether a source had yet to speak at a moment since podgpu began.
+
+        What a recording tells of the time before is not of that kind.
+        """
+        return (self._start_ns or 0) <= moment_ns < (self._told_ns or 0)
 
     def _begins(self, now: Instant) -> bool:
+        if self._begun:
+            return True
         first = self._first or now
         late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
-        self._begun = self._begun or late or self._sources.all_told
+        self._begun = late or self._sources.all_told
+        if self._begun and self._told_ns is None:
+            self._told_ns = now.mono_ns
         return self._begun
 
     def remove(self, source: str, at: Instant) -> None:

@@ -1,8 +1,7 @@
 """What claims are about: the containers, as far as all sources together know them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.claimed import ClaimedDevices
@@ -16,9 +15,6 @@ RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
 
 Identify: TypeAlias = Callable[[str, Claim], Known | None]
 """Tells which container a claim of a source is about; None if it is about none any more."""
-
-Place: TypeAlias = tuple[str, str]
-"""Namespace and name of a pod."""
 
 PodKey: TypeAlias = tuple[str, str, str]
 """Namespace, name and uid; those that nobody knows are empty."""
@@ -93,8 +89,6 @@ def hear(
     devices: DeviceIndex,
     identify: Identify,
     *,
-    pods: Iterable[tuple[Place, str]] = (),
-    complete: bool = False,
     claimed: ClaimedDevices | None = None,
     numbered: frozenset[str] = frozenset(),
 ) -> Heard:
@@ -104,8 +98,6 @@ def hear(
         claims: good claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
         identify: tells which container a claim is about.
-        pods: names and uids of pods that the runtime has containers of.
-        complete: all pods that hold something are named by some source.
         claimed: what names of DRA drivers meant when they were given out; None where they mean what
             they mean now.
         numbered: the schemes in which every GPU of the node has a number, as every one has a uuid:
@@ -126,7 +118,7 @@ def hear(
             if known is None or (evidence := _evidence(claim, known.pod)) is None:
                 continue
             if claim.resource and evidence >= Evidence.PLUGIN_ANSWER:
-                given, missing = _find(claim.asked, devices) if claim.asked else (found, unknown)
+                given, missing = find_ids(claim.asked, devices) if claim.asked else (found, unknown)
                 out = heard.allocated.setdefault(claim.resource, set())
                 for one in given:
                     out.add(one.uuid)
@@ -147,14 +139,6 @@ def hear(
                 vague.append(word)
         if strange:
             heard.unresolved[source] = strange
-    pods = list(pods) if vague else pods
-    heard.words = _named(words, pods)
-    if vague:
-        heard.vague = _named([*words, *vague], pods)[len(words) :]
-    if complete:
-        # The checkpoint keeps pods that are gone, until it is written anew.
-        heard.words = [word for word in heard.words if _sure(word)]
-        heard.vague = [word for word in heard.vague if _sure(word)]
     return heard
 
 
@@ -178,7 +162,7 @@ def _given(claim: Claim, found: list[Found], devices: DeviceIndex) -> tuple[list
     """Return what the kubelet or a plugin said, its rank, and whether it is about parts."""
     rank = IN_CONTAINER[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
-        asked = _find(claim.asked, devices)[0]
+        asked = find_ids(claim.asked, devices)[0]
         parts = not asked or any(not one.whole for one in asked)
         return found, rank, parts
     if claim.resource in COUNTING:
@@ -197,21 +181,17 @@ def _empty(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
             return False
 
 
-def _sure(word: Word) -> bool:
-    """Whether a word is about a pod that is there, where all pods that hold something are named."""
-    return bool(word.subject.pod) or word.evidence <= Evidence.RUNTIME_ENV
-
-
 def _meant(
     claim: Claim, known: Known | None, devices: DeviceIndex, claimed: ClaimedDevices | None
 ) -> tuple[list[Found], RawIds, bool]:
     """Return what a claim's ids name, and whether it holds something that isn't known."""
     if claimed is None or not claimed.concerns(claim):
-        return (*_find(claim.devices, devices), False)
+        return (*find_ids(claim.devices, devices), False)
     return ([], _NONE, False) if known is None else claimed.find(claim, known, devices)
 
 
-def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:
+def find_ids(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Found], RawIds]:
+    """Return the devices that ids name, and the ids that name none."""
     if len(ids) == 1:
         # Nearly every claim: written out, since this runs for all of them at each change.
         one = devices.resolve(ids[0])
@@ -227,50 +207,3 @@ def _find(ids: tuple[RawDeviceId, ...], devices: DeviceIndex) -> tuple[list[Foun
     if any(one.placeholder for one in found):
         return sorted(found, key=lambda one: one.placeholder), unknown
     return list(found), unknown
-
-
-def _named(words: list[Word], pods: Iterable[tuple[Place, str]]) -> list[Word]:
-    """Let words that lack a pod's name or its uid take it from those that have it.
-
-    The kubelet's list has names and its checkpoint uids. Where no source tells of pods and none of
-    its containers, the two are brought together by what they have in common: the container's name,
-    the resource and the very ids that the kubelet asked for.
-    """
-    nameless = [word for word in words if not word.subject.pod]
-    without_uid = [word for word in words if not word.subject.uid and word.pod is None]
-    if not (nameless or without_uid):
-        return words
-    pairs = {(_place(w), w.subject.uid) for w in words if w.subject.pod and w.subject.uid}
-    pairs.update(pods)
-    if not (nameless or pairs):
-        return words
-    listed: dict[object, set[Place]] = {}
-    for word in without_uid:
-        listed.setdefault(_asked(word), set()).add(_place(word))
-    for word in nameless:
-        if len(places := listed.get(_asked(word), set())) == 1:
-            pairs.add((next(iter(places)), word.subject.uid))
-    # One name is one pod, and one uid has one name: whatever is told otherwise is left alone.
-    places_told = Counter(place for place, _ in pairs)
-    uids_told = Counter(uid for _, uid in pairs)
-    sure = [(place, uid) for place, uid in pairs if places_told[place] == uids_told[uid] == 1]
-    uid_of = dict(sure)
-    place_of = {uid: place for place, uid in sure}
-    named: list[Word] = []
-    for word in words:
-        subject = word.subject
-        if not subject.pod and (place := place_of.get(subject.uid)) is not None:
-            subject = replace(subject, namespace=place[0], pod=place[1])
-        elif not subject.uid and (uid := uid_of.get(_place(word))) is not None:
-            subject = replace(subject, uid=uid)
-        named.append(word if subject is word.subject else word._replace(subject=subject))
-    return named
-
-
-def _place(word: Word) -> Place:
-    return (word.subject.namespace, word.subject.pod)
-
-
-def _asked(word: Word) -> object:
-    ids = word.claim.asked or word.claim.devices
-    return (word.subject.container, word.claim.resource, frozenset(raw.text for raw in ids))

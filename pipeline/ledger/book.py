@@ -147,6 +147,9 @@ class Book:
             self._restored.discard(uuid)
         for one in now.containers:
             self._tell(one.subject, one.pod)
+            for key in one.absorbed:
+                if key in self._open or key in self._last.get(uuid, {}):
+                    self._drop(uuid, key)
             if one.holding is not None:
                 self._put(one.holding, now.at)
                 self._last.setdefault(uuid, {})[one.holding.id] = one.holding
@@ -240,6 +243,16 @@ class Book:
 
     def _let_go(self, device: str, key: str) -> None:
         self._last.get(device, {}).pop(key, None)
+
+    def _drop(self, device: str, key: str) -> None:
+        """Take out a holding that was kept apart while a part of the container's name was missing.
+
+        The container's holding has all that it had.
+        """
+        self._open.pop(key, None)
+        self._let_go(device, key)
+        self._batch.holdings.pop(key, None)
+        self._batch.dropped.add(key)
 
     def _put(self, holding: Holding, until: Instant) -> None:
         key, wall_of = holding.id, self._now.wall_of

@@ -5,7 +5,7 @@ rest, which is nobody's. The rest is never negative, since no total ever falls: 
 is kept no more, what it had is among the forgotten ones' total, which has risen by it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -54,11 +54,13 @@ def gain(
     """
     passed_ns = max(now.at.mono_ns - since.mono_ns, 0)
     time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)
-    known = {} if before is None else {one.subject: one for one in before.containers}
+    known = {} if before is None else {one.id: one for one in before.containers}
     parts: dict[PartialRef | None, Amounts] = {}
     held, busy, energy = time_ns, _more(before, now, "busy_ns"), _more(before, now, "energy_mj")
     for one in now.containers:
-        amounts = _gained(known.get(one.subject), one)
+        amounts = _gained(
+            [known[own_id] for own_id in (one.id, *one.absorbed) if own_id in known], one
+        )
         amounts = (
             amounts[0],
             None if busy is None else amounts[1],
@@ -88,12 +90,17 @@ def _more(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None
     return int(value - (known or 0))
 
 
-def _gained(before: ContainerUsage | None, now: ContainerUsage) -> Amounts:
-    """Return what a container has gained; one that was forgotten meanwhile begins from 0 again."""
-    if before is None or before.id != now.id:
-        return now.held_ns, now.busy_ns, now.energy_mj
+def _gained(before: Sequence[ContainerUsage], now: ContainerUsage) -> Amounts:
+    """Return what a container has gained; one that was forgotten meanwhile begins from 0 again.
+
+    Args:
+        before: what it was before, in parts where a part of its name was missing.
+        now: what it is now.
+    """
+    busy = sum(one.busy_ns or 0 for one in before)
+    energy = sum(one.energy_mj or 0 for one in before)
     return (
-        now.held_ns - before.held_ns,
-        None if now.busy_ns is None else now.busy_ns - (before.busy_ns or 0),
-        None if now.energy_mj is None else now.energy_mj - (before.energy_mj or 0),
+        now.held_ns - sum(one.held_ns for one in before),
+        None if now.busy_ns is None else now.busy_ns - busy,
+        None if now.energy_mj is None else now.energy_mj - energy,
     )

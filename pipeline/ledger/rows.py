@@ -47,6 +47,7 @@ class Batch:
         holdings: those that go on or have ended, as they are, by id.
         closed: ids of those that end where they were last counted up to: nobody tells of them any
             more.
+        dropped: ids of those that turned out to be part of others, which have all that they had.
         devices: what is known of devices.
         pods: what is known of the containers' pods.
         states: accounts as they stand after all this.
@@ -61,6 +62,7 @@ class Batch:
     gaps: dict[str, Gap] = field(default_factory=dict)
     holdings: dict[str, HoldingRow] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
     devices: dict[str, Device] = field(default_factory=dict)
     pods: dict[PartialRef, PodInfo] = field(default_factory=dict)
     states: dict[str, DeviceUsage] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class Batch:
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.states or self.holdings or self.closed or self.hours)
+        return bool(self.states or self.holdings or self.closed or self.dropped or self.hours)
 
     def add(self, hour: int, device: str, whose: PartialRef | None, more: Amounts) -> None:
         """Add what was gained in an hour."""

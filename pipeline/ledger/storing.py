@@ -47,6 +47,7 @@ _FIND_CONTAINER: Final = (
 _CLOSE_HOLDING: Final = """
 UPDATE holdings SET end_ns = until_ns WHERE id = ? AND end_ns IS NULL
 """
+_DROP_HOLDING: Final = "DELETE FROM holdings WHERE id = ?"
 _PUT_DEVICE: Final = """
 INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     model = excluded.model, profile = excluded.profile, gpu = excluded.gpu
@@ -125,6 +126,7 @@ class Store:
         )
         many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
         many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
+        many(_DROP_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.dropped)])
         many(
             "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)",
             [

@@ -154,6 +154,8 @@ class ContainerUsage:
         holding: the holding that goes on; None where it has ended.
         id: identifies this account of the container on this device, also over restarts. One that
             is forgotten and comes back has another.
+        absorbed: ids of accounts and holdings that were kept apart while a part of the container's
+            name was missing. All they had is part of this account, or of its holding.
     """
 
     subject: PartialRef
@@ -167,6 +169,7 @@ class ContainerUsage:
     xids: tuple[tuple[int, int], ...] = ()
     holding: Holding | None = None
     id: str = ""
+    absorbed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The account of who used how much of each device. Pure: looks and holders in, `Usage` out.
 
 Belongs here: splitting what an interval brought among containers, and adding it up; their holdings,
-with an end; going on from where an account stood; whom an error strikes. All numbers are integers,
-and no part is lost: the sum of the parts is the whole, to the last digit. The rules are told for
-users in `docs/usage.md`.
+with an end; a container that is better known than before; going on from where an account stood;
+whom an error strikes. All numbers are integers, and no part is lost: the sum of the parts is the
+whole, to the last digit. The rules are told for users in `docs/usage.md`.
 
 Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
 """
@@ -11,6 +11,7 @@ Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
 from pipeline.usage.accounts import Accounts
 from pipeline.usage.apportion import apportion
 from pipeline.usage.looks import Name, Process
+from pipeline.usage.renaming import Meant
 from pipeline.usage.strikes import Struck
 
-__all__ = ["Accounts", "Name", "Process", "Struck", "apportion"]
+__all__ = ["Accounts", "Meant", "Name", "Process", "Struck", "apportion"]

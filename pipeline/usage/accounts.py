@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, Usage
+from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, PodInfo, Usage
 from pipeline.usage.device import NEVER, DeviceAccount
 from pipeline.usage.ended import Ended
 from pipeline.usage.ids import Ids
 from pipeline.usage.instances import SLICES, carried, share_out
 from pipeline.usage.looks import Interval, Name, Process
+from pipeline.usage.renaming import Meant, never
 from pipeline.usage.restoring import Waiting, end_all
 from pipeline.usage.roster import KEPT_NS
 from pipeline.usage.strikes import Struck, strike, struck
@@ -34,6 +35,7 @@ class Accounts:
         self._ended = Ended()
         self._waiting = Waiting(self._ended, self._ids)
         self._informed = True
+        self._meant: Meant = never
         self._due_ns = NEVER
         self._usage: Usage | None = None
         self._apart: Usage | None = None
@@ -44,7 +46,12 @@ class Accounts:
         return device in self._seen
 
     def hold(
-        self, attributions: Mapping[str, Attribution], at: Instant, *, informed: bool = True
+        self,
+        attributions: Mapping[str, Attribution],
+        at: Instant,
+        *,
+        informed: bool = True,
+        meant: Meant = never,
     ) -> None:
         """Note which devices there are, and who holds them from a moment on.
 
@@ -53,7 +60,9 @@ class Accounts:
             at: the moment. One before that of an earlier call stands for that.
             informed: whether a source tells who holds what: else it isn't known that a device
                 without holders is free.
+            meant: tells what a pod's name meant before its uid was known.
         """
+        self._meant = meant
         seen = self._seen
         turned, self._informed = informed != self._informed, informed
         changed = {
@@ -86,7 +95,7 @@ class Accounts:
             self._go_on(account, told, at)
         # Of a GPU that carries instances there is nothing to be held.
         holders = () if known is None or uuid in self._instances else known.holders
-        account.hold(held_by(holders), at, known=self._informed)
+        account.hold(held_by(holders), at, known=self._informed, meant=self._meant)
         self._due_ns = min(self._due_ns, account.due_ns)
 
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
@@ -115,6 +124,31 @@ class Accounts:
             account.restore(told, at)
         else:
             end_all(told, self._ended, at, self._ids)
+
+    def nameless(self, device: str) -> list[Name]:
+        """Return the containers on a device that is known whose pod has a uid and no name."""
+        return self._accounts[device].renaming.nameless
+
+    def name(self, device: str, before: Name, name: Name, pod: PodInfo | None) -> None:
+        """Let such a container go on under its full name, if that is one."""
+        account = self._accounts[device]
+        account.renamed(account.renaming.name(before, name, pod))
+        self._dirty = True
+
+    def name_pod(self, place: tuple[str, str], pod: PodInfo, meant: Meant) -> None:
+        """Let containers go on under their full names that had the name of a pod and no uid.
+
+        Those that hold a device now are left to `hold`.
+
+        Args:
+            place: namespace and name of a pod.
+            pod: what is known of the pod that the name means.
+            meant: tells what the name meant before.
+        """
+        for account in self._accounts.values():
+            found = account.renaming.name_pod(place, pod, meant)
+            account.renamed(found)
+            self._dirty = self._dirty or bool(found)
 
     def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
         """Take in a look; return whether it was one that counts.

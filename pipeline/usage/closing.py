@@ -1,8 +1,10 @@
 """When a holding that has ended is told of: once nothing more is to come for it, each once."""
 
+from collections.abc import Mapping
+
 from pipeline.usage.ended import Ended
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.looks import Interval
+from pipeline.usage.looks import Interval, Name
 from pipeline.usage.roster import Entry, Roster
 
 
@@ -73,6 +75,27 @@ class Closing:
         self.close_all(entry, now_ns)
         self.pending.forget(entry.name)
         self._roster.leave(entry)
+
+    def rename(
+        self, before: Name, name: Name, folded: Mapping[HoldingAccount, HoldingAccount]
+    ) -> None:
+        """Let what is pending of a container be that of another name.
+
+        Args:
+            before: its name so far.
+            name: its name now.
+            folded: holdings that are none any more, each with the one that stands for it.
+        """
+        pending = self.pending
+        for parts in (pending.held, pending.busy or {}):
+            if before in parts:
+                parts[name] = parts.get(name, 0) + parts.pop(before)
+        if before in pending.concealed:
+            pending.concealed = pending.concealed - {before} | {name}
+        for one, other in folded.items():
+            if one in pending.times:
+                time_ns = pending.times.pop(one)
+                pending.times[other] = max(time_ns, pending.times.get(other, 0))
 
     def _close(self, entry: Entry, one: HoldingAccount, now_ns: int) -> None:
         one.finish()

@@ -1,6 +1,6 @@
 """The account of one device."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
@@ -11,6 +11,7 @@ from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.ids import Ids
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
+from pipeline.usage.renaming import Meant, Renaming, never
 from pipeline.usage.restoring import Restored, restored
 from pipeline.usage.roster import KEPT_NS, Entry
 from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
@@ -40,6 +41,7 @@ class DeviceAccount:
         timeline: who held it when.
         meter: its energy counter, and what it draws when idle; of a MIG instance not used.
         roster: the containers in the account.
+        renaming: finds those of whose name a part was missing.
         at: when it was last looked at; None before the first look.
 
     Args:
@@ -63,6 +65,7 @@ class DeviceAccount:
         self.roster = self._sums.roster
         self._closing = Closing(device, self.roster, ended)
         self._entrance = Entrance(self.roster, self._closing)
+        self.renaming = Renaming(self.timeline, self.roster, self._closing)
         self._memory = _UNKNOWN
         self._memory_end_ns = NEVER
         self._good_for_ns = _GOOD_FOR_NS
@@ -72,14 +75,18 @@ class DeviceAccount:
         self._await_ns = NEVER
         self._usage: DeviceUsage | None = None
 
-    def hold(self, held: tuple[Held, ...], at: Instant, *, known: bool) -> None:
+    def hold(
+        self, held: tuple[Held, ...], at: Instant, *, known: bool, meant: Meant = never
+    ) -> None:
         """Note who holds the device from a moment on.
 
         Args:
             held: the containers.
             at: the moment.
             known: whether a source tells who holds the device.
+            meant: tells what a pod's name meant before its uid was known.
         """
+        self.renamed(self.renaming.hold(held, meant))
         self.timeline.put(held, at, known=known)
         last = self.timeline.last
         if self.at is None or self._unseen or last is None:
@@ -134,6 +141,7 @@ class DeviceAccount:
         """
         at = use.at
         begin = since or at
+        self.renamed(self.renaming.look(processes))
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
@@ -281,6 +289,13 @@ class DeviceAccount:
     def altered(self) -> None:
         """Note that something of its containers was changed from outside."""
         self._usage = None
+
+    def renamed(self, names: Iterable[tuple[Name, Name]]) -> None:
+        """Note that containers go on under other names: each with its name so far, and its name."""
+        for before, name in names:
+            self._users = frozenset([name if one == before else one for one in self._users])
+            self._memory.rename(before, name)
+            self._usage = None
 
     def _remember(self, use: DeviceUse, processes: Sequence[Process], begin: Instant) -> None:
         """Note who uses the device now."""

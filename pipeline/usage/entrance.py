@@ -88,6 +88,11 @@ class Entrance:
     def _enter(
         self, container: Name, pod: PodInfo | None, start: Instant, now: Instant
     ) -> Entry | None:
+        before = self._roster.get(container)
+        if before is not None and not container[3] and before.over(start):
+            # Without a uid nobody knows whether it is the same pod.
+            self._roster.drop(before)
+            self._closing.let_go(before, now.mono_ns)
         entry, made_room = self._roster.enter(container, pod, start)
         if made_room is not None:
             self._closing.let_go(made_room, now.mono_ns)

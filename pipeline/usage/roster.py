@@ -33,6 +33,8 @@ class Entry:
         closing: those that have ended, and for which something may still come.
         closed: when the last of those ended for which nothing may come any more.
         concealed: MPS concealed what it did for a time: no 0 stands for that.
+        absorbed: ids of accounts and holdings that were found to be this container's, and are part
+            of this one now.
     """
 
     name: Name
@@ -55,6 +57,12 @@ class Entry:
     closing: list[HoldingAccount] = field(default_factory=list)
     closed: Instant | None = None
     concealed: bool = False
+    absorbed: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether its pod's name and uid are both known."""
+        return bool(self.name[1] and self.name[3])
 
     def begin(self, start: Instant) -> HoldingAccount:
         """See that a holding goes on, from a moment on if there was none.
@@ -83,6 +91,10 @@ class Entry:
             running.end = max(moment, running.start)
             self.closing.append(running)
             self.running = None
+
+    def over(self, moment: Instant) -> bool:
+        """Whether it had ended before a moment."""
+        return self.ended is not None and self.ended.mono_ns < moment.mono_ns
 
     def conceal(self) -> None:
         """Let what it does now be unknown, and what it did so far too where that was nothing."""
@@ -129,6 +141,7 @@ class Entry:
             told_of(self.xids),
             running.shown(device, self.subject, self.pod, at_ns) if running else None,
             self.id,
+            self.absorbed,
         )
 
 
@@ -195,7 +208,7 @@ class Roster:
                 self.refused.add(name)
                 return None, None
             oldest = entries[list(entries)[min(ended)[1]]]
-            self._forget(oldest)
+            self.drop(oldest)
         closed = self.left.pop(name, None)
         # What it had before that stands among what is forgotten.
         start = start if closed is None else max(start, closed)
@@ -234,7 +247,7 @@ class Roster:
             if entry.ended is not None and now_ns - entry.ended.mono_ns > KEPT_NS
         ]
         for entry in gone:
-            self._forget(entry)
+            self.drop(entry)
         return gone
 
     def put(self, entry: Entry) -> None:
@@ -249,6 +262,12 @@ class Roster:
         self.closing = self.closing or bool(entry.closing)
         entries = {**self._entries, entry.name: entry}
         self._entries = {key: entries[key] for key in sorted(entries)}
+
+    def rename(self, before: Name, name: Name) -> Entry:
+        """Take out a container and give it another name; `put` lets it in again."""
+        entry = self._entries.pop(before)
+        entry.name, entry.subject = name, PartialRef(*name)
+        return entry
 
     def remember(self, entry: Entry) -> None:
         """Add what a container had to that of those that are kept no more."""
@@ -272,6 +291,7 @@ class Roster:
         """Return when the first of those that are there now ended; None if none has."""
         return min((e.ended.mono_ns for e in self if e.ended is not None), default=None)
 
-    def _forget(self, entry: Entry) -> None:
+    def drop(self, entry: Entry) -> None:
+        """Let go of a container; what it had is that of those that are kept no more."""
         del self._entries[entry.name]
         self.remember(entry)

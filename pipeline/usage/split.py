@@ -36,6 +36,13 @@ class Memory(NamedTuple):
         unattributed = None if self.unattributed is None else self.unattributed + freed
         return self._replace(unattributed=unattributed, containers=left)
 
+    def rename(self, before: Name, name: Name) -> None:
+        """Let what one container has be that of another name, beside what stands under that."""
+        if before in self.containers:
+            parts = (self.containers.pop(before), self.containers.get(name))
+            known = [part for part in parts if part is not None]
+            self.containers[name] = sum(known) if known else None
+
 
 class Busy(NamedTuple):
     """Busy time of a device.

@@ -1,7 +1,7 @@
 """Who held a device, and from when on."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pipeline.model import Evidence, Holder, Instant, PodInfo
@@ -106,10 +106,16 @@ def held_by(holders: Sequence[Holder]) -> tuple[Held, ...]:
 
 
 class Timeline:
-    """The holders of one device over time, as far back as somebody may still ask."""
+    """The holders of one device over time, as far back as somebody may still ask.
+
+    Attributes:
+        unsure: holders of whom the pod's name or uid was missing, each with the newest change that
+            had it.
+    """
 
     def __init__(self) -> None:
         self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+        self.unsure: dict[Name, int] = {}
 
     @property
     def last(self) -> Cut | None:
@@ -125,6 +131,9 @@ class Timeline:
             known: whether a source tells who holds the device.
         """
         cuts = self._cuts
+        for one in held:
+            if not (one.container[1] and one.container[3]):
+                self.unsure[one.container] = at.mono_ns
         new = Cut(at, held, weights([one.share for one in held]), known)
         if not cuts:
             cuts.append(new)
@@ -138,6 +147,34 @@ class Timeline:
             cuts[-1] = new._replace(at=last.at)
         else:
             cuts.append(new)
+
+    def rename(self, before: Name, name: Name, meant: Callable[[Instant], bool]) -> None:
+        """Let a container have another name, as far back as that is what was meant.
+
+        Args:
+            before: its name so far.
+            name: its name.
+            meant: tells whether it was the container of that name at a moment.
+        """
+        for place in range(len(self._cuts) - 1, -1, -1):
+            cut = self._cuts[place]
+            names = [one.container for one in cut.held]
+            if before not in names:
+                continue
+            if not meant(cut.at):
+                return
+            if name in names:
+                continue
+            *parts, rest = cut.weights
+            renamed = [
+                (one._replace(container=name) if one.container == before else one, part)
+                for one, part in zip(cut.held, parts, strict=True)
+            ]
+            renamed.sort(key=lambda one: one[0].container)
+            held = tuple([one for one, _ in renamed])
+            self._cuts[place] = cut._replace(
+                held=held, weights=(*(part for _, part in renamed), rest)
+            )
 
     def at(self, moment_ns: int) -> tuple[Held, ...]:
         """Return who held the device at a moment."""
@@ -179,3 +216,7 @@ class Timeline:
         cuts = self._cuts
         while len(cuts) > 1 and cuts[1].at.mono_ns <= before_ns:
             cuts.popleft()
+        if self.unsure:
+            now = {one.container for one in cuts[-1].held} if cuts else set()
+            oldest = cuts[0].at.mono_ns if cuts else before_ns
+            self.unsure = {n: ns for n, ns in self.unsure.items() if n in now or ns >= oldest}

@@ -24,4 +24,4 @@ class CheckpointSource:
         """Follow the file until cancelled."""
         options = self._options
         read = partial(read_checkpoint, path=options.path, wanted=matcher(options.resources))
-        await follow(ctx, options, read, absent=_ABSENT)
+        await follow(ctx, options, read, absent=_ABSENT, hinted=True)

@@ -205,19 +205,18 @@ def test_a_pod_that_has_completed_lets_go(
     assert podgpu.of("podgpu_attribution_conflicts", UUID=device)[0][1] == 0
 
 
-def test_a_static_pod_has_the_uid_that_the_api_server_knows(
+def test_a_static_pod_has_the_uid_that_the_kubelet_gave_it(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
     name = kube.add_static_pod(gpu_pod("agent", 1))
     made = wait_until(lambda: kube.api.find("Pod", name, "default"), "its mirror")
-    owner = Owner(name, "main", uid(made))
+    its_own = made["metadata"]["annotations"]["kubernetes.io/config.mirror"]
     device = given(plugin)[0]
-    podgpu.wait_owners({device: [owner]})
-    assert set(kubeletview.checkpointed(uid(made))) == set()  # there it goes by another uid
+    podgpu.wait_owners({device: [Owner(name, "main", its_own)]})
+    assert set(kubeletview.checkpointed(uid(made))) == set()  # there it goes by its own
     kube.remove_static_pod("agent")
     podgpu.wait_owners({})
-    # Until its mirror exists it goes by the uid that the kubelet gave it.
     shown = {seen.owner for _, seen_then in podgpu.witness.history for seen in seen_then}
     assert {one.pod for one in shown} <= {name, ""}
 

@@ -30,6 +30,7 @@ class Said:
     pod: Pod | None
     parts: bool = False
     shut: set[str] = field(default_factory=set)
+    index: DeviceIndex = field(default_factory=lambda: DeviceIndex(()))
 
     @property
     def evidence(self) -> Evidence:
@@ -42,6 +43,12 @@ class Said:
     @property
     def real(self) -> bool:
         return any(not found.placeholder for found in self.found)
+
+    @property
+    def vague(self) -> bool:
+        """Whether it may mean any device, and not by what anybody can write."""
+        unknown = [raw for raw in self.claim.devices if self.index.resolve(raw) is None]
+        return self.evidence is not Evidence.RUNTIME_ENV and any(map(self.index.vague, unknown))
 
     def on(self, uuid: str, *, counting: bool) -> list[Found]:
         return [f for f in self.found if f.uuid == uuid and (counting or not f.placeholder)]
@@ -92,17 +99,29 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
                 unheard_of = not ref.pod and tables.listed
                 if runtime or not (gone(ref, tables.gone) or unheard_of):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
-                    found.append(Said(source, claim, ids, *where, None, parts))
+                    found.append(Said(source, claim, ids, *where, None, parts, index=index))
                 continue
-            by_name = not ref.uid and not took_on(tables, pod, source)
+            by_name = not ref.uid and not took_on(tables, pod, source, claim.origin.evidence)
             early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
             if not runtime and (pod.ended or by_name or early):
                 continue
             lasting = [c.name for c in pod.containers if c.kind not in {"init", "ephemeral"}]
             container = ref.container or (lasting[0] if len(lasting) == 1 else "")
             info = pod.info
+            uid = pod.static_uid or info.uid
             found.append(
-                Said(source, claim, ids, info.namespace, info.name, info.uid, container, pod, parts)
+                Said(
+                    source,
+                    claim,
+                    ids,
+                    info.namespace,
+                    info.name,
+                    uid,
+                    container,
+                    pod,
+                    parts,
+                    index=index,
+                )
             )
     return found
 
@@ -122,26 +141,44 @@ def gone(ref: PartialRef, pods: dict[str, Pod]) -> bool:
     )
 
 
-def took_on(tables: Tables, pod: Pod, source: str) -> bool:
-    """Whether the kubelet had taken the pod on when the source stood by its word."""
+def took_on(tables: Tables, pod: Pod, source: str, evidence: Evidence) -> bool:
+    """Whether the name meant the pod when the source stood by its word."""
     said: Instant = at(tables.confirmed[source])
-    if pod.started is None:
+    uid, started = pod.info.uid, pod.started
+    if started is not None and (
+        started.wall_ns + NS <= said.wall_ns or at(tables.taken_on[uid]) <= said
+    ):
+        return True
+    if said < at(tables.listed_at):
         return False
-    second_after = pod.started.wall_ns + NS
-    return second_after <= said.wall_ns or at(tables.taken_on[pod.info.uid]) <= said
+    before = [
+        tables.gone_at[other]
+        for other, one in tables.gone.items()
+        if one.info.name == pod.info.name and not one.static_uid
+    ]
+    if started is None:
+        return evidence is not Evidence.POD_LIST_FILE and not before
+    return not before or (started <= said and all(at(when) < said for when in before))
 
 
 def named(words: list[Said]) -> list[Said]:
-    """Names for those who know uids alone, and uids for those who know names alone."""
-    pairs = {((w.namespace, w.name), w.uid) for w in words if w.name and w.uid}
+    """Names for those who know uids alone, and uids for those who know names alone.
+
+    Who knows both goes before what the kubelet's words have in common. An id that is listed under a
+    name is no other pod's.
+    """
+    stated = {((w.namespace, w.name), w.uid) for w in words if w.name and w.uid}
+    pairs = set(stated)
     for word in words:
         if not word.name:
             places = {
                 (other.namespace, other.name)
                 for other in words
-                if not other.uid and same_devices(word, other)
+                if listing(other) and same_devices(word, other)
             }
-            if len(places) == 1:
+            if len(places) == 1 and not any(
+                places == {place} or uid == word.uid for place, uid in stated
+            ):
                 pairs.add((places.pop(), word.uid))
     sure = [
         pair
@@ -150,12 +187,43 @@ def named(words: list[Said]) -> list[Said]:
             pair != other and (pair[0] == other[0] or pair[1] == other[1]) for other in pairs
         )
     ]
+    for word in words:
+        places = {place for place, uid in stated if uid == word.uid}
+        if not word.name and len(places) == 1:
+            [(word.namespace, word.name)] = places
     for word, (place, uid) in product(words, sure):
         if not word.name and word.uid == uid:
             word.namespace, word.name = place
         elif word.name and not word.uid and (word.namespace, word.name) == place:
             word.uid = uid
-    return words
+    taken = {
+        (word.claim.resource, raw.text)
+        for word in words
+        if listing(word)
+        for raw in word.claim.asked or word.claim.devices
+    }
+    return [left for word in words if (left := without(word, taken)) is not None]
+
+
+def listing(word: Said) -> bool:
+    return bool(word.claim.subject.pod) and not word.claim.subject.uid
+
+
+def without(word: Said, taken: set[tuple[str, str]]) -> Said | None:
+    """Leave out what is listed under a name, of a word that nobody has a name for."""
+    claim = word.claim
+    if word.name or word.evidence < Evidence.PLUGIN_ANSWER or not claim.resource:
+        return word
+    ids = claim.asked or claim.devices
+    left = [raw for raw in ids if (claim.resource, raw.text) not in taken]
+    if len(left) == len(ids):
+        return word
+    if claim.asked or not left:
+        return None
+    if not word.found:
+        return word
+    word.found = [one for one in word.found if any(one == word.index.resolve(r) for r in left)]
+    return word if word.found else None
 
 
 def same_devices(one: Said, other: Said) -> bool:

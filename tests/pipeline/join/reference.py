@@ -21,7 +21,8 @@ def expected(tables: Tables) -> Shown:
     present = {device.uuid for device in tables.devices}
     missing = [device for uuid, device in tables.ever.items() if uuid not in present]
     index = DeviceIndex([*missing, *tables.devices], tables.aliases)
-    words = named([said for said in sayings(tables, index) if said.found])
+    told = [said for said in sayings(tables, index) if said.found or said.vague]
+    words = [said for said in named(told) if said.found]
     if "kubelet" in tables.claims and tables.claims["kubelet"].complete:
         words = [said for said in words if said.name or said.evidence <= Evidence.RUNTIME_ENV]
     pods = {said.about for said in words}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias
 from unittest.mock import patch
 
@@ -17,12 +18,16 @@ from pipeline.model import (
     Holding,
     Instant,
     PartialRef,
+    PodInfo,
     TotalsRestored,
     Usage,
     XidError,
 )
 from pipeline.recording import shifted
-from pipeline.usage.roster import MOST_CONTAINERS
+from pipeline.usage.holding import HoldingAccount
+from pipeline.usage.looks import Name
+from pipeline.usage.renaming import put_together
+from pipeline.usage.roster import MOST_CONTAINERS, Roster
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
     STORIES,
@@ -34,7 +39,7 @@ from tests.pipeline.join.test_usage_properties import (
 from tests.pipeline.usage.looking import S, adds_up
 
 Whose: TypeAlias = tuple[str, PartialRef]
-Key: TypeAlias = tuple[str, PartialRef, Instant]
+Key: TypeAlias = tuple[str, str]
 Had: TypeAlias = tuple[int, int, int]
 
 
@@ -50,17 +55,20 @@ def plus(*parts: Had) -> Had:
 
 
 def key_of(one: Holding) -> Key:
-    return one.device, one.subject, one.start
+    return one.device, one.id
 
 
 class Run:
     """A run of podgpu, and all that must hold of what it shows."""
 
-    def __init__(self) -> None:
-        self.join = Join()
+    def __init__(self, number: int = 0) -> None:
+        # Ids begin with the run, so that they are told apart over restarts.
+        self.join = Join(f"run{number}")
         self.shown: Usage | None = None
         self.ended: list[Holding] = []
         self.begun: set[Key] = set()
+        self.absorbed: set[Key] = set()
+        self.renamed: list[tuple[str, PartialRef, PartialRef, Instant, int]] = []
         self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
         # What a container had of which no holding will tell any more.
         self.base: dict[tuple[str, PartialRef, Instant], Had] = {}
@@ -68,8 +76,41 @@ class Run:
         self.errors: dict[int, XidError] = {}
         self.counts: dict[tuple[str, PartialRef, Instant], tuple[tuple[int, int], ...]] = {}
 
+    def rename(
+        self, roster: Roster, before: Name, name: Name, pod: PodInfo | None
+    ) -> dict[HoldingAccount, HoldingAccount]:
+        """A container is better known: what was told of it under its name so far is its own."""
+        accounts = self.join._usage.accounts._accounts
+        [device] = [uuid for uuid, one in accounts.items() if one.roster is roster]
+        old, new = PartialRef(*before), PartialRef(*name)
+        known, entry = roster.get(before), roster.get(name)
+        assert known is not None
+        start, begin = known.start, min(known.start, entry.start if entry else known.start)
+        serial = self.join._usage.accounts._ended._serial
+        self.renamed.append((device, old, new, start, serial))
+        rest = [self.base.pop((device, old, start), None)]
+        if entry is not None:
+            rest.append(self.base.pop((device, new, entry.start), None))
+        if any(rest):
+            self.base[device, new, begin] = plus((0, 0, 0), *(part for part in rest if part))
+        return put_together(roster, before, name, pod)
+
+    def follow(self) -> None:
+        """Give those that were told of before their container was renamed its name."""
+        for device, old, new, start, serial in self.renamed:
+            self.ended = [
+                replace(one, subject=new)
+                if (one.device, one.subject) == (device, old)
+                and one.serial <= serial
+                and one.start.mono_ns >= start.mono_ns
+                else one
+                for one in self.ended
+            ]
+        self.renamed.clear()
+
     def apply(self, envelope: Envelope) -> None:
-        self.join.apply(envelope)
+        with patch("pipeline.usage.renaming.put_together", self.rename):
+            self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)
         self.take_errors(snapshot.xids)
         usage = snapshot.usage
@@ -78,6 +119,7 @@ class Run:
         self.shown = usage
         assert not usage.ended_lost
         self.take_ended(usage)
+        self.follow()
         for device, account in usage.devices.items():
             adds_up(account)
             self.count_errors(account)
@@ -88,6 +130,7 @@ class Run:
             for forgotten in [key for key in self.base if key[0] == device and key not in there]:
                 del self.base[forgotten]
             for one in account.containers:
+                self.absorbed.update((device, each) for each in one.absorbed)
                 self.check(account, one, envelope.at)
 
     def take_errors(self, errors: tuple[XidError, ...]) -> None:
@@ -162,7 +205,7 @@ class Run:
         devices = self.shown.devices.values() if self.shown is not None else ()
         going_on = {key_of(c.holding) for a in devices for c in a.containers if c.holding}
         hidden = {key for key in self.begun if key[0] not in {a.device for a in devices}}
-        assert self.begun - going_on - hidden <= times.keys()
+        assert self.begun - going_on - hidden - self.absorbed <= times.keys()
         assert not times.keys() & going_on
 
 
@@ -204,8 +247,8 @@ PARTS = st.lists(
 @EXAMPLES
 def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: int) -> None:
     author, state = Author(seed), Usage({})
-    for events, lost, down in parts:
-        run = Run()
+    for count, (events, lost, down) in enumerate(parts):
+        run = Run(count)
         begin(run, author, state, back)
         written = run.shown
         told = [*author.beginning(), *author.goes_on(events)]

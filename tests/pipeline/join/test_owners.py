@@ -23,6 +23,7 @@ from tests.pipeline.usage.looking import S, use
 from tests.support.nodes import at
 
 FULL = ("ml", "a", "main", uid_of("a"))
+STATIC = ("ml", "a", "main", "uid-hash")
 TOLD = pod("a", container(container_id="1"))
 
 
@@ -43,8 +44,9 @@ TOLD = pod("a", container(container_id="1"))
         ([TOLD], [], ids("", "1"), FULL),
         ([pod("a", container(), container("side"))], [], ids("a"), ("ml", "a", "", "uid-a")),
         ([pod("a", container("init", "init"), container())], [], ids("a"), FULL),
-        ([pod("a", static_uid="uid-hash")], [], ids("hash"), FULL),
-        ([pod("a", static_uid="uid-hash")], [running("hash")], ids("hash"), FULL),
+        # A static pod has the uid of the kubelet, not that of its mirror.
+        ([pod("a", static_uid="uid-hash")], [], ids("hash"), STATIC),
+        ([pod("a", static_uid="uid-hash")], [running("hash")], ids("hash"), STATIC),
         # Both, of which the one knows that the container is another.
         (
             [pod("a", container(container_id="7"), container("side"))],
@@ -139,6 +141,23 @@ def test_names_are_known_when_the_last_look_comes_after_the_end(by: str) -> None
     node.look(5, use(A, 5, 0, ran_by(ids("a"), memory=0, kind=""), busy=S))
     assert node.containers() == [FULL]
     assert (node.sole().busy_ns, node.sole().ended) == (S, at(5))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_t10_the_last_busy_time_is_the_pod_s_where_the_list_drops_it_first(
+    *, complete: bool
+) -> None:
+    """No source of pods: who held the device is all that names its processes."""
+    node = Watched()
+    node.kubelet(listed("a", A), complete=complete)
+    node.checkpoint(kept(uid_of("a"), A))
+    node.look(0, use(A, 0, None, ran_by(ids("a"), busy=None)))
+    node.seconds = 4
+    node.kubelet(complete=complete)
+    node.checkpoint()
+    node.look(5, use(A, 5, 0, ran_by(ids("a"), memory=0, kind=""), busy=S))
+    assert node.containers() == [FULL]
+    assert (node.sole().busy_ns, node.sole().held_ns, node.sole().ended) == (S, 4 * S, at(4))
 
 
 def test_a_second_uid_under_the_same_name_starts_at_0() -> None:

@@ -49,7 +49,7 @@ class TestStaticPods:
         node.checkpoint(kept("config-hash", A))
         node.runtime(replace(ran("etcd-node-1", A), subject=kept("config-hash", A).subject))
         [holder] = node.on(A).holders
-        assert (holder.subject.pod, holder.subject.uid) == ("etcd-node-1", "mirror")
+        assert (holder.subject.pod, holder.subject.uid) == ("etcd-node-1", "config-hash")
 
     def test_a_new_mirror_takes_over(self) -> None:
         node = Cluster()
@@ -57,7 +57,7 @@ class TestStaticPods:
         node.checkpoint(kept("config-hash", A))
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
         node.delete("", uid="mirror")
-        assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
 
     def test_a_mirror_that_is_made_anew_brings_it_back(self) -> None:
         node = Cluster()
@@ -66,7 +66,7 @@ class TestStaticPods:
         node.delete("", uid="mirror")
         assert node.held() == {}
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
-        assert [holder.subject.uid for holder in node.on(A).holders] == ["mirror-2"]
+        assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
 
     def test_without_its_mirror_it_goes_on_for_as_long_as_the_kubelet_lists_it(self) -> None:
         """A quota may keep the mirror from being made anew."""
@@ -132,12 +132,38 @@ class TestStarts:
         node.kubelet(listed("a", B))  # said after the start was told
         assert node.held() == {B: ["a/main"]}
 
+    def test_t14_a_start_that_is_heard_after_the_list_that_names_the_pod(self) -> None:
+        """It was replaced quickly, in the second in which its name's last pod went."""
+        node = Cluster()
+        node.pods(pod("a", uid="1"))
+        node.kubelet(listed("a", A))
+        node.seconds = 10.1
+        node.delete("a", uid="1")
+        node.upsert(pod("a", uid="2", started=None))
+        node.seconds = 10.2
+        node.kubelet(listed("a", B))
+        assert node.held() == {}  # the kubelet may still name the one that is gone
+        node.seconds = 10.3
+        node.upsert(pod("a", uid="2", started=10))
+        assert node.held() == {B: ["a/main"]}
+        assert node.on(B).holders[0].subject.uid == "2"
+
+    @pytest.mark.parametrize("told", [None, 10])
+    def test_t14_a_name_that_no_other_pod_has_had_means_the_pod(self, told: float | None) -> None:
+        node = Cluster()
+        node.pods(pod("a"))
+        node.seconds = 10.2
+        node.kubelet(listed("b", A))
+        node.seconds = 10.3
+        node.upsert(pod("b", started=told))
+        assert [holder.subject.uid for holder in node.on(A).holders] == [uid_of("b")]
+
     def test_a_start_that_cannot_be_told_is_no_reason_to_doubt_the_kubelet(self) -> None:
         """The API server goes away between the pod's binding and its start."""
         node = Cluster()
         node.pods(pod("a", started=None), pod("b"))
         node.kubelet(listed("a", A))
-        assert node.held() == {}
+        assert node.held() == {A: ["a/main"]}
         node.tell("pods", SourceLost("the API server can't be reached"))
         assert node.held() == {A: ["a/main"]}
 
@@ -224,7 +250,11 @@ class TestSilence:
         assert node.on(A).holders[0].pod is not None
         node.tick(GOOD_FOR + 1)
         [holder] = node.on(A).holders
-        assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", "", None)
+        # Which pod the name means stays known for as long as it is listed without a break.
+        assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", uid_of("a"), None)
+        node.kubelet()
+        node.kubelet(listed("a", A))
+        assert node.on(A).holders[0].subject.uid == ""
 
     def test_what_annotations_said_goes_with_them(self) -> None:
         node = Cluster()

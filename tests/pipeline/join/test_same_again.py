@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 from pipeline.join import Join
+from tests.pipeline.join.stories import Story
 from tests.pipeline.join.test_usage_properties import Author
+from tests.support.nodes import at
 
 ROOT = Path(__file__).parents[3]
 STORIES = 40
+OF_IDENTITY = 5
 
 
 def digest() -> str:
@@ -24,6 +27,12 @@ def digest() -> str:
             usage = told.usage
             used = None if usage is None else (dict(usage.devices), usage.ended)
             found.update(repr((used, told.xids)).encode())
+    for seed in range(OF_IDENTITY):
+        story = Story(seed)
+        wrong = story.play()
+        told = story.join.snapshot(at(story.now))
+        used = None if told.usage is None else (dict(told.usage.devices), told.usage.ended)
+        found.update(repr((wrong, used, told.layout.attributions)).encode())
     return found.hexdigest()
 
 

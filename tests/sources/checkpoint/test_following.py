@@ -112,3 +112,17 @@ async def test_a_bad_answer_is_told_once(path: Path, caplog: pytest.LogCaptureFi
         await ctx.wait_for(ClaimsReplaced, 3)
     assert len(caplog.messages) == 1
     assert "AllocResp for nvidia.com/gpu is not base64; left out" in caplog.messages[0]
+
+
+async def test_t9_what_another_source_changed_is_compared_with_the_file_at_once(
+    path: Path,
+) -> None:
+    """A name and a uid are one pod's only where both were told of one moment."""
+    write(path, checkpoint(entry([GPU], uid="u1")))
+    async with following(path) as ctx:
+        [said] = await ctx.wait_for(ClaimsReplaced)
+        ctx.hint(GPU, source="kubelet")
+        assert await ctx.wait_for(ClaimsReplaced, 2, timeout=1) == [said, said]
+        ctx.hint(GPU, source="checkpoint")
+        await asyncio.sleep(0.1)
+        assert len(ctx.events) == 2

@@ -1,0 +1,434 @@
+"""Stories of pods that come and go on two GPUs, told by sources that are asked now and then.
+
+What really happened is known; what the join makes of it is held against that.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from pipeline.join import Join
+from pipeline.model import (
+    NS,
+    ClaimsReplaced,
+    ClockTicked,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
+    DevicesDiscovered,
+    DeviceUsage,
+    DeviceUse,
+    Envelope,
+    Event,
+    Evidence,
+    Instant,
+    PartialRef,
+    Pod,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    ProcessesSampled,
+    ProcessUse,
+    RunningContainer,
+    SourceAdded,
+    TotalsRestored,
+)
+from tests.pipeline.join.cluster import GPUS, A, B, container, kept, listed, pod, said
+from tests.pipeline.usage.looking import adds_up
+from tests.support.nodes import at
+
+END = 40.0
+GOOD_NS = 300 * NS
+ALL = ("kubelet", "checkpoint", "pods", "runtime")
+SETS = [
+    ("kubelet",),
+    ("kubelet", "checkpoint"),
+    ("kubelet", "checkpoint"),
+    ("kubelet", "checkpoint"),
+    ("kubelet", "pods"),
+    ("kubelet", "pods"),
+    ("kubelet", "runtime"),
+    ("checkpoint",),
+    ("checkpoint", "runtime"),
+    ("checkpoint", "pods"),
+    ("kubelet", "checkpoint", "pods"),
+    ("kubelet", "checkpoint", "runtime"),
+    ALL,
+]
+"""Which sources a node has."""
+
+Told: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
+
+
+class Life(NamedTuple):
+    """A pod as it really was."""
+
+    name: str
+    uid: str
+    device: str
+    start: float
+    end: float
+    busy: float
+
+    @property
+    def container_id(self) -> str:
+        return f"c-{self.uid}"
+
+    def lives(self, when: float) -> bool:
+        return self.start <= when < self.end
+
+    def overlap(self, begin: float, end: float) -> float:
+        return max(min(end, self.end) - max(begin, self.start), 0.0)
+
+
+@dataclass
+class Polls:
+    """When two sources that tell parts of a pod have each told of it."""
+
+    names: list[float] = field(default_factory=list)
+    uids: list[float] = field(default_factory=list)
+
+    @property
+    def meet(self) -> bool:
+        """Whether both were told of one moment: the uid was told before the name and after it.
+
+        A uid never comes back; of a name that is listed twice nobody knows what was in between.
+        """
+        return any(self.uids[0] <= when <= self.uids[-1] for when in self.names if self.uids)
+
+
+class Story:
+    """One node, with its pods, its sources and what went wrong.
+
+    Attributes:
+        wrong: what the join told that wasn't so.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        self.lives = self._lives()
+        self.sources = rng.choice(SETS)
+        self.complete = rng.random() < 0.5
+        self.hinted = rng.random() < 0.6
+        self.lag = {source: rng.choice([0.0, 0.0, 0.3, 1.2]) for source in ("pods", "look")}
+        self.restarts = sorted(
+            round(rng.uniform(4, 36), 1) for _ in range(rng.choice([0, 1, 1, 2]))
+        )
+        self.ledger = rng.random() < 0.5
+        self.wrong: list[str] = []
+        self.join = Join()
+        self.now = 0.0
+        self._queue: list[Told] = []
+        self._number = 0
+        self._epoch = 0
+        self._told: dict[str, set[str]] = {}
+        self._polls: dict[str, Polls] = {}
+        self._lists: list[float] = []
+        self._looked: float | None = None
+        self._serial = 0
+        self._busy: dict[str, tuple[str, int]] = {}
+        self._looks: list[tuple[float, float, tuple[DeviceUse, ...]]] = []
+
+    def _lives(self) -> list[Life]:
+        """Pods that follow each other on each device; a name is one pod's at a time."""
+        rng, found = self.rng, list[Life]()
+        free = {A: -rng.uniform(0, 20), B: -rng.uniform(0, 20)}
+        names = dict.fromkeys("abc", -100.0)
+        while min(free.values()) < END:
+            device = min(free, key=lambda uuid: free[uuid])
+            start = free[device] + rng.choice([0.05, 0.2, 0.6, 1, 3])
+            can = [name for name, until in sorted(names.items()) if until + 0.6 < start]
+            if not can:
+                free[device] = min(names.values()) + 0.7
+                continue
+            name = rng.choice(can)
+            start, end = round(start, 2), round(start + rng.choice([0.4, 2, 5, 9, 15, 25]), 2)
+            found.append(
+                Life(name, f"u{len(found)}", device, start, end, rng.choice([0, 0.3, 0.5]))
+            )
+            names[name] = free[device] = end
+        return found
+
+    # -- what each source tells
+
+    def kubelet(self, when: float) -> Event:
+        there = [life for life in self.lives if life.lives(when)]
+        self._lists.append(when)
+        for life in there:
+            self._polls.setdefault(life.uid, Polls()).names.append(when)
+        claims = tuple(listed(life.name, life.device) for life in there)
+        return ClaimsReplaced(claims, GOOD_NS, self.complete)
+
+    def checkpoint(self, when: float) -> Event:
+        """The kubelet writes it whenever it gives a device away."""
+        written = max((one.start for one in self.lives if one.start <= when), default=-100.0)
+        there = [one for one in self.lives if one.lives(written)]
+        for life in there:
+            if life.lives(when):
+                self._polls.setdefault(life.uid, Polls()).uids.append(when)
+        return ClaimsReplaced(tuple(kept(one.uid, one.device) for one in there), GOOD_NS)
+
+    def pods(self, when: float) -> Event:
+        seen = when - self.lag["pods"]
+        there = [one for one in self.lives if one.start - 0.3 <= seen < one.end + 0.1]
+        for life in there:
+            self._known(life)
+        return PodsReplaced(tuple(_pod(one, seen) for one in there), GOOD_NS)
+
+    def runtime(self, when: float) -> Event:
+        there = [one for one in self.lives if one.lives(when)]
+        for life in there:
+            self._known(life)
+        return ContainersReplaced(tuple(_running(one) for one in there), GOOD_NS)
+
+    def look(self, when: float) -> Event:
+        since, self._looked = self._looked, when
+        uses = tuple(self._use(device, since, when) for device in (A, B))
+        return ProcessesSampled(uses)
+
+    def _use(self, device: str, since: float | None, when: float) -> DeviceUse:
+        processes, total = [], 0
+        for number, life in enumerate(self.lives):
+            begin = when if since is None else since
+            spent = round(life.overlap(begin, when) * life.busy * NS)
+            there = life.lives(when)
+            if life.device != device or not (there or spent):
+                continue
+            busy = None if since is None else spent
+            seen = since is not None and life.lives(since)
+            owner = PartialRef(uid=life.uid, container_id=life.container_id)
+            processes.append(
+                ProcessUse(
+                    number,
+                    1,
+                    owner if there or seen else None,
+                    "compute" if there else "",
+                    7 if there else 0,
+                    busy,
+                )
+            )
+            total += busy or 0
+        moment, before = at(when), None if since is None else at(since)
+        whole = None if since is None else total
+        return DeviceUse(device, moment, before, tuple(processes), 100, 0, whole, 0, 15 * NS)
+
+    def _known(self, life: Life) -> None:
+        self._told.setdefault(life.uid, set()).add("both")
+
+    def _told_from(self, life: Life) -> float | None:
+        """From which moment on it has been told whose the pod's name is; None if it hasn't been."""
+        if life.uid in self._told:
+            return life.start
+        if self._unbroken(life):
+            return None
+        polls = self._polls.get(life.uid, Polls())
+        # A source of pods is the authority: a uid that it doesn't know yet has no name.
+        return polls.uids[0] if polls.meet and "pods" not in self.sources else None
+
+    def _unbroken(self, life: Life) -> bool:
+        """Whether the list never showed that the name on the device had become another pod's."""
+        for one in self.lives:
+            if (one.name, one.device) == (life.name, life.device) and one.end <= life.start:
+                before = [when for when in self._lists if one.lives(when)]
+                if before and not any(max(before) < when < life.start for when in self._lists):
+                    return True
+        return False
+
+    # -- the course of events
+
+    def put(self, when: float, source: str, event: Callable[[float], Event | None]) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, (round(when, 3), self._number, source, event))
+
+    def again(self, source: str, when: float, gaps: list[float]) -> None:
+        """A source that is asked again and again."""
+        epoch = self._epoch
+        tells = getattr(self, source)
+
+        def tell(now: float) -> Event | None:
+            if epoch != self._epoch:
+                return None
+            self.put(now + self.rng.choice(gaps), source, tell)
+            found: Event = tells(now)
+            return found
+
+        self.put(when, source, tell)
+
+    def begin(self, when: float) -> None:
+        """Podgpu starts."""
+        rng = self.rng
+        before = self.join.snapshot(at(when)).usage if self._epoch else None
+        self.join = Join(f"run-{self._epoch}")
+        self._epoch += 1
+        self._queue = [one for one in self._queue if one[2] == "restart"]
+        heapq.heapify(self._queue)
+        self._told.clear()
+        self._polls.clear()
+        self._lists.clear()
+        self._looked, self._serial = None, 0
+        self._busy.clear()
+        self._looks.clear()
+        self.now = when
+        if before is not None and self.ledger:
+            self.apply("", TotalsRestored(tuple(before.devices.values())))
+        for order, source in enumerate(("gpus", *self.sources)):
+            self.apply(source, SourceAdded(order))
+        self.apply("gpus", DevicesDiscovered(tuple(GPUS[:2])))
+        for source in self.sources:
+            first = when + rng.choice([0.01, 0.1, 0.4, 1.5])
+            gaps = {"kubelet": [0.3, 1, 4, 9], "checkpoint": [0.3, 1, 4, 9]}.get(source, [20.0])
+            self.again(source, first, gaps)
+            if source in {"pods", "runtime"}:
+                self._follow(source, first)
+        self._look_again(when + rng.choice([0.0, 0.02, 0.5, 2]))
+        self.put(when + 1, "clock", self._tick(self._epoch))
+
+    def _tick(self, epoch: int) -> Callable[[float], Event | None]:
+        def tick(now: float) -> Event | None:
+            if epoch != self._epoch:
+                return None
+            self.put(now + 1, "clock", tick)
+            return ClockTicked()
+
+        return tick
+
+    def _look_again(self, when: float) -> None:
+        """A look is heard of some time after it was taken."""
+        epoch = self._epoch
+
+        def take(now: float) -> Event | None:
+            if epoch == self._epoch:
+                event = self.look(now)
+                self.put(now + self.rng.choice([0, self.lag["look"]]), "gpus", lambda _now: event)
+                self.put(now + self.rng.choice([1.3, 2, 5]), "taking", take)
+            return None
+
+        self.put(when, "taking", take)
+
+    def _follow(self, source: str, first: float) -> None:
+        """Changes that a source tells of as they come, after its first list."""
+        for life in self.lives:
+            for when, event in self._course(source, life):
+                if when > first:
+                    self.put(when, source, event)
+
+    def _course(
+        self, source: str, life: Life
+    ) -> Iterator[tuple[float, Callable[[float], Event | None]]]:
+        def known(event: Event) -> Callable[[float], Event]:
+            def tell(_now: float) -> Event:
+                self._known(life)
+                return event
+
+            return tell
+
+        if source == "pods":
+            lag = self.lag["pods"]
+            for when in (life.start - 0.3, life.start + 0.2):
+                yield when + lag, known(PodUpserted(_pod(life, when)))
+            yield life.end + 0.1 + lag, lambda _now: PodDeleted(life.uid)
+        else:
+            yield life.start + 0.05, known(ContainerStarted(_running(life)))
+            yield life.end, lambda _now: ContainerStopped(life.container_id)
+
+    def play(self) -> list[str]:
+        """Play the story; return what was wrong."""
+        for when in self.restarts:
+            self.put(when, "restart", lambda _now: None)
+        self.begin(0.0)
+        while self._queue:
+            when, _, source, event = heapq.heappop(self._queue)
+            if when > END:
+                break
+            self.now = when
+            if source == "restart":
+                self.begin(when)
+                continue
+            told = event(when)
+            if told is not None:
+                self.apply(source, told)
+        return self.wrong
+
+    def apply(self, source: str, event: Event) -> None:
+        outcome = self.join.apply(Envelope(source, source, 1, at(self.now), event))
+        if self.hinted:
+            for hint in outcome.hints:
+                for asked in {"kubelet", "checkpoint"} & set(self.sources):
+                    if hint.pods or hint.sources - {asked}:
+                        self._ask(asked)
+        self.check(event)
+
+    def _ask(self, source: str) -> None:
+        epoch, tells = self._epoch, getattr(self, source)
+        self.put(self.now + 0.03, source, lambda now: tells(now) if epoch == self._epoch else None)
+
+    # -- what is right
+
+    def check(self, event: Event) -> None:
+        snapshot = self.join.snapshot(at(self.now))
+        real = {(life.name, life.uid) for life in self.lives}
+        for known in snapshot.layout.attributions.values():
+            for holder in known.holders:
+                self._pair(holder.subject, real, "holds")
+        usage = snapshot.usage
+        if usage is None:
+            return
+        for account in usage.devices.values():
+            adds_up(account)
+            for one in account.containers:
+                self._pair(one.subject, real, "is accounted")
+        for holding in usage.ended_after(self._serial):
+            self._pair(holding.subject, real, "has held")
+            if holding.end is not None:
+                self._half_known(holding.device, holding.subject, holding.start, holding.end)
+        self._serial = max([self._serial, *(one.serial for one in usage.ended)])
+        if isinstance(event, ProcessesSampled):
+            for use in event.uses:
+                if (counted := usage.devices.get(use.device)) is not None and counted.at == use.at:
+                    self._looked_at(counted, use)
+
+    def _pair(self, subject: PartialRef, real: set[tuple[str, str]], what: str) -> None:
+        if subject.pod and subject.uid and (subject.pod, subject.uid) not in real:
+            self._note(f"{subject.pod} with {subject.uid} {what}")
+
+    def _looked_at(self, account: DeviceUsage, use: DeviceUse) -> None:
+        before = self._busy.get(use.device)
+        busy = account.busy_ns or 0
+        same = before is not None and before[0] == account.id
+        grown = busy - before[1] if before is not None else 0
+        if same and use.busy_ns is not None and grown != use.busy_ns:
+            self._note(f"{use.device[:8]} was busy for {grown}, not {use.busy_ns}")
+        self._busy[use.device] = (account.id, busy)
+        for one in account.containers:
+            if one.holding is not None:
+                self._half_known(use.device, one.subject, one.holding.start, use.at)
+
+    def _half_known(self, device: str, subject: PartialRef, start: Instant, end: Instant) -> None:
+        """A container of which a part of the name is missing, though it had been told."""
+        if (subject.uid and subject.pod) or not {"kubelet", "pods", "runtime"} & {*self.sources}:
+            return
+        begin, until = ((one.mono_ns - at(0).mono_ns) / NS for one in (start, end))
+        for life in self.lives:
+            its = subject.uid == life.uid if subject.uid else subject.pod == life.name
+            if not its or life.device != device or life.start > begin + 1e-6:
+                continue
+            told = self._told_from(life)
+            if told is not None and life.overlap(max(begin, told), until) > 1e-6:
+                self._note(f"{life.name} with {life.uid} is accounted as {subject}")
+
+    def _note(self, text: str) -> None:
+        self.wrong.append(f"{self.now}: {text}")
+
+
+def _pod(life: Life, when: float) -> Pod:
+    started = float(int(life.start // 1)) if when >= life.start else None
+    made = pod(life.name, container(container_id=life.container_id), uid=life.uid, started=started)
+    return replace(made, containers=made.containers if started is not None else (container(),))
+
+
+def _running(life: Life) -> RunningContainer:
+    subject = PartialRef("ml", life.name, "main", life.uid, life.container_id)
+    claim = said(Evidence.RUNTIME_NODES, subject, [life.device], "visible")
+    return RunningContainer(subject, claims=(claim,))
