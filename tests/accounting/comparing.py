@@ -1,0 +1,267 @@
+"""Holds what podgpu has shown and written against the reference."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.model import ContainerUsage, DeviceUsage
+from tests.accounting.exact import Account, Had, Reference, Sum
+from tests.accounting.playing import NAMES, Seen, who_of
+from tests.accounting.told import MS, S, Act, Killed, Looked, Set, Story, Who
+
+KEPT = 300 * S
+"""How long a container that has ended is shown."""
+
+
+class Differences(list[str]):
+    """What differs, in words."""
+
+    def same(self, where: str, found: object, right: object) -> None:
+        if found != right:
+            self.append(f"{where}: podgpu {found}, reference {right}")
+
+    def fits(self, where: str, found: int | None, right: Sum | None) -> None:
+        if right is None or found is None:
+            if found is not right:
+                self.append(f"{where}: podgpu {found}, reference {right}")
+        elif not right.fits(found):
+            apart = float(found - right.value)
+            self.append(
+                f"{where}: podgpu {found}, reference {float(right.value)} ± {right.slack}: {apart:+}"
+            )
+
+
+def compare(story: Story, seen: list[Seen]) -> Differences:
+    """Return what differs, in all runs of a story."""
+    found = Differences()
+    kept: list[Act] = []
+    for number, run in enumerate(seen):
+        at_end = Reference(story.wall, story.sources)
+        at_end.play([*kept, *run.acts])
+        differs = Differences()
+        _page(differs, at_end, run)
+        found.extend(f"run {number}, page: {one}" for one in differs)
+        cut = _committed(found, at_end, run, number, story.commit)
+        kept += [act for at, act in enumerate(run.acts) if at <= cut or _lasts(act)]
+        whole = at_end
+        if cut + 1 < len(run.acts):
+            whole = Reference(story.wall, story.sources)
+            whole.play(kept)
+        differs = Differences()
+        _file(differs, whole, run.path, last=number + 1 == len(seen))
+        found.extend(f"run {number}, file: {one}" for one in differs)
+        if found:
+            break
+    return found
+
+
+def _lasts(act: Act) -> bool:
+    return isinstance(act, Set | Killed)
+
+
+def _committed(
+    found: Differences, at_end: Reference, run: Seen, number: int, commit: int
+) -> int:
+    """Return the last act of a run that the file has; see that it isn't too old."""
+    looks = [at for at, act in enumerate(run.acts) if isinstance(act, Looked)]
+    if run.ended != "killed":
+        return len(run.acts)
+    totals = {
+        NAMES[str(uuid)]: int(told)
+        for uuid, told in rows(
+            run.path,
+            "SELECT d.uuid, sum(h.accounted_ns + h.gap_ns) FROM device_hours AS h "
+            "JOIN devices AS d ON d.id = h.device GROUP BY 1",
+        )
+    }
+    right: dict[str, int] = defaultdict(int)
+    cut, fitting = -1, not any(totals.values())
+    before = {name: account for name, account in at_end.accounts.items()}
+    for name, account in before.items():
+        first = run.acts[0].at
+        right[name] = max((t for at, t in account.log.items() if at < first), default=0)
+    fitting = all(totals.get(name, 0) == right[name] for name in before)
+    for at in looks:
+        act = run.acts[at]
+        assert isinstance(act, Looked)
+        for look in act.looks:
+            if look.device in before:
+                right[look.device] = before[look.device].log.get(look.at, right[look.device])
+        if all(totals.get(name, 0) == right[name] for name in before):
+            cut, fitting = at, True
+    if not fitting:
+        found.append(f"run {number}: no look has the times that the file has: {totals} {dict(right)}")
+    lost = [at for at in looks if at > cut]
+    counted = [at for at in lost if any(
+        one.at in before[one.device].log for one in run.acts[at].looks if one.device in before  # type: ignore[attr-defined]
+    )]
+    if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
+        found.append(f"run {number}: more than an interval of commits was lost")
+    return cut
+
+
+def _page(found: Differences, right: Reference, run: Seen) -> None:
+    usage = run.page.usage
+    shown = {NAMES[uuid]: one for uuid, one in usage.devices.items()} if usage else {}
+    for name, account in right.accounts.items():
+        if name not in shown:
+            if account.first is None:
+                continue  # the driver hasn't shown it since the start
+            found.append(f"{name}: not on the page")
+            continue
+        _device(found, name, shown[name], account)
+    for name in set(shown) - set(right.accounts):
+        found.append(f"{name}: podgpu alone has an account")
+
+
+def _device(found: Differences, name: str, shown: DeviceUsage, account: Account) -> None:
+    for whose, one in parts_of(shown).items():
+        if whose in account.had:
+            _container(found, f"{name} {whose}", one, account.had[whose])
+    found.same(f"{name} elapsed", shown.elapsed_ns, account.elapsed)
+    found.fits(f"{name} unheld", shown.unheld_ns, account.unheld)
+    found.fits(f"{name} unknown", shown.unknown_ns, account.unknown)
+    found.fits(f"{name} busy", shown.busy_ns, account.busy if account.busy_known else None)
+    found.fits(f"{name} energy", shown.energy_mj, account.energy if account.energy_known else None)
+    busy_nobody = account.busy_nobody if account.busy_known else None
+    found.fits(f"{name} busy of nobody", shown.busy_unattributed_ns, busy_nobody)
+    energy_nobody = account.energy_nobody if account.energy_known else None
+    found.fits(f"{name} energy of nobody", shown.energy_unattributed_mj, energy_nobody)
+    for whose, had in account.had.items():
+        live = had.live
+        if live is not None and whose not in parts_of(shown):
+            found.append(f"{name} {whose}: not on the page")
+
+
+def parts_of(shown: DeviceUsage) -> dict[Who, ContainerUsage]:
+    return {who_of(one.subject): one for one in shown.containers}
+
+
+def _container(found: Differences, where: str, one: ContainerUsage, had: Had) -> None:
+    found.same(f"{where} is there", one.holding is not None, had.live is not None)
+    if had.episodes and one.ended is None and had.live is not None:
+        found.same(f"{where} memory", one.memory_bytes, had.memory)
+
+
+def _file(found: Differences, right: Reference, path: Path, *, last: bool) -> None:
+    hours: dict[tuple[str, int], tuple[Any, ...]] = {
+        (NAMES[str(uuid)], int(hour)): tuple(told)
+        for uuid, hour, *told in rows(
+            path,
+            "SELECT d.uuid, h.hour, accounted_ns, gap_ns, busy_ns, energy_mj "
+            "FROM device_hours AS h JOIN devices AS d ON d.id = h.device",
+        )
+    }
+    for name, account in right.accounts.items():
+        for hour, sums in account.hours.items():
+            told = hours.pop((name, hour), (0, 0, None, None))
+            for at, what in enumerate(("accounted", "gap", "busy", "energy")):
+                found.fits(f"{name} hour {hour} {what}", told[at] or 0, sums[what])
+    for (name, hour), told in hours.items():
+        if any(told):
+            found.append(f"{name} hour {hour}: podgpu alone has {told}")
+    _spent(found, right, path)
+    _gaps(found, right, path)
+    if last:
+        _holdings(found, right, path)
+
+
+def _spent(found: Differences, right: Reference, path: Path) -> None:
+    told = {
+        (NAMES[str(uuid)], f"{pod}/{container}/{uid}"): sums
+        for uuid, pod, container, uid, *sums in rows(
+            path,
+            "SELECT d.uuid, c.pod, c.container, c.uid, sum(h.held_ns), sum(h.busy_ns), "
+            "sum(h.energy_mj) FROM hours AS h JOIN devices AS d ON d.id = h.device "
+            "JOIN containers AS c ON c.id = h.container GROUP BY 1, 2, 3, 4",
+        )
+    }
+    for name, account in right.accounts.items():
+        for who, had in account.had.items():
+            held, busy, energy = told.pop((name, who), (0, None, None))
+            found.fits(f"{name} {who} held", held, had.held)
+            found.fits(f"{name} {who} busy", busy or 0, had.busy)
+            found.fits(f"{name} {who} energy", energy or 0, had.energy)
+    for (name, who), sums in told.items():
+        if any(sums):
+            found.append(f"{name} {who}: podgpu alone has {sums}")
+
+
+def _gaps(found: Differences, right: Reference, path: Path) -> None:
+    told = Counter(
+        (NAMES[str(uuid)], int(length), str(reason))
+        for uuid, length, reason in rows(
+            path,
+            "SELECT d.uuid, g.end_ns - g.start_ns, g.reason FROM gaps AS g "
+            "JOIN devices AS d ON d.id = g.device",
+        )
+    )
+    known = Counter(
+        (name, end - start, reason)
+        for name, account in right.accounts.items()
+        for start, end, reason in account.gaps
+    )
+    found.same("gaps", sorted((told - known).elements()), sorted((known - told).elements()))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A holding in the file."""
+
+    device: str
+    who: Who
+    length: int
+    ended: bool
+    counted: int
+    gap: int
+    held: int
+    busy: int | None
+    energy: int | None
+    peak: int | None
+    xids: str
+
+
+def _holdings(found: Differences, right: Reference, path: Path) -> None:
+    told: dict[tuple[str, Who], list[Row]] = defaultdict(list)
+    for uuid, pod, container, uid, *rest in rows(
+        path,
+        "SELECT d.uuid, c.pod, c.container, c.uid, "
+        "ifnull(g.end_ns, g.until_ns) - g.start_ns, g.end_ns IS NOT NULL, counted_ns, gap_ns, "
+        "held_ns, busy_ns, energy_mj, memory_peak_bytes, xids "
+        "FROM holdings AS g JOIN devices AS d ON d.id = g.device "
+        "JOIN containers AS c ON c.id = g.container",
+    ):
+        name, who = NAMES[str(uuid)], f"{pod}/{container}/{uid}"
+        told[name, who].append(Row(name, who, *rest))
+    for name, account in right.accounts.items():
+        for who, had in account.had.items():
+            mine = [one for one in had.episodes if one.final or one.end is None]
+            rows_ = told.pop((name, who), [])
+            mine = [one for one in mine if one.counted or one.gap or one.end is None or one.end > one.start or one.xids]
+            shown = sorted((row.length, row.counted) for row in rows_)
+            lengths = sorted((one.counted + one.gap, one.counted) for one in mine)
+            if shown != lengths:
+                found.append(f"{name} {who} holdings (length, counted): podgpu {shown}, reference {lengths}")
+                continue
+            ordered = sorted(mine, key=lambda one: (one.counted + one.gap, one.counted))
+            for row, one in zip(sorted(rows_, key=lambda r: (r.length, r.counted)), ordered, strict=True):
+                where = f"{name} {who} holding of {row.length}"
+                found.same(f"{where} ended", bool(row.ended), one.end is not None)
+                found.same(f"{where} counted", (row.counted, row.gap), (one.counted, one.gap))
+                found.fits(f"{where} held", row.held, one.held)
+                found.fits(f"{where} busy", row.busy or 0, one.busy)
+                found.fits(f"{where} energy", row.energy or 0, one.energy)
+                found.same(f"{where} memory peak", row.peak, one.peak)
+                xids = "{" + ",".join(f'"{c}":{n}' for c, n in sorted(one.xids.items())) + "}"
+                found.same(f"{where} xids", row.xids.replace(" ", ""), xids)
+    for (name, who), left in told.items():
+        found.append(f"{name} {who}: podgpu alone has holdings {left}")
+
+
+def rows(path: Path, text: str) -> Iterable[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(text).fetchall()

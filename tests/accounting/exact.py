@@ -1,0 +1,751 @@
+"""What must come of a story, in exact fractions, by docs/usage.md and docs/sinks/ledger.md alone.
+
+Nothing of `pipeline` is used here. Where a quantity is split, podgpu counts in whole units: each
+`Sum` knows by how many of them it may differ (`slack`), which is 0 while all parts were whole.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+from tests.accounting.told import (
+    HOUR,
+    MS,
+    Act,
+    Begun,
+    Erred,
+    Failed,
+    Filed,
+    Given,
+    Killed,
+    Look,
+    Looked,
+    Reloaded,
+    Running,
+    S,
+    Set,
+    Spoken,
+    Stopped,
+    Who,
+)
+
+SEEN_WITHIN: Final = 60 * S
+"""How long after the first look a container may be seen that goes on after a restart."""
+PATIENCE: Final = 10 * S
+"""For how long looks are passed over at a start, while a source hasn't spoken."""
+SHORTEST: Final = 900 * MS
+"""The least interval that tells of a peak, and of what the card draws when idle."""
+WATTS: Final = 6000
+"""1.5 times the power limit where nobody reports one: no counter grows faster, in mJ per ms."""
+AGREE: Final = 60 * S
+"""For how long readings of an energy counter must agree to replace the last good one."""
+SLICES: Final = {"m1": 1, "m2": 3}
+OF_GPU: Final = {"m1": "g2", "m2": "g2"}
+ALL_SLICES: Final = 7
+NOBODY: Final = ""
+
+
+@dataclass
+class Sum:
+    """A total: its exact value, and by how many whole units podgpu's may differ from it."""
+
+    value: Fraction = Fraction(0)
+    slack: int = 0
+
+    def add(self, amount: Fraction | int, slack: int | None = None) -> None:
+        amount = Fraction(amount)
+        self.value += amount
+        self.slack += int(amount.denominator != 1) if slack is None else slack
+
+    def fits(self, found: int) -> bool:
+        return found == self.value if not self.slack else abs(found - self.value) <= self.slack
+
+
+@dataclass
+class Episode:
+    """A holding."""
+
+    who: Who
+    device: str
+    start: int
+    end: int | None = None
+    counted: int = 0
+    gap: int = 0
+    held: Sum = field(default_factory=Sum)
+    busy: Sum = field(default_factory=Sum)
+    energy: Sum = field(default_factory=Sum)
+    busy_known: int = 0
+    energy_known: bool = False
+    peak: int | None = None
+    byte_ns: int = 0
+    memory_ns: int = 0
+    xids: Counter[int] = field(default_factory=Counter)
+    final: bool = False
+
+    def overlap(self, begin: int, end: int) -> int:
+        upto = end if self.end is None else min(end, self.end)
+        return max(upto - max(begin, self.start), 0)
+
+
+@dataclass
+class Had:
+    """What a container has had of a device, over all of its holdings."""
+
+    held: Sum = field(default_factory=Sum)
+    busy: Sum = field(default_factory=Sum)
+    energy: Sum = field(default_factory=Sum)
+    busy_known: bool = False
+    energy_known: bool = False
+    xids: Counter[int] = field(default_factory=Counter)
+    episodes: list[Episode] = field(default_factory=list)
+    holds: bool = False
+    uses: bool = False
+    ceased: int = -1
+    memory: int | None = None
+    pending: bool = False
+
+    @property
+    def live(self) -> Episode | None:
+        last = self.episodes[-1] if self.episodes else None
+        return last if last is not None and last.end is None and not self.pending else None
+
+
+Holders = dict[Who, float | None]
+
+
+@dataclass
+class Cut:
+    """Who holds a device from a moment on."""
+
+    at: int
+    holders: Holders
+    listed: bool
+
+
+class Counted:
+    """The energy counter of a GPU: which readings can be true, and what was used since."""
+
+    def __init__(self) -> None:
+        self.base: tuple[int, int] | None = None
+        self.rival: tuple[int, int, int, int] | None = None
+
+    def clear(self) -> None:
+        self.base = self.rival = None
+
+    def judge(self, at: int, value: int) -> int | None:
+        """Return what was used since the last good reading; None if that isn't known."""
+        if self.base is None:
+            self.base = (at, value)
+            return None
+        if _possible(self.base, (at, value)):
+            used = value - self.base[1]
+            self.base, self.rival = (at, value), None
+            return used
+        rival = self.rival
+        if rival is None or not _possible((rival[2], rival[3]), (at, value)):
+            self.rival = (at, value, at, value)
+            return None
+        self.rival = (rival[0], rival[1], at, value)
+        if at - rival[0] >= AGREE and value > rival[1]:
+            used = value - rival[1]
+            self.base, self.rival = (at, value), None
+            return used
+        return None
+
+
+def _possible(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    """Whether a counter, in mJ, can have gone from one reading to the other."""
+    grown, took = now[1] - before[1], now[0] - before[0]
+    return 0 <= grown <= Fraction(WATTS * (took + S), MS)
+
+
+@dataclass
+class Since:
+    """What has happened on a device since the energy counter's last good reading."""
+
+    time: int = 0
+    held: dict[Who, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    busy: dict[Who, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    spans: dict[int, tuple[Episode, int]] = field(default_factory=dict)
+    known: bool = True
+    unknown: set[Who] = field(default_factory=set)
+    present: set[Who] = field(default_factory=set)
+
+
+class Account:
+    """The account of one device."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.start: int | None = None
+        self.at = 0
+        self.elapsed = 0
+        self.gap = 0
+        self.gaps: list[tuple[int, int, str]] = []
+        self.unheld, self.unknown = Sum(), Sum()
+        self.busy, self.energy = Sum(), Sum()
+        self.busy_nobody, self.energy_nobody = Sum(), Sum()
+        self.busy_known = self.energy_known = False
+        self.had: dict[Who, Had] = defaultdict(Had)
+        self.counter = Counted()
+        self.since = Since()
+        self.idle: Fraction | None = None
+        self.hours: dict[int, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
+        # Of this run:
+        self.cuts: list[Cut] = []
+        self.first: int | None = None
+        self.good_until = 0
+        self.memory_good = 0
+        self.log: dict[int, int] = {}
+        """By the moment of each look, the time since the account's start."""
+        self.resumes: tuple[int, int, int] = (0, 0, 0)
+        """The last look of the run before, and time and gaps counted until the first of this."""
+
+    # -- who holds, as it is told ---------------------------------------------------------------
+
+    def begin_run(self) -> None:
+        """podgpu starts: what was there may go on."""
+        self.cuts, self.first = [], None
+        self.counter.clear()
+        self.since = Since()
+        self.idle = None
+        for had in self.had.values():
+            had.holds = had.uses = False
+            had.memory = None
+            last = had.episodes[-1] if had.episodes else None
+            if last is not None and not last.final:
+                if last.end is not None and last.end > self.at:
+                    last.end = None
+                had.pending = last.end is None
+                if last.end is not None:
+                    last.final = True
+
+    def hold(self, at: int, holders: Holders, listed: bool) -> None:
+        """Others hold the device from now on."""
+        self.cuts.append(Cut(at, holders, listed))
+        if self.first is not None:
+            self._apply(at, holders)
+
+    def _apply(self, at: int, holders: Holders) -> None:
+        self.expire(at)
+        for who, had in self.had.items():
+            if had.holds and who not in holders:
+                had.holds, had.ceased = False, at
+                if not had.uses and had.live is not None:
+                    had.live.end = at
+        for who in holders:
+            had = self.had[who]
+            if not had.holds:
+                had.holds = True
+                self._present(who, at)
+
+    def _present(self, who: Who, at: int) -> Episode:
+        """Return the holding of one who is there from a moment on."""
+        had = self.had[who]
+        if had.pending:
+            had.pending = False
+            before, elapsed, gap = self.resumes
+            episode = had.episodes[-1]
+            episode.counted += self.elapsed - elapsed
+            episode.gap += self.gap - gap
+            return episode
+        if had.live is None:
+            last = had.episodes[-1].end if had.episodes else None
+            begin = at if last is None else max(at, last)
+            had.episodes.append(Episode(who, self.device, begin))
+        assert had.live is not None
+        return had.live
+
+    def expire(self, at: int) -> None:
+        """Let time go on: who isn't seen again after a start has ended before it."""
+        if self.first is None or at <= self.first + SEEN_WITHIN:
+            return
+        for had in self.had.values():
+            if had.pending:
+                had.pending = False
+                last = had.episodes[-1]
+                last.end, last.final = self.resumes[0], True
+
+    # -- looks ----------------------------------------------------------------------------------
+
+    def look(self, look: Look, hour_of: "Clocks") -> None:
+        self.expire(look.at)
+        carries = look.device in OF_GPU.values()
+        if self.start is None:
+            self.start = self.at = look.at
+            self._first(look)
+        elif look.since is None or self.first is None:
+            self._break(look, hour_of, carries)
+        else:
+            self._interval(look, hour_of, carries)
+        self.at = look.at
+        self.log[look.at] = self.elapsed + self.gap
+        self._memory(look)
+        self._finish(look.at)
+
+    def _first(self, look: Look) -> None:
+        self.first = look.at
+        holders: Holders = {}
+        later = [cut for cut in self.cuts if cut.at > look.at]
+        for cut in self.cuts:
+            if cut.at <= look.at:
+                holders = cut.holders
+        self._apply(look.at, holders)
+        for work in look.works:
+            if work.who and work.there:
+                self._present(work.who, look.at)
+                self.had[work.who].uses = True
+        assert not later, "the moments of holders come in order"
+        if look.energy is not None:
+            self.counter.judge(look.at, look.energy)
+
+    def _break(self, look: Look, hours: "Clocks", carries: bool) -> None:
+        before, down = self.at, self.first is None
+        if not carries:
+            self.gap += look.at - before
+            self.gaps.append((before, look.at, "down" if down else "blind"))
+            for hour, part in hours.spread(before, look.at):
+                self.hours[hour]["gap"].add(part)
+        self.counter.clear()
+        self.since = Since()
+        if down:
+            self.resumes = (before, self.elapsed, self.gap - (look.at - before))
+            self._first(look)
+            return
+        for had in self.had.values():
+            for episode in had.episodes[-3:]:
+                if not episode.final and not had.pending:
+                    episode.gap += episode.overlap(before, look.at)
+        self._presence(look, before, over=look.at)
+        if look.energy is not None:
+            self.counter.judge(look.at, look.energy)
+
+    def _interval(self, look: Look, hours: "Clocks", carries: bool) -> None:
+        begin, end = self.at, look.at
+        took = end - begin
+        was = {who for who, had in self.had.items() if had.uses}
+        self._presence(look, begin)
+        gained: dict[str, Sum] = defaultdict(Sum)
+        if not carries:
+            self.elapsed += took
+            self._held(begin, end)
+            overlapping = [
+                (had, episode, episode.overlap(begin, end))
+                for had in self.had.values()
+                if not had.pending
+                for episode in had.episodes[-4:]
+                if not episode.final and episode.overlap(begin, end)
+            ]
+            for had, episode, part in overlapping:
+                episode.counted += part
+                if had.memory is not None and end <= self.memory_good:
+                    episode.byte_ns += had.memory * part
+                    episode.memory_ns += part
+            self._busy(look, begin, overlapping, was, gained)
+            for hour, part in hours.spread(begin, end):
+                self.hours[hour]["accounted"].add(part)
+        self.since.time += took
+        if look.energy is not None:
+            used = self.counter.judge(look.at, look.energy)
+            if used is not None:
+                self._energy(used, gained)
+        _lay(self.hours, hours.spread(begin, end), took, gained)
+
+    def _presence(self, look: Look, begin: int, over: int | None = None) -> None:
+        """Note who is there by the processes that a look shows; after a break from it on."""
+        there = {one.who for one in look.works if one.who and one.there}
+        ended = {one.who for one in look.works if one.who and not one.there} - there
+        since = begin if over is None else over
+        for who in sorted(there):
+            self._present(who, since)
+            self.had[who].uses = True
+        for who in sorted(ended):
+            if over is None and not self.had[who].holds and not self.had[who].uses:
+                had = self.had[who]
+                if had.live is None and not any(e.overlap(begin, look.at) for e in had.episodes):
+                    self._present(who, since).end = look.at
+        for who, had in self.had.items():
+            if had.uses and who not in there:
+                had.uses = False
+                if had.holds:
+                    continue
+                live = had.live
+                if live is not None:
+                    live.end = had.ceased if had.ceased > begin else look.at
+
+    def _held(self, begin: int, end: int) -> None:
+        """Cut the time at each change of holders, and give each its part."""
+        moments = [cut.at for cut in self.cuts]
+        for cut, (start, stop) in zip(self.cuts, pairwise([*moments, end]), strict=True):
+            length = min(stop, end) - max(start, begin)
+            if length <= 0:
+                continue
+            parts = shares(cut.holders)
+            rest = Fraction(length)
+            uneven = False
+            for who, part in parts.items():
+                amount = part * length
+                rest -= amount
+                uneven |= amount.denominator != 1
+                had = self.had[who]
+                mine = [
+                    one
+                    for one in had.episodes
+                    if one.overlap(max(start, begin), min(stop, end)) and not one.final
+                ]
+                slack = int(amount.denominator != 1)
+                if not mine:
+                    self.unheld.add(amount, slack)
+                    self.unknown.add(amount, slack)
+                    continue
+                had.held.add(amount, slack)
+                mine[-1].held.add(amount, slack)
+                self.since.held[who] += amount
+            self.unheld.add(rest, int(uneven))
+            if not cut.listed:
+                self.unknown.add(rest, int(uneven))
+        self.cuts = [
+            cut
+            for at, cut in enumerate(self.cuts)
+            if at + 1 == len(self.cuts) or self.cuts[at + 1].at > end
+        ]
+
+    def _busy(
+        self,
+        look: Look,
+        begin: int,
+        overlapping: list[tuple[Had, Episode, int]],
+        was: set[Who],
+        gained: dict[str, Sum],
+    ) -> None:
+        took = look.at - begin
+        present = {episode.who for _, episode, _ in overlapping}
+        self.since.present |= present
+        for _, episode, part in overlapping:
+            _, before = self.since.spans.get(id(episode), (episode, 0))
+            self.since.spans[id(episode)] = (episode, before + part)
+        if look.busy is None:
+            self.since.known = False
+            return
+        parts: dict[Who, Fraction] = defaultdict(Fraction)
+        unknown: set[Who] = set()
+        holding = {episode.who for _, episode, _ in overlapping if self._held_in(episode, begin)}
+        alone = next(iter(holding)) if len(holding) == 1 else NOBODY
+        if look.device in SLICES:
+            whose = {one.who for one in look.works if one.there or one.who is None} | was
+            if not whose:
+                whose = {alone}
+            parts[whose.pop() or NOBODY if len(whose) == 1 else NOBODY] += look.busy
+        elif not look.listed:
+            parts[alone] += look.busy
+            unknown = present - {alone} if alone else set(present)
+        elif look.mps:
+            unknown = self._mps(look, present, parts, alone)
+        else:
+            for one in look.works:
+                whose_is = one.who
+                if whose_is is None:
+                    whose_is = NOBODY if one.there else alone
+                parts[whose_is] += one.busy or 0
+        total = sum(parts.values(), Fraction(0))
+        scale = Fraction(took) / total if total > took else Fraction(1)
+        self.busy_known = True
+        self.since.unknown |= unknown
+        all_ = total * scale
+        assert all_.denominator == 1
+        self.busy.add(all_)
+        gained["busy"].add(all_)
+        nobody = parts.pop(NOBODY, Fraction(0)) * scale
+        self.busy_nobody.add(nobody)
+        self.since.busy[NOBODY] += nobody
+        for who in unknown:
+            self._forget_zero(who)
+        for who in sorted(present - unknown):
+            amount = parts.pop(who, Fraction(0)) * scale
+            had = self.had[who]
+            had.busy_known = True
+            had.busy.add(amount)
+            self.since.busy[who] += amount
+            mine = [(episode, part) for _, episode, part in overlapping if episode.who == who]
+            every = sum(part for _, part in mine)
+            for episode, part in mine:
+                of_it = amount * part / every
+                episode.busy.add(of_it, int(of_it.denominator != 1 or amount.denominator != 1))
+                episode.busy_known += part
+        for amount in parts.values():
+            assert not amount, "busy time of one who isn't there"
+        if all_ == 0 and took >= SHORTEST and look.device not in SLICES:
+            self._idle_if(look)
+
+    def _idle_if(self, look: Look) -> None:
+        """Nothing to note before the energy of the interval is known."""
+
+    def _held_in(self, episode: Episode, begin: int) -> bool:
+        had = self.had[episode.who]
+        return had.holds or had.ceased > begin
+
+    def _mps(
+        self, look: Look, present: set[Who], parts: dict[Who, Fraction], alone: Who
+    ) -> set[Who]:
+        """While an MPS server works; return of whom nothing is known."""
+        total = Fraction(look.busy or 0)
+        owners = {one.who for one in look.works}
+        if len(owners) == 1 and owners == {alone} and alone and present == {alone}:
+            parts[alone] += total
+            return set()
+        unknown = set()
+        for who in present:
+            mine = [one for one in look.works if one.who == who]
+            if not mine or any(one.client or one.busy is None for one in mine):
+                unknown.add(who)
+            else:
+                parts[who] += sum(one.busy or 0 for one in mine)
+        parts[NOBODY] += total - sum(parts.values(), Fraction(0))
+        return unknown
+
+    def _forget_zero(self, who: Who) -> None:
+        """A 0 from before isn't kept: it would look like the whole."""
+        had = self.had[who]
+        if had.busy.value == 0:
+            had.busy_known = False
+        if had.energy.value == 0:
+            had.energy_known = False
+        for episode in had.episodes[-1:]:
+            if episode.busy.value == 0:
+                episode.busy_known = 0
+
+    def _energy(self, used: int, gained: dict[str, Sum]) -> None:
+        """Split what the counter has grown by."""
+        since, self.since = self.since, Since()
+        if not since.time:
+            return
+        busy = sum(since.busy.values(), Fraction(0))
+        if since.known and not busy and since.time >= SHORTEST:
+            power = Fraction(used, since.time)
+            self.idle = power if self.idle is None else min(self.idle, power)
+        if not since.known or not busy:
+            base, above = Fraction(used), Fraction(0)
+        else:
+            base = min(Fraction(used), (self.idle or Fraction(0)) * since.time)
+            above = used - base
+        parts: dict[Who, Fraction] = defaultdict(Fraction)
+        for who, held in since.held.items():
+            parts[who] += base * held / since.time
+        if above:
+            for who, part in since.busy.items():
+                parts[who] += above * part / busy
+        whole = {who for who, part in parts.items() if part}
+        slack = 0 if whole <= {NOBODY} or (len(whole) == 1 and sum(parts.values()) == used) else 3
+        self.energy_known = True
+        self.energy.add(used)
+        gained["energy"].add(used)
+        rest = Fraction(used)
+        for who in sorted(since.present - since.unknown):
+            amount = parts[who]
+            rest -= amount
+            had = self.had[who]
+            had.energy_known = True
+            had.energy.add(amount, slack)
+            mine = [one for one in since.spans.values() if one[0].who == who]
+            every = sum(part for _, part in mine)
+            for episode, part in mine:
+                episode.energy_known = True
+                episode.energy.add(amount * part / every, slack + int(len(mine) > 1))
+        self.energy_nobody.add(rest, slack * max(len(since.present), 1))
+
+    def _memory(self, look: Look) -> None:
+        """Memory that a look shows stands until the next."""
+        self.memory_good = look.at + look.good_for
+        self.good_until = look.at + look.good_for
+        nameless = not look.listed or any(one.who is None and one.there for one in look.works)
+        for who, had in self.had.items():
+            had.memory = None
+            if had.live is None or (look.used is None):
+                continue
+            mine = [one.memory for one in look.works if one.who == who and one.there]
+            known = [one for one in mine if one is not None]
+            if len(known) < len(mine) or (not mine and nameless):
+                continue
+            had.memory = sum(known)
+            live = had.live
+            live.peak = had.memory if live.peak is None else max(live.peak, had.memory)
+
+    def _finish(self, at: int) -> None:
+        """A look at or after its end has been counted: nothing more is to come."""
+        for had in self.had.values():
+            for episode in had.episodes[-4:]:
+                if episode.end is not None and episode.end <= at:
+                    episode.final = True
+
+
+def shares(holders: Holders) -> dict[Who, Fraction]:
+    """Return which part of the device each has."""
+    known = {who: Fraction(part) for who, part in holders.items() if part is not None}
+    if sum(known.values()) > 1:
+        known = {}  # they aren't believed then, and nobody's is shown
+    rest = 1 - sum(known.values(), Fraction(0))
+    others = [who for who in holders if who not in known]
+    parts = dict(known)
+    if others:
+        each = rest / len(others) if rest > 0 else min(known.values())
+        parts |= dict.fromkeys(others, each)
+    whole = sum(parts.values(), Fraction(0))
+    return {who: part / whole for who, part in parts.items()} if whole > 1 else parts
+
+
+def _lay(
+    hours: dict[int, dict[str, Sum]],
+    spans: list[tuple[int, int]],
+    took: int,
+    gained: dict[str, Sum],
+) -> None:
+    """Lay what a look brought onto the hours that its time lies in."""
+    for what, amount in gained.items():
+        for hour, part in spans:
+            hours[hour][what].add(amount.value * part / took, int(len(spans) > 1))
+
+
+class Clocks:
+    """The wall clock, at each moment of a story."""
+
+    def __init__(self, wall: int) -> None:
+        self.offset = wall
+
+    def spread(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the hours that a time lies in, by the clock as it is set now, and its parts."""
+        found = []
+        start, stop = begin + self.offset, end + self.offset
+        while start < stop:
+            hour = start // HOUR
+            upto = min(stop, (hour + 1) * HOUR)
+            found.append((hour, upto - start))
+            start = upto
+        return found
+
+
+class Reference:
+    """Plays acts, and knows what must come of them."""
+
+    def __init__(self, wall: int, sources: Iterable[str]) -> None:
+        self.clocks = Clocks(wall)
+        self.sources = set(sources)
+        self.unheard: dict[Who, dict[str, float | None]] = {}
+        self.accounts: dict[str, Account] = {}
+        self.running: dict[Who, dict[str, float | None]] = {}
+        self.given: dict[str, Who] = {}
+        self.filed: dict[str, Who] = {}
+        self.xids: list[tuple[int, str, int, str]] = []
+        self.listed = False
+
+    def play(self, acts: Iterable[Act]) -> None:
+        for moment, act in in_order(acts):
+            match act:
+                case Look():
+                    self._look(act)
+                case _:
+                    self._do(moment, act)
+
+    def _do(self, at: int, act: Act) -> None:
+        match act:
+            case Begun(running=running, given=given, late=late):
+                self.unheard = {who: dict(holds) for who, holds in running.items()}
+                self.running = {} if late or "runtime" not in self.sources else self.unheard
+                self.given, self.filed = dict(given), {}
+                if "kubelet" not in self.sources:
+                    self.given = {}
+                self.listed = "kubelet" in self.sources or not late and "runtime" in self.sources
+                for account in self.accounts.values():
+                    account.begin_run()
+                self._held(at)
+            case Spoken():
+                self.running, self.listed = self.unheard, True
+                self._held(at)
+            case Running(who=who, holds=holds):
+                self.running.pop(who, None)
+                if holds is not None:
+                    self.running[who] = dict(holds)
+                self._held(at)
+            case Given(device=device, who=who):
+                self.given.pop(device, None)
+                if who is not None:
+                    self.given[device] = who
+                self._held(at)
+            case Filed(device=device, who=who):
+                self.filed.pop(device, None)
+                if who is not None:
+                    self.filed[device] = who
+                self._held(at)
+            case Set(by=by):
+                self.clocks.offset += by
+            case Erred():
+                self._err(act)
+            case Killed() | Stopped() | Reloaded() | Failed():
+                pass
+            case _:
+                pass
+
+    def _held(self, at: int) -> None:
+        for device, account in self.accounts.items():
+            holders, last = self._holders(device), account.cuts[-1] if account.cuts else None
+            if last is None or (last.holders, last.listed) != (holders, self.listed):
+                account.hold(at, holders, self.listed)
+
+    def _holders(self, device: str) -> Holders:
+        found = {who: held[device] for who, held in self.running.items() if device in held}
+        if device in self.given:
+            found = {self.given[device]: None}
+        elif device in self.filed and not found:
+            found = {self.filed[device]: None}
+        return found
+
+    def _look(self, look: Look) -> None:
+        if look.device not in self.accounts:
+            account = self.accounts[look.device] = Account(look.device)
+            account.hold(look.at, self._holders(look.device), self.listed)
+        account = self.accounts[look.device]
+        if not account.cuts:
+            account.hold(look.at, self._holders(look.device), self.listed)
+        account.look(look, self.clocks)
+
+    def _err(self, act: Erred) -> None:
+        """An error strikes all that held or used the device at that moment."""
+        account = self.accounts.get(act.device)
+        if account is None or account.first is None:
+            return
+        account.expire(act.when)
+        for had in account.had.values():
+            if not had.pending:
+                for episode in had.episodes[-2:]:
+                    there = episode.start <= act.when
+                    if there and (episode.end is None or act.when < episode.end):
+                        had.xids[act.code] += 1
+                        episode.xids[act.code] += 1
+
+
+def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, "Act | Look"]]:
+    """Return what happens in the order of its moments, whenever it was told.
+
+    Looks are passed over while a source has yet to speak.
+    """
+    found: list[tuple[int, int, Act | Look]] = []
+    waits, asked = False, None
+    for act in acts:
+        if isinstance(act, Begun):
+            waits, asked = act.late, None
+        elif isinstance(act, Spoken):
+            waits = False
+        elif isinstance(act, Looked) and waits:
+            asked = act.at if asked is None else asked
+            if act.at < asked + PATIENCE:
+                continue
+        if isinstance(act, Looked):
+            found.extend((one.at, len(found), one) for one in act.looks)
+        elif isinstance(act, Erred):
+            found.append((act.when, len(found), act))
+        else:
+            found.append((act.at, len(found), act))
+    found.sort(key=lambda each: each[:2])
+    return [(moment, act) for moment, _, act in found]

@@ -1,0 +1,478 @@
+"""Plays stories through the real runtime, join and ledger, on virtual time.
+
+SIGKILL: what stands in the ledger's file at that moment is all that the next podgpu gets.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from config.schema import Component, Config
+from config.types import Duration
+from pipeline import runtime as runtimes
+from pipeline import sourceset
+from pipeline.contracts import SourceContext
+from pipeline.errors import TransientError
+from pipeline.model import (
+    NS,
+    Claim,
+    ClaimsReplaced,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
+    DevicesDiscovered,
+    DeviceUse,
+    Event,
+    Evidence,
+    Instant,
+    Origin,
+    PartialRef,
+    PodInfo,
+    PodsReplaced,
+    Pod,
+    PodContainer,
+    ProcessesSampled,
+    ProcessUse,
+    RawDeviceId,
+    RunningContainer,
+    Snapshot,
+    XidReport,
+    XidsReported,
+)
+from pipeline.runtime import Runtime
+from sinks.ledger import file as ledger_file
+from sinks.ledger import sink as ledger_sink
+from sinks.ledger.options import Options as LedgerOptions
+from tests.accounting.told import (
+    Act,
+    Begun,
+    Erred,
+    Failed,
+    Filed,
+    Given,
+    Killed,
+    Listed,
+    Looked,
+    Rebooted,
+    Reloaded,
+    Running,
+    S,
+    Set,
+    Shown,
+    Spoken,
+    Stopped,
+    Story,
+    Who,
+)
+from tests.accounting.virtual import VirtualLoop
+from tests.pipeline.delivery.support import AtOnce
+from tests.support.components import Options
+from tests.support.nodes import gpu, mig
+
+SOURCES: Final = {
+    "gpus": "nvml",
+    "runtime": "nri",
+    "kubelet": "podresources",
+    "file": "podlist",
+    "pods": "pods",
+    "kernel": "kernel",
+}
+FOREVER: Final = 1 << 60
+GPUS: Final = [gpu(index) for index in range(3)]
+DEVICES: Final = {
+    "g0": GPUS[0],
+    "g1": GPUS[1],
+    "g2": GPUS[2],
+    "m1": mig(GPUS[2], 1, profile="1g.10gb"),
+    "m2": mig(GPUS[2], 2, profile="3g.40gb"),
+}
+NAMES: Final = {device.uuid: name for name, device in DEVICES.items()}
+
+
+def ref(who: Who) -> PartialRef:
+    """Return a container by its name here, `pod/container/uid`."""
+    pod, container, uid = who.split("/")
+    return PartialRef("ml", pod, container, uid, f"cid-{who}" if uid else "")
+
+
+def who_of(subject: PartialRef) -> Who:
+    return f"{subject.pod}/{subject.container}/{subject.uid}"
+
+
+class Silent:
+    """A source that says what the story lets it say."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    async def run(self, ctx: SourceContext) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Machine:
+    """What outlives podgpu: clocks, files."""
+
+    folder: Path
+    loop: VirtualLoop
+    offset: int
+    """What the wall clock shows at the loop's 0."""
+    boots: int = 0
+    booted: int = 0
+    runs: int = 0
+
+    def now(self) -> Instant:
+        now = self.loop.now_ns
+        return Instant(now - self.booted + 1000 * NS, now + self.offset)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / str(self.runs) / "usage.db"
+
+
+class Podgpu:
+    """One run of podgpu."""
+
+    def __init__(self, machine: Machine, commit: int, sources: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.contexts: dict[str, SourceContext] = {}
+        self._fates: dict[str, asyncio.Future[None]] = {}
+        self._commit = commit
+        self._options = dict.fromkeys(sources, 0)
+        self._stop = asyncio.Event()
+        self.runtime = Runtime(self._config(), clock=machine)
+        self._task = asyncio.get_running_loop().create_task(self.runtime.run(self._stop))
+
+    def _config(self) -> Config:
+        ledger = LedgerOptions(path=self.machine.path, commit_interval=Duration(self._commit / NS))
+        return Config(
+            node="node-1",
+            sources={
+                name: Component(
+                    role="source", name=name, kind=kind, options=Options(self._options[name])
+                )
+                for name, kind in SOURCES.items()
+                if name in self._options
+            },
+            sinks={"usage": Component(role="sink", name="usage", kind="ledger", options=ledger)},
+        )
+
+    async def begun(self) -> None:
+        while len(self.contexts) < len(self._options):
+            await asyncio.sleep(0)
+            if self._task.done():
+                self._task.result()
+
+    async def run_source(self, ctx: SourceContext) -> None:
+        name = ctx.name
+        self.contexts[name] = ctx
+        fate = self._fates[name] = asyncio.get_running_loop().create_future()
+        await fate
+
+    async def tell(self, source: str, event: Event) -> None:
+        if source not in self._options:
+            return
+        await self.contexts[source].emit(event)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let all that was told come to the ledger."""
+        for _ in range(8):
+            await asyncio.sleep(0)
+        if self._task.done():
+            self._task.result()
+
+    async def fail(self, source: str) -> None:
+        self._fates[source].set_exception(TransientError("away"))
+        await self.settled()
+
+    async def reload(self, what: str) -> None:
+        if what == "usage":
+            self._commit += NS // 10
+        else:
+            self._options[what] += 1
+            del self.contexts[what]
+        assert await self.runtime.reload(self._config())
+        await self.begun()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self._task
+
+    @property
+    def snapshot(self) -> Snapshot:
+        latest = self.runtime._publisher.latest
+        assert latest is not None
+        return latest
+
+
+@dataclass
+class Seen:
+    """What a run has shown.
+
+    Attributes:
+        acts: what was told in it.
+        page: the accounts as they stood at its end.
+        file: a ledger as it stood then.
+        committed: no SIGKILL: all is in the file.
+    """
+
+    acts: list[Act]
+    page: Snapshot
+    path: Path
+    at: Instant
+    ended: str
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+class Player:
+    """Plays one story."""
+
+    def __init__(self, story: Story, folder: Path) -> None:
+        self.story = story
+        self.loop = VirtualLoop()
+        self.machine = Machine(folder, self.loop, story.wall)
+        self.run: Podgpu | None = None
+        self.seen: list[Seen] = []
+        self._told: list[Act] = []
+        self._alive: dict[Who, dict[str, float | None]] = {}
+        self._given: dict[str, Who] = {}
+        self._filed: dict[str, Who] = {}
+
+    def play(self) -> list[Seen]:
+        with patched(self):
+            asyncio.set_event_loop(self.loop)
+            try:
+                self.loop.run_until_complete(self._play())
+            finally:
+                asyncio.set_event_loop(None)
+                self.loop.close()
+        return self.seen
+
+    async def _play(self) -> None:
+        for act in self.story.acts:
+            await self.loop.until(act.at)
+            self._told.append(act)
+            match act:
+                case Begun():
+                    await self._begin(act)
+                case Killed() | Stopped():
+                    await self._end(act)
+                case Rebooted():
+                    self.machine.boots += 1
+                    self.machine.booted = self.loop.now_ns
+                case Set(by=by):
+                    self.machine.offset += by
+                case _:
+                    assert self.run is not None
+                    await self._do(self.run, act)
+        assert self.run is None, "a story ends with the end of podgpu"
+
+    async def _begin(self, act: Begun) -> None:
+        self.machine.path.parent.mkdir(exist_ok=True)
+        run = self.run = Podgpu(self.machine, self.story.commit, self.story.sources)
+        await run.begun()
+        self._alive = {who: dict(holds) for who, holds in act.running.items()}
+        self._given, self._filed = dict(act.given), {}
+        await run.tell("gpus", DevicesDiscovered(tuple(DEVICES[name] for name in act.devices)))
+        await run.tell("pods", PodsReplaced(tuple(map(pod_of, PODS)), FOREVER))
+        await run.tell("kubelet", self._list())
+        await run.tell("file", self._file())
+        await run.tell("kernel", XidsReported(()))
+        if not act.late:
+            await run.tell("runtime", self._containers())
+
+    async def _end(self, act: Act) -> None:
+        run, machine = self.run, self.machine
+        assert run is not None
+        page, at = run.snapshot, machine.now()
+        before = machine.path
+        if isinstance(act, Killed):
+            machine.runs += 1
+            machine.path.parent.mkdir()
+            for end in ("", "-wal"):
+                shutil.copyfile(f"{before}{end}", f"{machine.path}{end}")
+            await run.stop()
+            shutil.rmtree(before.parent)
+        else:
+            await run.stop()
+        self.run = None
+        kept = machine.path.parent / f"after-{len(self.seen)}.db"
+        for end in ("", "-wal"):
+            if Path(f"{machine.path}{end}").exists():
+                shutil.copyfile(f"{machine.path}{end}", f"{kept}{end}")
+        ended = "killed" if isinstance(act, Killed) else "stopped"
+        kept = kept.rename(machine.folder / f"after-{len(self.seen)}.db")
+        log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
+        if log.exists():
+            log.rename(machine.folder / log.name)
+        self.seen.append(Seen(self._told, page, kept, at, ended))
+        self._told = []
+
+    async def _do(self, run: Podgpu, act: Act) -> None:
+        match act:
+            case Running(who=who, holds=None):
+                self._alive.pop(who, None)
+                await run.tell("runtime", ContainerStopped(ref(who).container_id))
+            case Running(who=who, holds=holds):
+                assert holds is not None
+                self._alive[who] = dict(holds)
+                await run.tell("runtime", ContainerStarted(running(who, holds)))
+            case Listed() | Spoken():
+                await run.tell("runtime", self._containers())
+            case Given(device=device, who=who):
+                self._given.pop(device, None)
+                if who is not None:
+                    self._given[device] = who
+                await run.tell("kubelet", self._list())
+            case Filed(device=device, who=who):
+                self._filed.pop(device, None)
+                if who is not None:
+                    self._filed[device] = who
+                await run.tell("file", self._file())
+            case Looked(looks=looks, by=by):
+                await run.tell(by, ProcessesSampled(tuple(self._use(one) for one in looks)))
+            case Erred(device=device, code=code, when=when, by=by):
+                names = ("", DEVICES[device].pci_bus_id) if by == "kernel" else (DEVICES[device].uuid, "")
+                report = XidReport(*names, code, self._instant(when))
+                await run.tell(by, XidsReported((report,)))
+            case Shown(devices=devices):
+                found = tuple(DEVICES[name] for name in devices)
+                await run.tell("gpus", DevicesDiscovered(found))
+            case Reloaded(what=what):
+                await run.reload(what)
+            case Failed(source=source):
+                await run.fail(source)
+            case _:
+                await run.settled()
+
+    def _containers(self) -> ContainersReplaced:
+        return ContainersReplaced(
+            tuple(running(who, holds) for who, holds in self._alive.items()), FOREVER
+        )
+
+    def _list(self) -> ClaimsReplaced:
+        return ClaimsReplaced(
+            tuple(
+                claim(who, device, Evidence.KUBELET_IDS, named=True)
+                for device, who in self._given.items()
+            ),
+            FOREVER,
+        )
+
+    def _file(self) -> ClaimsReplaced:
+        return ClaimsReplaced(
+            tuple(claim(who, d, Evidence.POD_LIST_FILE) for d, who in self._filed.items()), FOREVER
+        )
+
+    def _instant(self, moment: int) -> Instant:
+        machine = self.machine
+        return Instant(moment - machine.booted + 1000 * NS, moment + machine.offset)
+
+    def _use(self, look: Any) -> DeviceUse:
+        return DeviceUse(
+            DEVICES[look.device].uuid,
+            self._instant(look.at),
+            None if look.since is None else self._instant(look.since),
+            tuple(
+                ProcessUse(
+                    number,
+                    number,
+                    None if one.who is None else owner(one.who),
+                    "mps" if one.client else "compute" if one.there else "",
+                    one.memory,
+                    one.busy,
+                )
+                for number, one in enumerate(look.works)
+            ),
+            look.used,
+            0 if look.used is not None else None,
+            look.busy,
+            look.energy,
+            look.good_for,
+            look.listed,
+            look.mps,
+        )
+
+
+PODS: Final = ("k1/main/k1", "k2/main/k2")
+
+
+def pod_of(who: Who) -> Pod:
+    subject = ref(who)
+    inside = PodContainer(subject.container, "app", subject.container_id, None, False)
+    info = PodInfo(subject.uid, subject.namespace, subject.pod)
+    return Pod(info, Instant(0, 0), False, "", (inside,), (), True, None)
+
+
+def owner(who: Who) -> PartialRef:
+    if not who:
+        return PartialRef()
+    subject = ref(who)
+    return PartialRef(uid=subject.uid, container_id=subject.container_id)
+
+
+def claim(
+    who: Who, device: str, evidence: Evidence, share: float | None = None, *, named: bool = False
+) -> Claim:
+    subject = ref(who)
+    scheme = "plugin" if evidence is Evidence.KUBELET_IDS else "uuid"
+    if named:
+        subject = PartialRef(subject.namespace, subject.pod, subject.container)
+    return Claim(
+        subject,
+        (RawDeviceId(scheme, DEVICES[device].uuid),),  # type: ignore[arg-type]
+        share,
+        None,
+        Origin(evidence),
+        "nvidia.com/gpu" if evidence is Evidence.KUBELET_IDS else "",
+    )
+
+
+def running(who: Who, holds: dict[str, float | None]) -> RunningContainer:
+    return RunningContainer(
+        ref(who),
+        claims=tuple(
+            claim(who, device, Evidence.RUNTIME_CDI, share) for device, share in holds.items()
+        ),
+    )
+
+
+@contextmanager
+def patched(player: Player) -> Iterator[None]:
+    """Let podgpu have the story's sources, and call what blocks where it is asked for."""
+
+    def build(kind: str, options: object) -> Any:
+        source = Silent(kind)
+
+        async def run(ctx: SourceContext) -> None:
+            assert player.run is not None
+            await player.run.run_source(ctx)
+
+        source.run = run  # type: ignore[method-assign]
+        return source
+
+    level = logging.getLogger("podgpu").level
+    logging.getLogger("podgpu").setLevel(logging.CRITICAL)
+    try:
+        with (
+            mock.patch.object(sourceset, "build_source", build),
+            mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
+            mock.patch.object(ledger_file, "boot_id", lambda: f"boot-{player.machine.boots}"),
+            mock.patch.object(runtimes, "settle", lambda: None),
+        ):
+            yield
+    finally:
+        logging.getLogger("podgpu").setLevel(level)
+
+
+__all__ = ["DEVICES", "NAMES", "Player", "Seen", "who_of", "S"]

@@ -1,0 +1,362 @@
+"""Makes up stories of a small node; a seed makes the same story again."""
+
+from random import Random
+from typing import Final
+
+from tests.accounting.told import (
+    HOUR,
+    MS,
+    Act,
+    Begun,
+    Erred,
+    Failed,
+    Filed,
+    Given,
+    Killed,
+    Listed,
+    Look,
+    Looked,
+    Rebooted,
+    Reloaded,
+    Running,
+    S,
+    Set,
+    Shown,
+    Spoken,
+    Stopped,
+    Story,
+    Who,
+    Work,
+)
+
+ALL_SOURCES: Final = ("gpus", "runtime", "kubelet", "file", "pods", "kernel")
+# Two pods of one name, one of two containers, and one that uses what it doesn't hold.
+CONTAINERS: Final = ("a/main/a1", "a/main/a2", "b/main/b1", "b/side/b1", "c/main/c1")
+WHOLE: Final = ("k1/main/k1", "k2/main/k2")
+PARTS: Final = (None, None, None, 0.25, 0.5, 1 / 3)
+TO_2039: Final = 12 * 366 * 24 * HOUR
+STEPS: Final = (HOUR, -HOUR, 7 * 24 * HOUR, -2500 * MS, TO_2039, -TO_2039, 200 * MS)
+PAUSES: Final = (300 * MS, S, 5 * S, 5 * S, 5 * S, 5 * S, 8 * S, 13 * S)
+
+
+class Author:
+    """Knows what is true on the node, and makes up what happens next."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        self.now = rng.randrange(S)
+        self.acts: list[Act] = []
+        self.mig = rng.random() < 0.3
+        self.devices = ["g0", *(["g1"] if rng.random() < 0.5 else [])]
+        if self.mig:
+            self.devices += ["m1", "m2", "g2"]
+        self.gone: set[str] = set()
+        self.running: dict[Who, dict[str, float | None]] = {}
+        self.given: dict[str, Who] = {}
+        self.filed: dict[str, Who] = {}
+        self.using: dict[str, set[Who]] = {device: set() for device in self.devices}
+        self.left: dict[str, set[Who]] = {device: set() for device in self.devices}
+        self.counter = {device: rng.randrange(1 << 30) for device in self.devices}
+        self.read = dict.fromkeys(self.devices, self.now)
+        self.since: dict[str, int | None] = dict.fromkeys(self.devices)
+        self.mps: Who | None = None
+        self.serves = rng.random() < 0.25
+        self.hidden = rng.random() < 0.1
+        self.told = rng.random()
+        self.errors: dict[str, int] = {}
+        self.sources: tuple[str, ...] = ALL_SOURCES
+        if self.told < 0.1:
+            self.sources = ("gpus", "kernel")
+        elif self.told < 0.3:
+            self.sources = ("gpus", "runtime", "kernel")
+
+    def make(self, seed: int) -> Story:
+        rng = self.rng
+        wall = 1_800_000_000 * S + rng.randrange(-400 * S, 400 * S)
+        wall += rng.choice((0, 0, 0, *STEPS))
+        commit = rng.choice((100 * MS, S, 5 * S, 5 * S, 20 * S))
+        for _ in range(rng.randrange(4)):
+            self.life(tell=False)
+        for number in range(runs := rng.choice((1, 2, 2, 3, 3, 4))):
+            self.begin()
+            for _ in range(rng.randrange(1, 22)):
+                self.happen()
+            if number + 1 == runs:
+                self.wait(5 * S)
+                self.look()
+                self.wait(S)
+                self.acts.append(Stopped(self.now))
+            else:
+                self.end()
+        return Story(seed, tuple(self.acts), wall, commit, self.sources)
+
+    # -- podgpu ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.wait(300 * MS)
+        slow = self.rng.choice((0, 0, 0, 0, 3 * S, 7 * S)) if "runtime" in self.sources else 0
+        self.filed.clear()
+        self.acts.append(
+            Begun(
+                self.now,
+                {who: dict(holds) for who, holds in self.running.items()},
+                dict(self.given),
+                tuple(one for one in self.devices if one not in self.gone),
+                bool(slow),
+            )
+        )
+        self.since = dict.fromkeys(self.devices)
+        if slow:
+            begun = self.now
+            if self.rng.random() < 0.5:
+                self.wait(0)
+                self.look(quiet=True)
+            self.now = max(self.now, begun + slow)
+            self.acts.append(Spoken(self.now))
+        self.wait(100 * MS)
+        self.look()
+
+    def end(self) -> None:
+        rng = self.rng
+        self.wait(rng.choice((0, S, 3 * S)))
+        ended = Killed if rng.random() < 0.7 else Stopped
+        self.acts.append(ended(self.now))
+        for _ in range(rng.randrange(4)):
+            self.wait(rng.choice((S, 5 * S, 20 * S, 200 * S)))
+            if rng.random() < 0.6:
+                self.life(tell=False)
+        if rng.random() < 0.25:
+            self.step()
+        if rng.random() < 0.1:
+            self.wait(S)
+            self.acts.append(Rebooted(self.now))
+            self.counter = dict.fromkeys(self.devices, 0)
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def wait(self, least: int) -> None:
+        self.now += least + self.rng.randrange(1, 300 * MS)
+
+    def happen(self) -> None:
+        rng = self.rng
+        roll = rng.random()
+        if roll < 0.5:
+            self.wait(rng.choice(PAUSES))
+            self.look()
+            return
+        self.wait(rng.choice((0, 0, S, 3 * S)))
+        if roll < 0.75:
+            self.life(tell=True)
+        elif roll < 0.82:
+            self.error()
+        elif roll < 0.88:
+            self.step()
+        elif roll < 0.91:
+            self.reload()
+        elif roll < 0.94:
+            self.lose()
+        elif roll < 0.96 and "runtime" in self.sources:
+            self.acts.append(Listed(self.now))
+        elif roll < 0.98:
+            self.break_off()
+        else:
+            self.wait(rng.choice((20 * S, 70 * S, 320 * S)))
+            self.forget_looks()
+            self.look()
+
+    def step(self) -> None:
+        self.acts.append(Set(self.now, self.rng.choice(STEPS)))
+
+    def reload(self) -> None:
+        what = self.rng.choice(("gpus", "usage", "usage"))
+        self.acts.append(Reloaded(self.now, what))
+        if what == "gpus":
+            self.forget_looks()
+
+    def lose(self) -> None:
+        """A GPU is lost, or back."""
+        if self.gone:
+            self.gone.clear()
+        else:
+            gone = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
+            self.gone.add(gone)
+            self.since[gone] = None
+            self.using[gone].clear()
+        self.acts.append(
+            Shown(self.now, tuple(one for one in self.devices if one not in self.gone))
+        )
+
+    def break_off(self) -> None:
+        """The driver's source can't do its work for a while."""
+        self.acts.append(Failed(self.now, "gpus"))
+        self.forget_looks()
+        self.wait(8 * S)
+
+    def forget_looks(self) -> None:
+        self.since = dict.fromkeys(self.devices)
+
+    def error(self) -> None:
+        device = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
+        code = self.rng.choice((13, 31, 79, 94))
+        key = f"{device} {code}"
+        if self.now - self.errors.get(key, -HOUR) > 10 * S:
+            self.errors[key] = self.now
+            self.acts.append(Erred(self.now, device, code, self.now))
+            if self.rng.random() < 0.3:
+                said = self.now
+                self.wait(0)
+                self.acts.append(Erred(self.now, device, code, said + 5 * MS, "kernel"))
+
+    def life(self, *, tell: bool) -> None:
+        """A container begins, ends, or takes up or leaves off using a device."""
+        rng = self.rng
+        roll = rng.random()
+        if roll < 0.2 and "g1" in self.devices:
+            self.whole(tell=tell)
+        elif roll < 0.5:
+            self.work()
+        else:
+            self.container(tell=tell)
+
+    def container(self, *, tell: bool) -> None:
+        rng = self.rng
+        who = rng.choice(CONTAINERS)
+        other = {"a/main/a1": "a/main/a2", "a/main/a2": "a/main/a1"}.get(who)
+        tell = tell and "runtime" in self.sources
+        for one in (who, other):
+            if one in self.running:
+                del self.running[one]
+                for device in self.devices:
+                    if one in self.using[device]:
+                        self.using[device].discard(one)
+                        self.left[device].add(one)
+                if tell:
+                    self.acts.append(Running(self.now, one, None))
+                return
+        places = [one for one in self.devices if one in {"g0", "m1", "m2"}]
+        holds = {place: rng.choice(PARTS) for place in rng.sample(places, rng.choice((0, 1, 1, 1)))}
+        if self.mig and rng.random() < 0.2:
+            holds = {place: rng.choice(PARTS) for place in ("g0", "m2")}
+        self.running[who] = holds
+        if tell:
+            self.acts.append(Running(self.now, who, dict(holds)))
+
+    def whole(self, *, tell: bool) -> None:
+        rng = self.rng
+        tell = tell and "kubelet" in self.sources
+        if rng.random() < 0.3:
+            who = None if self.filed else "f/main/f1"
+            self.filed = {"g1": who} if who else {}
+            if tell:
+                self.acts.append(Filed(self.now, "g1", who))
+            else:
+                self.filed = {}
+            return
+        who = rng.choice((None, *WHOLE))
+        before = self.given.pop("g1", None)
+        if who == before:
+            who = None
+        if who is not None:
+            self.given["g1"] = who
+        if tell and before != who:
+            self.acts.append(Given(self.now, "g1", who))
+
+    def work(self) -> None:
+        rng = self.rng
+        device = rng.choice([one for one in self.devices if one != "g2"])
+        able = sorted(self.running)
+        if "runtime" not in self.sources:
+            able = []
+        if not able:
+            return
+        who = rng.choice(able)
+        if device in {"m1", "m2"} and device not in self.running[who]:
+            return
+        if who in self.using[device]:
+            self.using[device].discard(who)
+            self.left[device].add(who)
+        else:
+            self.using[device].add(who)
+
+    # -- looks ----------------------------------------------------------------------------------
+
+    def look(self, *, quiet: bool = False) -> None:
+        rng = self.rng
+        looks = []
+        for device in self.devices:
+            if device in self.gone or (rng.random() < 0.1 and device in {"g0", "g1"}):
+                continue
+            if not self.mig or device in {"g0", "g1"}:
+                self.now += rng.randrange(1, 2 * MS)
+            looks.append(self.of(device))
+        if rng.random() < 0.2 and not quiet:
+            self.now += rng.randrange(300 * MS)
+            if rng.random() < 0.5:
+                self.container(tell=True)
+        self.now += rng.randrange(1, MS)
+        if looks:
+            self.acts.append(Looked(self.now, tuple(looks)))
+
+    def of(self, device: str) -> Look:
+        rng, at = self.rng, self.now
+        since, self.since[device] = self.since[device], at
+        took = at - since if since is not None else 0
+        left, self.left[device] = self.left[device], set()
+        if device in {"m1", "m2"}:
+            works = [Work(who, None, rng.randrange(1 << 32)) for who in sorted(self.using[device])]
+            busy = rng.choice((None, 0, rng.randrange(took + 1))) if took else None
+            return Look(device, at, since, tuple(works), busy=busy)
+        energy = self.energy(device, at)
+        if device == "g2":
+            return Look(device, at, since, (), energy=energy)
+        if self.hidden:
+            busy = rng.choice((None, rng.randrange(took + 1))) if took else None
+            return Look(device, at, since, (), busy=busy, energy=energy, listed=False)
+        works = self.works(device, took, left)
+        known = took > 0 and rng.random() < 0.92
+        if not known:
+            works = [Work(one.who, None, one.memory, one.there) for one in works]
+        busy = sum(one.busy or 0 for one in works) if known else None
+        return Look(device, at, since, tuple(works), busy=busy, energy=energy)
+
+    def works(self, device: str, took: int, left: set[Who]) -> list[Work]:
+        rng = self.rng
+        there = sorted(self.using[device])
+        most = took // max(len(there) + len(left), 1) if rng.random() < 0.9 else took
+        works = [
+            Work(who, self.busy(most), rng.choice((0, rng.randrange(1 << 33), None)))
+            for who in there
+            for _ in range(rng.choice((1, 1, 2)))
+        ]
+        works += [Work(who, self.busy(most), None, there=False) for who in sorted(left)]
+        if rng.random() < 0.2:
+            works.append(Work(rng.choice(("", None)), self.busy(most), rng.randrange(1 << 30)))
+        if rng.random() < 0.1 and took:
+            works.append(Work(None, self.busy(most), None, there=False))
+        return works
+
+    def busy(self, most: int) -> int:
+        return self.rng.choice((0, self.rng.randrange(most + 1), self.rng.randrange(most + 1)))
+
+    def energy(self, device: str, at: int) -> int | None:
+        rng = self.rng
+        watts = rng.choice((60, 60, 150, 700))
+        self.counter[device] += watts * ((at - self.read[device]) // MS)
+        self.read[device] = at
+        value = self.counter[device]
+        roll = rng.random()
+        if roll < 0.04:
+            return None
+        if roll < 0.07:
+            return rng.choice((0, value % 65536, value * 3 + (1 << 33)))
+        if roll < 0.075:
+            self.counter[device] = value = rng.randrange(1000)
+        return value
+
+
+def story(seed: int) -> Story:
+    """Return the story of a seed."""
+    return Author(seed).make(seed)
+
+
+__all__ = ["Author", "Failed", "story"]
