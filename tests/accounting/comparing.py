@@ -113,15 +113,17 @@ def _page(found: Differences, right: Reference, run: Seen) -> None:
                 continue  # the driver hasn't shown it since the start
             found.append(f"{name}: not on the page")
             continue
-        _device(found, name, shown[name], account)
+        account.expire(run.end)
+        _device(found, name, shown[name], account, run.end)
     for name in set(shown) - set(right.accounts):
         found.append(f"{name}: podgpu alone has an account")
 
 
-def _device(found: Differences, name: str, shown: DeviceUsage, account: Account) -> None:
+def _device(found: Differences, name: str, shown: DeviceUsage, account: Account, end: int) -> None:
     for whose, one in parts_of(shown).items():
         if whose in account.had:
-            _container(found, f"{name} {whose}", one, account.had[whose])
+            stale = end > account.memory_good
+            _container(found, f"{name} {whose}", one, account.had[whose], stale=stale)
     found.same(f"{name} elapsed", shown.elapsed_ns, account.elapsed)
     found.fits(f"{name} unheld", shown.unheld_ns, account.unheld)
     found.fits(f"{name} unknown", shown.unknown_ns, account.unknown)
@@ -141,9 +143,12 @@ def parts_of(shown: DeviceUsage) -> dict[Who, ContainerUsage]:
     return {who_of(one.subject): one for one in shown.containers}
 
 
-def _container(found: Differences, where: str, one: ContainerUsage, had: Had) -> None:
-    found.same(f"{where} is there", one.holding is not None, had.live is not None)
-    if had.episodes and one.ended is None and had.live is not None:
+def _container(
+    found: Differences, where: str, one: ContainerUsage, had: Had, *, stale: bool
+) -> None:
+    there = had.live is not None or had.pending
+    found.same(f"{where} is there", one.holding is not None, there)
+    if one.ended is None and had.live is not None and not stale:
         found.same(f"{where} memory", one.memory_bytes, had.memory)
 
 
@@ -203,9 +208,19 @@ def _gaps(found: Differences, right: Reference, path: Path) -> None:
     known = Counter(
         (name, end - start, reason)
         for name, account in right.accounts.items()
-        for start, end, reason in account.gaps
+        for start, end, reason in merged(account.gaps)
     )
     found.same("gaps", sorted((told - known).elements()), sorted((known - told).elements()))
+
+
+def merged(gaps: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return gaps, in which those of one kind that follow each other at once are one."""
+    found: list[tuple[int, int, str]] = []
+    for start, end, reason in gaps:
+        if found and found[-1][1:] == (start, reason):
+            start = found.pop()[0]
+        found.append((start, end, reason))
+    return found
 
 
 @dataclass(frozen=True)
@@ -241,6 +256,8 @@ def _holdings(found: Differences, right: Reference, path: Path) -> None:
         for who, had in account.had.items():
             mine = [one for one in had.episodes if one.final or one.end is None]
             rows_ = told.pop((name, who), [])
+            if had.pending:
+                continue  # whether it goes on isn't known yet
             mine = [one for one in mine if one.counted or one.gap or one.end is None or one.end > one.start or one.xids]
             shown = sorted((row.length, row.counted) for row in rows_)
             lengths = sorted((one.counted + one.gap, one.counted) for one in mine)

@@ -42,6 +42,8 @@ WATTS: Final = 6000
 """1.5 times the power limit where nobody reports one: no counter grows faster, in mJ per ms."""
 AGREE: Final = 60 * S
 """For how long readings of an energy counter must agree to replace the last good one."""
+ONE_ERROR: Final = 5 * S
+"""What two sources tell of one GPU with the same code within so long is one error."""
 SLICES: Final = {"m1": 1, "m2": 3}
 OF_GPU: Final = {"m1": "g2", "m2": "g2"}
 ALL_SLICES: Final = 7
@@ -190,6 +192,7 @@ class Account:
         self.busy_nobody, self.energy_nobody = Sum(), Sum()
         self.busy_known = self.energy_known = False
         self.had: dict[Who, Had] = defaultdict(Had)
+        self.instances: list[Account] = []
         self.counter = Counted()
         self.since = Since()
         self.idle: Fraction | None = None
@@ -197,7 +200,7 @@ class Account:
         # Of this run:
         self.cuts: list[Cut] = []
         self.first: int | None = None
-        self.good_until = 0
+        self.patience = 15 * S
         self.memory_good = 0
         self.log: dict[int, int] = {}
         """By the moment of each look, the time since the account's start."""
@@ -260,7 +263,17 @@ class Account:
         return had.live
 
     def expire(self, at: int) -> None:
-        """Let time go on: who isn't seen again after a start has ended before it."""
+        """Let time go on: who isn't seen again after a start has ended before it.
+
+        What has ended is final when no look comes for three usage intervals.
+        """
+        for had in self.had.values():
+            for episode in had.episodes[-4:]:
+                if episode.end is None or episode.final:
+                    continue
+                if at > max(episode.end, self.at) + self.patience and self.first is not None:
+                    episode.final = True
+                    episode.gap += episode.overlap(self.at, at)
         if self.first is None or at <= self.first + SEEN_WITHIN:
             return
         for had in self.had.values():
@@ -274,16 +287,18 @@ class Account:
     def look(self, look: Look, hour_of: "Clocks") -> None:
         self.expire(look.at)
         carries = look.device in OF_GPU.values()
+        broke = self.first is None or look.since is None
+        alone = self._alone(look.at if broke else self.at, look.at)
         if self.start is None:
             self.start = self.at = look.at
             self._first(look)
         elif look.since is None or self.first is None:
             self._break(look, hour_of, carries)
         else:
-            self._interval(look, hour_of, carries)
+            self._interval(look, hour_of, carries, alone)
         self.at = look.at
         self.log[look.at] = self.elapsed + self.gap
-        self._memory(look)
+        self._memory(look, alone)
         self._finish(look.at)
 
     def _first(self, look: Look) -> None:
@@ -294,6 +309,8 @@ class Account:
             if cut.at <= look.at:
                 holders = cut.holders
         self._apply(look.at, holders)
+        for one in self.instances:
+            one.since = Since()
         for work in look.works:
             if work.who and work.there:
                 self._present(work.who, look.at)
@@ -311,6 +328,8 @@ class Account:
                 self.hours[hour]["gap"].add(part)
         self.counter.clear()
         self.since = Since()
+        for one in self.instances:
+            one.since = Since()
         if down:
             self.resumes = (before, self.elapsed, self.gap - (look.at - before))
             self._first(look)
@@ -323,7 +342,7 @@ class Account:
         if look.energy is not None:
             self.counter.judge(look.at, look.energy)
 
-    def _interval(self, look: Look, hours: "Clocks", carries: bool) -> None:
+    def _interval(self, look: Look, hours: "Clocks", carries: bool, alone: Who) -> None:
         begin, end = self.at, look.at
         took = end - begin
         was = {who for who, had in self.had.items() if had.uses}
@@ -344,13 +363,15 @@ class Account:
                 if had.memory is not None and end <= self.memory_good:
                     episode.byte_ns += had.memory * part
                     episode.memory_ns += part
-            self._busy(look, begin, overlapping, was, gained)
+            self._busy(look, begin, overlapping, was, gained, alone)
             for hour, part in hours.spread(begin, end):
                 self.hours[hour]["accounted"].add(part)
         self.since.time += took
         if look.energy is not None:
             used = self.counter.judge(look.at, look.energy)
-            if used is not None:
+            if used is not None and carries:
+                self._of_instances(used, gained, hours.spread(begin, end))
+            elif used is not None:
                 self._energy(used, gained)
         _lay(self.hours, hours.spread(begin, end), took, gained)
 
@@ -420,6 +441,7 @@ class Account:
         overlapping: list[tuple[Had, Episode, int]],
         was: set[Who],
         gained: dict[str, Sum],
+        alone: Who,
     ) -> None:
         took = look.at - begin
         present = {episode.who for _, episode, _ in overlapping}
@@ -432,8 +454,6 @@ class Account:
             return
         parts: dict[Who, Fraction] = defaultdict(Fraction)
         unknown: set[Who] = set()
-        holding = {episode.who for _, episode, _ in overlapping if self._held_in(episode, begin)}
-        alone = next(iter(holding)) if len(holding) == 1 else NOBODY
         if look.device in SLICES:
             whose = {one.who for one in look.works if one.there or one.who is None} | was
             if not whose:
@@ -446,10 +466,7 @@ class Account:
             unknown = self._mps(look, present, parts, alone)
         else:
             for one in look.works:
-                whose_is = one.who
-                if whose_is is None:
-                    whose_is = NOBODY if one.there else alone
-                parts[whose_is] += one.busy or 0
+                parts[alone if one.who is None else one.who] += one.busy or 0
         total = sum(parts.values(), Fraction(0))
         scale = Fraction(took) / total if total > took else Fraction(1)
         self.busy_known = True
@@ -477,15 +494,15 @@ class Account:
                 episode.busy_known += part
         for amount in parts.values():
             assert not amount, "busy time of one who isn't there"
-        if all_ == 0 and took >= SHORTEST and look.device not in SLICES:
-            self._idle_if(look)
-
-    def _idle_if(self, look: Look) -> None:
-        """Nothing to note before the energy of the interval is known."""
-
-    def _held_in(self, episode: Episode, begin: int) -> bool:
-        had = self.had[episode.who]
-        return had.holds or had.ceased > begin
+    def _alone(self, begin: int, end: int) -> Who:
+        """Return the one container that has held the device in a time, if there is just one."""
+        found = {
+            who
+            for cut, upto in zip(self.cuts, [*(cut.at for cut in self.cuts[1:]), end], strict=True)
+            if cut.at <= end and upto > begin or cut.at <= begin <= upto
+            for who in cut.holders
+        }
+        return found.pop() if len(found) == 1 else NOBODY
 
     def _mps(
         self, look: Look, present: set[Who], parts: dict[Who, Fraction], alone: Who
@@ -531,43 +548,93 @@ class Account:
         else:
             base = min(Fraction(used), (self.idle or Fraction(0)) * since.time)
             above = used - base
+        self.share_out(since, base, above, gained)
+
+    def _of_instances(
+        self, used: int, gained: dict[str, Sum], spans: list[tuple[int, int]]
+    ) -> None:
+        """Split a GPU's energy among its MIG instances; what none has stays on the GPU."""
+        time, self.since = self.since.time, Since()
+        since = {one.device: one.since for one in self.instances}
+        weights = {
+            name: sum(each.busy.values(), Fraction(0)) * SLICES[name]
+            for name, each in since.items()
+        }
+        all_ = sum(weights.values(), Fraction(0))
+        known = all(each.known for each in since.values())
+        if known and not all_ and time >= SHORTEST:
+            power = Fraction(used, time)
+            self.idle = power if self.idle is None else min(self.idle, power)
+        if not known or not all_:
+            base, above = Fraction(used), Fraction(0)
+        else:
+            base = min(Fraction(used), (self.idle or Fraction(0)) * time)
+            above = used - base
+        rest = Fraction(used)
+        for one in self.instances:
+            own = base * SLICES[one.device] / ALL_SLICES
+            more = above * weights[one.device] / all_ if all_ else Fraction(0)
+            rest -= own + more
+            had: dict[str, Sum] = defaultdict(Sum)
+            one.share_out(since[one.device], own, more, had)
+            one.since = Since()
+            _lay(one.hours, spans, sum(part for _, part in spans), had)
+        self.energy_known = True
+        self.energy.add(rest, 3)
+        self.energy_nobody.add(rest, 3)
+        gained["energy"].add(rest, 3)
+
+    def share_out(
+        self, since: Since, base: Fraction, above: Fraction, gained: dict[str, Sum]
+    ) -> None:
+        """Split energy: one part by held time, the other by busy time."""
+        busy = sum(since.busy.values(), Fraction(0))
+        used = base + above
         parts: dict[Who, Fraction] = defaultdict(Fraction)
         for who, held in since.held.items():
             parts[who] += base * held / since.time
         if above:
             for who, part in since.busy.items():
                 parts[who] += above * part / busy
-        whole = {who for who, part in parts.items() if part}
-        slack = 0 if whole <= {NOBODY} or (len(whole) == 1 and sum(parts.values()) == used) else 3
+        even = used.denominator == 1
+        whole = {who for who, part in parts.items() if part} - {NOBODY}
+        one = not whole or (len(whole) == 1 and sum(parts[who] for who in whole) == used)
+        slack = 0 if one and even else 3
         self.energy_known = True
-        self.energy.add(used)
-        gained["energy"].add(used)
-        rest = Fraction(used)
+        self.energy.add(used, int(not even))
+        gained["energy"].add(used, int(not even))
+        rest = used
         for who in sorted(since.present - since.unknown):
             amount = parts[who]
             rest -= amount
             had = self.had[who]
             had.energy_known = True
             had.energy.add(amount, slack)
-            mine = [one for one in since.spans.values() if one[0].who == who]
+            mine = [each for each in since.spans.values() if each[0].who == who]
             every = sum(part for _, part in mine)
             for episode, part in mine:
                 episode.energy_known = True
                 episode.energy.add(amount * part / every, slack + int(len(mine) > 1))
         self.energy_nobody.add(rest, slack * max(len(since.present), 1))
 
-    def _memory(self, look: Look) -> None:
+    def _memory(self, look: Look, alone: Who) -> None:
         """Memory that a look shows stands until the next."""
         self.memory_good = look.at + look.good_for
-        self.good_until = look.at + look.good_for
-        nameless = not look.listed or any(one.who is None and one.there for one in look.works)
+        there = [one for one in look.works if one.there]
+        nameless = [one for one in there if one.who is None]
         for who, had in self.had.items():
             had.memory = None
-            if had.live is None or (look.used is None):
+            if had.live is None or look.used is None:
                 continue
-            mine = [one.memory for one in look.works if one.who == who and one.there]
+            mine = [one.memory for one in there if one.who == who]
+            if who == alone and not look.listed:
+                mine = [look.used]
+            elif who == alone:
+                mine += [one.memory for one in nameless]
+            elif not mine and (nameless or not look.listed):
+                continue
             known = [one for one in mine if one is not None]
-            if len(known) < len(mine) or (not mine and nameless):
+            if len(known) < len(mine):
                 continue
             had.memory = sum(known)
             live = had.live
@@ -605,7 +672,8 @@ def _lay(
     """Lay what a look brought onto the hours that its time lies in."""
     for what, amount in gained.items():
         for hour, part in spans:
-            hours[hour][what].add(amount.value * part / took, int(len(spans) > 1))
+            slack = amount.slack + int(len(spans) > 1)
+            hours[hour][what].add(amount.value * part / took, slack)
 
 
 class Clocks:
@@ -637,7 +705,7 @@ class Reference:
         self.running: dict[Who, dict[str, float | None]] = {}
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
-        self.xids: list[tuple[int, str, int, str]] = []
+        self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
 
     def play(self, acts: Iterable[Act]) -> None:
@@ -704,6 +772,10 @@ class Reference:
     def _look(self, look: Look) -> None:
         if look.device not in self.accounts:
             account = self.accounts[look.device] = Account(look.device)
+            if look.device in OF_GPU.values():
+                account.instances = [
+                    self.accounts[name] for name in SLICES if name in self.accounts
+                ]
             account.hold(look.at, self._holders(look.device), self.listed)
         account = self.accounts[look.device]
         if not account.cuts:
@@ -713,6 +785,10 @@ class Reference:
     def _err(self, act: Erred) -> None:
         """An error strikes all that held or used the device at that moment."""
         account = self.accounts.get(act.device)
+        key, said = (act.device, act.code), self.errors.get((act.device, act.code))
+        self.errors[key] = (act.when, act.by)
+        if said is not None and said[1] != act.by and act.when - said[0] <= ONE_ERROR:
+            return
         if account is None or account.first is None:
             return
         account.expire(act.when)

@@ -8,7 +8,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -153,7 +153,11 @@ class Podgpu:
         self._task = asyncio.get_running_loop().create_task(self.runtime.run(self._stop))
 
     def _config(self) -> Config:
-        ledger = LedgerOptions(path=self.machine.path, commit_interval=Duration(self._commit / NS))
+        ledger = LedgerOptions(
+            path=self.machine.path,
+            commit_interval=Duration(self._commit / NS),
+            keep=Duration(0),  # clocks are set to 2039
+        )
         return Config(
             node="node-1",
             sources={
@@ -222,16 +226,16 @@ class Seen:
     Attributes:
         acts: what was told in it.
         page: the accounts as they stood at its end.
-        file: a ledger as it stood then.
-        committed: no SIGKILL: all is in the file.
+        path: a ledger as it stood then.
+        end: when that was.
+        ended: how, `killed` or `stopped`.
     """
 
     acts: list[Act]
     page: Snapshot
     path: Path
-    at: Instant
+    end: int
     ended: str
-    counters: dict[str, float] = field(default_factory=dict)
 
 
 class Player:
@@ -294,7 +298,7 @@ class Player:
     async def _end(self, act: Act) -> None:
         run, machine = self.run, self.machine
         assert run is not None
-        page, at = run.snapshot, machine.now()
+        page = run.snapshot
         before = machine.path
         if isinstance(act, Killed):
             machine.runs += 1
@@ -315,7 +319,7 @@ class Player:
         log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._told, page, kept, at, ended))
+        self.seen.append(Seen(self._told, page, kept, act.at, ended))
         self._told = []
 
     async def _do(self, run: Podgpu, act: Act) -> None:
