@@ -66,7 +66,10 @@ def _lasts(act: Act) -> bool:
 def _committed(
     found: Differences, at_end: Reference, run: Seen, number: int, commit: int
 ) -> int:
-    """Return the last act of a run that the file has; see that it isn't too old."""
+    """Return the last act of a run that the file has; see that it isn't too old.
+
+    By the times that stand in the file this was the last look, or one before it.
+    """
     looks = [at for at, act in enumerate(run.acts) if isinstance(act, Looked)]
     if run.ended != "killed":
         return len(run.acts)
@@ -101,7 +104,10 @@ def _committed(
     )]
     if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
         found.append(f"run {number}: more than an interval of commits was lost")
-    return cut
+    after = next((at for at in counted if at > cut), len(run.acts))
+    if not cut < run.written <= after:
+        found.append(f"run {number}: acts {cut} to {after} are in the file, and not {run.written}")
+    return run.written - 1
 
 
 def _page(found: Differences, right: Reference, run: Seen) -> None:
@@ -123,7 +129,7 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
     for whose, one in parts_of(shown).items():
         if whose in account.had:
             stale = end > account.memory_good
-            _container(found, f"{name} {whose}", one, account.had[whose], stale=stale)
+            _container(found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at)
     found.same(f"{name} elapsed", shown.elapsed_ns, account.elapsed)
     found.fits(f"{name} unheld", shown.unheld_ns, account.unheld)
     found.fits(f"{name} unknown", shown.unknown_ns, account.unknown)
@@ -144,11 +150,11 @@ def parts_of(shown: DeviceUsage) -> dict[Who, ContainerUsage]:
 
 
 def _container(
-    found: Differences, where: str, one: ContainerUsage, had: Had, *, stale: bool
+    found: Differences, where: str, one: ContainerUsage, had: Had, *, stale: bool, looked: int
 ) -> None:
     there = had.live is not None or had.pending
     found.same(f"{where} is there", one.holding is not None, there)
-    if one.ended is None and had.live is not None and not stale:
+    if one.ended is None and had.live is not None and not stale and had.live.start <= looked:
         found.same(f"{where} memory", one.memory_bytes, had.memory)
 
 
@@ -197,30 +203,20 @@ def _spent(found: Differences, right: Reference, path: Path) -> None:
 
 
 def _gaps(found: Differences, right: Reference, path: Path) -> None:
-    told = Counter(
-        (NAMES[str(uuid)], int(length), str(reason))
-        for uuid, length, reason in rows(
+    """Gaps that follow each other at once may stand as one."""
+    told = {
+        (NAMES[str(uuid)], str(reason)): int(length)
+        for uuid, reason, length in rows(
             path,
-            "SELECT d.uuid, g.end_ns - g.start_ns, g.reason FROM gaps AS g "
-            "JOIN devices AS d ON d.id = g.device",
+            "SELECT d.uuid, g.reason, sum(g.end_ns - g.start_ns) FROM gaps AS g "
+            "JOIN devices AS d ON d.id = g.device GROUP BY 1, 2",
         )
-    )
-    known = Counter(
-        (name, end - start, reason)
-        for name, account in right.accounts.items()
-        for start, end, reason in merged(account.gaps)
-    )
-    found.same("gaps", sorted((told - known).elements()), sorted((known - told).elements()))
-
-
-def merged(gaps: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Return gaps, in which those of one kind that follow each other at once are one."""
-    found: list[tuple[int, int, str]] = []
-    for start, end, reason in gaps:
-        if found and found[-1][1:] == (start, reason):
-            start = found.pop()[0]
-        found.append((start, end, reason))
-    return found
+    }
+    known: Counter[tuple[str, str]] = Counter()
+    for name, account in right.accounts.items():
+        for start, end, reason in account.gaps:
+            known[name, reason] += end - start
+    found.same("gaps", told, {key: length for key, length in known.items() if length})
 
 
 @dataclass(frozen=True)
@@ -258,7 +254,8 @@ def _holdings(found: Differences, right: Reference, path: Path) -> None:
             rows_ = told.pop((name, who), [])
             if had.pending:
                 continue  # whether it goes on isn't known yet
-            mine = [one for one in mine if one.counted or one.gap or one.end is None or one.end > one.start or one.xids]
+            mine = [one for one in mine if one.counted or one.gap or one.xids]
+            rows_ = [row for row in rows_ if row.length or row.xids != "{}"]
             shown = sorted((row.length, row.counted) for row in rows_)
             lengths = sorted((one.counted + one.gap, one.counted) for one in mine)
             if shown != lengths:
@@ -275,8 +272,10 @@ def _holdings(found: Differences, right: Reference, path: Path) -> None:
                 found.same(f"{where} memory peak", row.peak, one.peak)
                 xids = "{" + ",".join(f'"{c}":{n}' for c, n in sorted(one.xids.items())) + "}"
                 found.same(f"{where} xids", row.xids.replace(" ", ""), xids)
-    for (name, who), left in told.items():
-        found.append(f"{name} {who}: podgpu alone has holdings {left}")
+    for (name, who), rest in told.items():
+        left = [row for row in rest if row.length or row.xids != "{}"]
+        if left:
+            found.append(f"{name} {who}: podgpu alone has holdings {left}")
 
 
 def rows(path: Path, text: str) -> Iterable[tuple[Any, ...]]:

@@ -253,7 +253,7 @@ class Account:
             before, elapsed, gap = self.resumes
             episode = had.episodes[-1]
             episode.counted += self.elapsed - elapsed
-            episode.gap += self.gap - gap
+            episode.gap += self.gap - gap - max(episode.start - before, 0)
             return episode
         if had.live is None:
             last = had.episodes[-1].end if had.episodes else None
@@ -298,7 +298,7 @@ class Account:
             self._interval(look, hour_of, carries, alone)
         self.at = look.at
         self.log[look.at] = self.elapsed + self.gap
-        self._memory(look, alone)
+        self._memory(look, self._alone(look.at, look.at))
         self._finish(look.at)
 
     def _first(self, look: Look) -> None:

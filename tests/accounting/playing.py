@@ -45,9 +45,11 @@ from pipeline.model import (
     XidReport,
     XidsReported,
 )
+from pipeline.ledger.book import Book
 from pipeline.runtime import Runtime
 from sinks.ledger import file as ledger_file
 from sinks.ledger import sink as ledger_sink
+from sinks.ledger.file import LedgerFile
 from sinks.ledger.options import Options as LedgerOptions
 from tests.accounting.told import (
     Act,
@@ -229,6 +231,7 @@ class Seen:
         path: a ledger as it stood then.
         end: when that was.
         ended: how, `killed` or `stopped`.
+        written: how many of the acts the file has.
     """
 
     acts: list[Act]
@@ -236,6 +239,7 @@ class Seen:
     path: Path
     end: int
     ended: str
+    written: int
 
 
 class Player:
@@ -247,10 +251,18 @@ class Player:
         self.machine = Machine(folder, self.loop, story.wall)
         self.run: Podgpu | None = None
         self.seen: list[Seen] = []
+        self.taken = 0
+        self.written = 0
+        """How many acts of the run the ledger has, by the calls that write it."""
         self._told: list[Act] = []
         self._alive: dict[Who, dict[str, float | None]] = {}
         self._given: dict[str, Who] = {}
         self._filed: dict[str, Who] = {}
+
+    @property
+    def told(self) -> int:
+        """How many acts of the run have been told."""
+        return len(self._told)
 
     def play(self) -> list[Seen]:
         with patched(self):
@@ -298,7 +310,7 @@ class Player:
     async def _end(self, act: Act) -> None:
         run, machine = self.run, self.machine
         assert run is not None
-        page = run.snapshot
+        page, written = run.snapshot, self.written
         before = machine.path
         if isinstance(act, Killed):
             machine.runs += 1
@@ -309,6 +321,7 @@ class Player:
             shutil.rmtree(before.parent)
         else:
             await run.stop()
+            written = len(self._told)
         self.run = None
         kept = machine.path.parent / f"after-{len(self.seen)}.db"
         for end in ("", "-wal"):
@@ -319,8 +332,8 @@ class Player:
         log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._told, page, kept, act.at, ended))
-        self._told = []
+        self.seen.append(Seen(self._told, page, kept, act.at, ended, written))
+        self._told, self.written, self.taken = [], 0, 0
 
     async def _do(self, run: Podgpu, act: Act) -> None:
         match act:
@@ -465,12 +478,27 @@ def patched(player: Player) -> Iterator[None]:
         source.run = run  # type: ignore[method-assign]
         return source
 
+    put = LedgerFile.put
+
+    def write(file: LedgerFile, batch: Any) -> Any:
+        report = put(file, batch)
+        player.written = player.taken
+        return report
+
+    take = Book.take
+
+    def book(self: Book, snapshot: Snapshot) -> None:
+        take(self, snapshot)
+        player.taken = player.told
+
     level = logging.getLogger("podgpu").level
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)
     try:
         with (
             mock.patch.object(sourceset, "build_source", build),
             mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
+            mock.patch.object(LedgerFile, "put", write),
+            mock.patch.object(Book, "take", book),
             mock.patch.object(ledger_file, "boot_id", lambda: f"boot-{player.machine.boots}"),
             mock.patch.object(runtimes, "settle", lambda: None),
         ):
