@@ -220,10 +220,9 @@ class Account:
             had.memory = None
             last = had.episodes[-1] if had.episodes else None
             if last is not None and not last.final:
-                if last.end is not None and last.end > self.at:
-                    last.end = None
                 had.pending = last.end is None
                 if last.end is not None:
+                    last.gap += last.overlap(self.at, last.end)
                     last.final = True
 
     def hold(self, at: int, holders: Holders, listed: bool) -> None:
@@ -271,7 +270,7 @@ class Account:
             for episode in had.episodes[-4:]:
                 if episode.end is None or episode.final:
                     continue
-                if at > max(episode.end, self.at) + self.patience and self.first is not None:
+                if at > episode.end + self.patience and self.first is not None:
                     episode.final = True
                     episode.gap += episode.overlap(self.at, at)
         if self.first is None or at <= self.first + SEEN_WITHIN:
@@ -299,7 +298,7 @@ class Account:
         self.at = look.at
         self.log[look.at] = self.elapsed + self.gap
         self._memory(look, self._alone(look.at, look.at))
-        self._finish(look.at)
+        self.finish(look.at)
 
     def _first(self, look: Look) -> None:
         self.first = look.at
@@ -364,16 +363,23 @@ class Account:
                     episode.byte_ns += had.memory * part
                     episode.memory_ns += part
             self._busy(look, begin, overlapping, was, gained, alone)
-            for hour, part in hours.spread(begin, end):
-                self.hours[hour]["accounted"].add(part)
+            spans = hours.spread(begin, end)
+            for hour, part in spans:
+                slack = len(self.had) if len(spans) > 1 else 0
+                self.hours[hour]["accounted"].add(part, slack)
         self.since.time += took
         if look.energy is not None:
+            begins = self.counter.base is None
             used = self.counter.judge(look.at, look.energy)
-            if used is not None and carries:
-                self._of_instances(used, gained, hours.spread(begin, end))
+            if begins:
+                self.since = Since()
+                for one in self.instances:
+                    one.since = Since()
+            elif used is not None and carries:
+                self._of_instances(end, used, gained, hours.spread(begin, end))
             elif used is not None:
                 self._energy(used, gained)
-        _lay(self.hours, hours.spread(begin, end), took, gained)
+        _lay(self.hours, hours.spread(begin, end), took, gained, len(self.had))
 
     def _presence(self, look: Look, begin: int, over: int | None = None) -> None:
         """Note who is there by the processes that a look shows; after a break from it on."""
@@ -551,7 +557,7 @@ class Account:
         self.share_out(since, base, above, gained)
 
     def _of_instances(
-        self, used: int, gained: dict[str, Sum], spans: list[tuple[int, int]]
+        self, now: int, used: int, gained: dict[str, Sum], spans: list[tuple[int, int]]
     ) -> None:
         """Split a GPU's energy among its MIG instances; what none has stays on the GPU."""
         time, self.since = self.since.time, Since()
@@ -578,7 +584,8 @@ class Account:
             had: dict[str, Sum] = defaultdict(Sum)
             one.share_out(since[one.device], own, more, had)
             one.since = Since()
-            _lay(one.hours, spans, sum(part for _, part in spans), had)
+            _lay(one.hours, spans, sum(part for _, part in spans), had, len(one.had))
+            one.finish(now)
         self.energy_known = True
         self.energy.add(rest, 3)
         self.energy_nobody.add(rest, 3)
@@ -606,11 +613,15 @@ class Account:
         rest = used
         for who in sorted(since.present - since.unknown):
             amount = parts[who]
-            rest -= amount
             had = self.had[who]
+            mine = [
+                each for each in since.spans.values() if each[0].who == who and not each[0].final
+            ]
+            if not mine:
+                continue  # what is final gets nothing more
+            rest -= amount
             had.energy_known = True
             had.energy.add(amount, slack)
-            mine = [each for each in since.spans.values() if each[0].who == who]
             every = sum(part for _, part in mine)
             for episode, part in mine:
                 episode.energy_known = True
@@ -640,12 +651,18 @@ class Account:
             live = had.live
             live.peak = had.memory if live.peak is None else max(live.peak, had.memory)
 
-    def _finish(self, at: int) -> None:
-        """A look at or after its end has been counted: nothing more is to come."""
+    def finish(self, at: int) -> None:
+        """A look at or after its end has been counted, and its energy: nothing more is to come."""
+        waits = self.since.spans if self.waits else {}
         for had in self.had.values():
             for episode in had.episodes[-4:]:
-                if episode.end is not None and episode.end <= at:
+                if episode.end is not None and episode.end <= at and id(episode) not in waits:
                     episode.final = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether energy is still to come for what has been counted."""
+        return self.device in SLICES or self.counter.base is not None
 
 
 def shares(holders: Holders) -> dict[Who, Fraction]:
@@ -668,11 +685,12 @@ def _lay(
     spans: list[tuple[int, int]],
     took: int,
     gained: dict[str, Sum],
+    containers: int,
 ) -> None:
     """Lay what a look brought onto the hours that its time lies in."""
     for what, amount in gained.items():
         for hour, part in spans:
-            slack = amount.slack + int(len(spans) > 1)
+            slack = amount.slack + (containers + 1) * int(len(spans) > 1)
             hours[hour][what].add(amount.value * part / took, slack)
 
 
