@@ -130,15 +130,20 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
         if whose in account.had:
             stale = end > account.memory_good
             _container(found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at)
-    found.same(f"{name} elapsed", shown.elapsed_ns, account.elapsed)
-    found.fits(f"{name} unheld", shown.unheld_ns, account.unheld)
-    found.fits(f"{name} unknown", shown.unknown_ns, account.unknown)
-    found.fits(f"{name} busy", shown.busy_ns, account.busy if account.busy_known else None)
-    found.fits(f"{name} energy", shown.energy_mj, account.energy if account.energy_known else None)
-    busy_nobody = account.busy_nobody if account.busy_known else None
-    found.fits(f"{name} busy of nobody", shown.busy_unattributed_ns, busy_nobody)
-    energy_nobody = account.energy_nobody if account.energy_known else None
-    found.fits(f"{name} energy of nobody", shown.energy_unattributed_mj, energy_nobody)
+    told = {
+        "elapsed": shown.elapsed_ns,
+        "unheld": shown.unheld_ns,
+        "unknown": shown.unknown_ns,
+        "busy": shown.busy_ns,
+        "busy_nobody": shown.busy_unattributed_ns,
+        "energy": shown.energy_mj,
+        "energy_nobody": shown.energy_unattributed_mj,
+    }
+    for what, value in told.items():
+        unknown = (what.startswith("busy") and not account.busy_known) or (
+            what.startswith("energy") and not account.energy_known
+        )
+        found.fits(f"{name} {what}", value, None if unknown else account.on_page(what))
     for whose, had in account.had.items():
         live = had.live
         if live is not None and whose not in parts_of(shown):
@@ -250,17 +255,21 @@ def _holdings(found: Differences, right: Reference, path: Path) -> None:
         told[name, who].append(Row(name, who, *rest))
     for name, account in right.accounts.items():
         for who, had in account.had.items():
-            mine = [one for one in had.episodes if one.final or one.end is None]
-            rows_ = told.pop((name, who), [])
-            if had.pending:
+            rows_ = [row for row in told.pop((name, who), []) if row.length or row.xids != "{}"]
+            if had.pending or account.first is None:
                 continue  # whether it goes on isn't known yet
-            mine = [one for one in mine if one.counted or one.gap or one.xids]
-            rows_ = [row for row in rows_ if row.length or row.xids != "{}"]
-            shown = sorted((row.length, row.counted) for row in rows_)
-            lengths = sorted((one.counted + one.gap, one.counted) for one in mine)
-            if shown != lengths:
-                found.append(f"{name} {who} holdings (length, counted): podgpu {shown}, reference {lengths}")
+            every = [one for one in had.episodes if one.counted or one.gap or one.xids]
+            mine = [one for one in every if one.final or one.end is None]
+            lengths = Counter((one.counted + one.gap, one.counted) for one in mine)
+            known = [row for row in rows_ if (row.length, row.counted) in lengths]
+            loose = [(row.length, row.counted) for row in rows_ if row not in known]
+            # Of what has ended and isn't final nothing is to be told yet.
+            if len(known) != len(mine) or len(loose) > len(every) - len(mine):
+                shown = [(row.length, row.counted, row.ended) for row in rows_]
+                text = f"podgpu {shown}, reference {[(*key, n) for key, n in lengths.items()]}"
+                found.append(f"{name} {who} holdings (length, counted): {text}")
                 continue
+            rows_ = known
             ordered = sorted(mine, key=lambda one: (one.counted + one.gap, one.counted))
             for row, one in zip(sorted(rows_, key=lambda r: (r.length, r.counted)), ordered, strict=True):
                 where = f"{name} {who} holding of {row.length}"

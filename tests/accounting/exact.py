@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from tests.accounting.told import (
     HOUR,
@@ -17,18 +17,16 @@ from tests.accounting.told import (
     Act,
     Begun,
     Erred,
-    Failed,
     Filed,
     Given,
-    Killed,
     Look,
     Looked,
-    Reloaded,
+    Rebooted,
     Running,
     S,
     Set,
+    Shown,
     Spoken,
-    Stopped,
     Who,
 )
 
@@ -42,6 +40,9 @@ WATTS: Final = 6000
 """1.5 times the power limit where nobody reports one: no counter grows faster, in mJ per ms."""
 AGREE: Final = 60 * S
 """For how long readings of an energy counter must agree to replace the last good one."""
+FOUND_WITHIN: Final = 300 * S
+"""Within which time after a start a device must be found to go on."""
+PAGE: Final = ("elapsed", "unheld", "unknown", "busy", "energy", "busy_nobody", "energy_nobody")
 ONE_ERROR: Final = 5 * S
 """What two sources tell of one GPU with the same code within so long is one error."""
 SLICES: Final = {"m1": 1, "m2": 3}
@@ -108,6 +109,9 @@ class Had:
     ceased: int = -1
     memory: int | None = None
     pending: bool = False
+    seen: tuple[int, int, int] = (0, 0, 0)
+    """The last look that podgpu took while it was there, before a start, and the time and the gaps
+    that were counted up to then."""
 
     @property
     def live(self) -> Episode | None:
@@ -202,15 +206,49 @@ class Account:
         self.first: int | None = None
         self.patience = 15 * S
         self.memory_good = 0
+        self.away = False
+        self.offset = 0
+        self.before: dict[str, Any] = {}
         self.log: dict[int, int] = {}
         """By the moment of each look, the time since the account's start."""
-        self.resumes: tuple[int, int, int] = (0, 0, 0)
-        """The last look of the run before, and time and gaps counted until the first of this."""
 
     # -- who holds, as it is told ---------------------------------------------------------------
 
+    def rebase(self, begun: int, offset: int) -> None:
+        """Over a boot of the machine, the wall clock alone tells how much time has passed."""
+        passed = max(begun + offset - self.at - self.offset, 0)
+        moved = begun - passed - self.at
+        self.at += moved
+        for had in self.had.values():
+            had.seen = (had.seen[0] + moved, *had.seen[1:])
+            for one in had.episodes:
+                one.start += moved
+                one.end = None if one.end is None else one.end + moved
+
+    def renew(self) -> None:
+        """The device wasn't found for too long: the page begins anew, and holdings have ended."""
+        for had in self.had.values():
+            last = had.episodes[-1] if had.episodes else None
+            if last is not None and not last.final:
+                last.end, last.final = max(had.seen[0], last.start), True
+            had.pending = False
+        self.busy_known = self.energy_known = False
+        self.before = {name: getattr(self, name) for name in PAGE}
+        for name in PAGE:
+            had_ = getattr(self, name)
+            self.before[name] = had_ if isinstance(had_, int) else Sum(had_.value, had_.slack)
+
+    def on_page(self, name: str) -> Sum:
+        """Return a total as the page has it."""
+        whole, before = getattr(self, name), self.before.get(name, 0)
+        if isinstance(whole, int):
+            return Sum(Fraction(whole - before))
+        gone = before if isinstance(before, Sum) else Sum()
+        return Sum(whole.value - gone.value, whole.slack)
+
     def begin_run(self) -> None:
         """podgpu starts: what was there may go on."""
+        self.away = True
         self.cuts, self.first = [], None
         self.counter.clear()
         self.since = Since()
@@ -220,6 +258,8 @@ class Account:
             had.memory = None
             last = had.episodes[-1] if had.episodes else None
             if last is not None and not last.final:
+                if last.end is None and not had.pending:
+                    had.seen = (self.at, self.elapsed, self.gap)
                 had.pending = last.end is None
                 if last.end is not None:
                     last.gap += last.overlap(self.at, last.end)
@@ -249,7 +289,7 @@ class Account:
         had = self.had[who]
         if had.pending:
             had.pending = False
-            before, elapsed, gap = self.resumes
+            before, elapsed, gap = had.seen
             episode = had.episodes[-1]
             episode.counted += self.elapsed - elapsed
             episode.gap += self.gap - gap - max(episode.start - before, 0)
@@ -279,7 +319,7 @@ class Account:
             if had.pending:
                 had.pending = False
                 last = had.episodes[-1]
-                last.end, last.final = self.resumes[0], True
+                last.end, last.final = max(had.seen[0], last.start), True
 
     # -- looks ----------------------------------------------------------------------------------
 
@@ -295,7 +335,7 @@ class Account:
             self._break(look, hour_of, carries)
         else:
             self._interval(look, hour_of, carries, alone)
-        self.at = look.at
+        self.at, self.offset = look.at, hour_of.offset
         self.log[look.at] = self.elapsed + self.gap
         self._memory(look, self._alone(look.at, look.at))
         self.finish(look.at)
@@ -310,10 +350,7 @@ class Account:
         self._apply(look.at, holders)
         for one in self.instances:
             one.since = Since()
-        for work in look.works:
-            if work.who and work.there:
-                self._present(work.who, look.at)
-                self.had[work.who].uses = True
+        self._presence(look, look.at, over=look.at)
         assert not later, "the moments of holders come in order"
         if look.energy is not None:
             self.counter.judge(look.at, look.energy)
@@ -330,7 +367,6 @@ class Account:
         for one in self.instances:
             one.since = Since()
         if down:
-            self.resumes = (before, self.elapsed, self.gap - (look.at - before))
             self._first(look)
             return
         for had in self.had.values():
@@ -383,7 +419,9 @@ class Account:
 
     def _presence(self, look: Look, begin: int, over: int | None = None) -> None:
         """Note who is there by the processes that a look shows; after a break from it on."""
-        there = {one.who for one in look.works if one.who and one.there}
+        alone = self._alone(look.at, look.at)
+        there = {alone if one.who is None else one.who for one in look.works if one.there}
+        there.discard(NOBODY)
         ended = {one.who for one in look.works if one.who and not one.there} - there
         since = begin if over is None else over
         for who in sorted(there):
@@ -481,13 +519,14 @@ class Account:
         assert all_.denominator == 1
         self.busy.add(all_)
         gained["busy"].add(all_)
-        nobody = parts.pop(NOBODY, Fraction(0)) * scale
+        able = present - unknown
+        nobody = sum((part for who, part in parts.items() if who not in able), Fraction(0)) * scale
         self.busy_nobody.add(nobody)
         self.since.busy[NOBODY] += nobody
         for who in unknown:
             self._forget_zero(who)
-        for who in sorted(present - unknown):
-            amount = parts.pop(who, Fraction(0)) * scale
+        for who in sorted(able):
+            amount = parts[who] * scale
             had = self.had[who]
             had.busy_known = True
             had.busy.add(amount)
@@ -498,8 +537,6 @@ class Account:
                 of_it = amount * part / every
                 episode.busy.add(of_it, int(of_it.denominator != 1 or amount.denominator != 1))
                 episode.busy_known += part
-        for amount in parts.values():
-            assert not amount, "busy time of one who isn't there"
     def _alone(self, begin: int, end: int) -> Who:
         """Return the one container that has held the device in a time, if there is just one."""
         found = {
@@ -723,6 +760,9 @@ class Reference:
         self.running: dict[Who, dict[str, float | None]] = {}
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
+        self.rebooted = False
+        self.begun = 0
+        self.shown: set[str] = set()
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
 
@@ -736,7 +776,12 @@ class Reference:
 
     def _do(self, at: int, act: Act) -> None:
         match act:
-            case Begun(running=running, given=given, late=late):
+            case Begun(running=running, given=given, devices=devices, late=late):
+                if self.rebooted:
+                    for account in self.accounts.values():
+                        account.rebase(at, self.clocks.offset)
+                self.rebooted = False
+                self.begun = at
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard
                 self.given, self.filed = dict(given), {}
@@ -745,6 +790,7 @@ class Reference:
                 self.listed = "kubelet" in self.sources or not late and "runtime" in self.sources
                 for account in self.accounts.values():
                     account.begin_run()
+                self._show(at, devices)
                 self._held(at)
             case Spoken():
                 self.running, self.listed = self.unheard, True
@@ -764,14 +810,25 @@ class Reference:
                 if who is not None:
                     self.filed[device] = who
                 self._held(at)
+            case Rebooted():
+                self.rebooted = True
+            case Shown(devices=devices):
+                self._show(at, devices)
             case Set(by=by):
                 self.clocks.offset += by
             case Erred():
                 self._err(act)
-            case Killed() | Stopped() | Reloaded() | Failed():
-                pass
             case _:
                 pass
+
+    def _show(self, at: int, devices: Iterable[str]) -> None:
+        """Some devices can be found now: what wasn't for so long after a start goes on nowhere."""
+        for device in devices:
+            account = self.accounts.get(device)
+            if account is not None and account.away and at > self.begun + FOUND_WITHIN:
+                account.renew()
+            if account is not None:
+                account.away = False
 
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():
@@ -807,7 +864,13 @@ class Reference:
         self.errors[key] = (act.when, act.by)
         if said is not None and said[1] != act.by and act.when - said[0] <= ONE_ERROR:
             return
-        if account is None or account.first is None:
+        if account is None:
+            return
+        if account.first is None:
+            for who, had in account.had.items():
+                if had.pending and who in self._holders(act.device):
+                    had.xids[act.code] += 1
+                    had.episodes[-1].xids[act.code] += 1
             return
         account.expire(act.when)
         for had in account.had.values():

@@ -1,5 +1,6 @@
 """Makes up stories of a small node; a seed makes the same story again."""
 
+from collections.abc import Collection
 from random import Random
 from typing import Final
 
@@ -37,6 +38,11 @@ PARTS: Final = (None, None, None, 0.25, 0.5, 1 / 3)
 TO_2039: Final = 12 * 366 * 24 * HOUR
 STEPS: Final = (HOUR, -HOUR, 7 * 24 * HOUR, -2500 * MS, TO_2039, -TO_2039, 200 * MS)
 PAUSES: Final = (300 * MS, S, 5 * S, 5 * S, 5 * S, 5 * S, 8 * S, 13 * S)
+
+
+LATE_FIRST_LOOKS: Final = False
+"""Holders may change between the first look at a device after a break and the moment when that is
+told of."""
 
 
 class Author:
@@ -218,10 +224,12 @@ class Author:
         else:
             self.container(tell=tell)
 
-    def container(self, *, tell: bool) -> None:
+    def container(self, *, tell: bool, but: Collection[Who | None] = ()) -> None:
         rng = self.rng
         who = rng.choice(CONTAINERS)
         other = {"a/main/a1": "a/main/a2", "a/main/a2": "a/main/a1"}.get(who)
+        if who in but or other in but:
+            return
         tell = tell and "runtime" in self.sources
         for one in (who, other):
             if one in self.running:
@@ -289,10 +297,12 @@ class Author:
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
             looks.append(self.of(device))
-        if rng.random() < 0.2 and not quiet:
+        first = any(one.since is None for one in looks) and not LATE_FIRST_LOOKS
+        if rng.random() < 0.2 and not quiet and not first:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
-                self.container(tell=True)
+                seen = {one.who for look in looks for one in look.works}
+                self.container(tell=True, but=seen)
         self.now += rng.randrange(1, MS)
         if looks:
             self.acts.append(Looked(self.now, tuple(looks)))
