@@ -47,6 +47,9 @@ class Book:
         born: when this began: before any account of this process.
         states: the accounts as the file has them, with moments of the present monotonic clock.
         going_on: ids of the holdings in the file that have no end.
+        unseen: devices of the file that nobody has looked at since podgpu began: what is missing
+            before their first look is time for which podgpu was down. All of them, if none is
+            given; changed in place, so that the next book of this process can have it.
 
     Attributes:
         fallen: how often an account made no sense, so that a gap stands in its place.
@@ -58,13 +61,14 @@ class Book:
         born: Instant,
         states: Mapping[str, DeviceUsage],
         going_on: Iterable[str] = (),
+        unseen: set[str] | None = None,
     ) -> None:
         self.fallen = 0
         self.lost = 0
         self._born = born
         self._seen = dict(states)
         self._told = frozenset(states)
-        self._restored = set(states)
+        self._unseen = set(states) if unseen is None else unseen
         self._open: dict[str, int | None] = dict.fromkeys(going_on)
         self._last: dict[str, dict[str, Holding]] = {}
         self._pods: dict[PartialRef, PodInfo] = {}
@@ -144,7 +148,7 @@ class Book:
         gained = self._gain(before, now)
         self._note(uuid, now.at, gained)
         if gained.time_ns or gained.gap_ns:
-            self._restored.discard(uuid)
+            self._unseen.discard(uuid)
         for one in now.containers:
             self._tell(one.subject, one.pod)
             if one.holding is not None:
@@ -167,7 +171,7 @@ class Book:
             self.fallen += counts
             gap_ns = 0 if before is None or carrier else max(now.at.mono_ns - since.mono_ns, 0)
             return Gain(Nothing, 0, gap_ns)
-        if now.device in self._restored and found.gap_ns < _SLEWED_NS:
+        if now.device in self._unseen and found.gap_ns < _SLEWED_NS:
             return replace(found, gap_ns=0)
         return found
 
@@ -194,7 +198,7 @@ class Book:
         for hour, (part,) in spread(end_ns, gap_ns, (gap_ns,)):
             key = hour, uuid
             self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
-        reason = "down" if uuid in self._restored else "blind"
+        reason = "down" if uuid in self._unseen else "blind"
         start_ns, own_id = end_ns - gap_ns, token_hex(8)
         if uuid in self._gaps:
             last_id, known, until_ns = self._gaps[uuid]

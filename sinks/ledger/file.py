@@ -60,18 +60,26 @@ class LedgerFile:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
         now: the clocks.
+        began: a moment since which podgpu has run; now, if none is given. A wall clock that is set
+            forward after that makes nothing old.
 
     Attributes:
         boot: identifies this boot of the machine; empty where that isn't known.
     """
 
-    def __init__(self, options: Options, node: str, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        node: str,
+        now: Callable[[], Instant],
+        began: Instant | None = None,
+    ) -> None:
         self.path = options.path
         self.boot = ""
         self._options = options
         self._node = node
         self._now = now
-        self._first = now()
+        self._first = began or now()
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None

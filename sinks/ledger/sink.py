@@ -2,11 +2,12 @@
 
 import asyncio
 import weakref
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.delivery.waiting import first
@@ -20,7 +21,7 @@ from pipeline.ledger.reading import read_window
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.state import rebased
 from pipeline.ledger.window import Window
-from pipeline.model import NS, Snapshot, TotalsRestored
+from pipeline.model import NS, Instant, Snapshot, TotalsRestored
 from pipeline.threads import DaemonExecutor
 from pipeline.warning import warn
 from sinks.ledger.file import LedgerFile, Report
@@ -74,7 +75,9 @@ class LedgerSink:
         """Open the file, and take over the accounts that stand there."""
         if self._opening is None:
             thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
-            file = LedgerFile(self._options, self._ctx.node, self._ctx.clock.now)
+            now = self._ctx.clock.now
+            began = cast("Instant", self._ctx.kept.setdefault("began", now()))
+            file = LedgerFile(self._options, self._ctx.node, now, began)
             self._opening = thread, file, thread.submit(file.open)
             # Whoever is no more wants nothing: what opens then is closed.
             self._unwanted = weakref.finalize(self, _give_up, thread, file)
@@ -104,7 +107,7 @@ class LedgerSink:
         self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
         self._boot = file.boot
         states = {one.device: one for one in self._rebased(left).devices}
-        self._book = Book(self._born, states, left.going_on)
+        self._book = Book(self._born, states, left.going_on, self._unseen(states))
         self._unwritten = self._writing = None
         return self
 
@@ -129,6 +132,14 @@ class LedgerSink:
         if not done:
             closed.cancel()  # it is closed all the same, once the call has ended
             warn(self._ctx, "gave up on %s: the last call doesn't end", self._options.path)
+
+    def _unseen(self, states: Iterable[str]) -> set[str]:
+        """Return the devices of the file that nobody has looked at since podgpu began.
+
+        Remembered over reloads: a ledger that begins anew while podgpu runs has missed nothing.
+        """
+        known = self._ctx.kept.setdefault(f"unseen {self._options.path}", set(states))
+        return cast("set[str]", known)
 
     async def recall(self) -> TotalsRestored | None:
         """Return the accounts that the file had when it was opened.

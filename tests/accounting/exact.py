@@ -369,11 +369,11 @@ class Account:
         if down:
             self._first(look)
             return
+        self._presence(look, before, over=look.at)
         for had in self.had.values():
             for episode in had.episodes[-3:]:
                 if not episode.final and not had.pending:
                     episode.gap += episode.overlap(before, look.at)
-        self._presence(look, before, over=look.at)
         if look.energy is not None:
             self.counter.judge(look.at, look.energy)
 
@@ -761,7 +761,7 @@ class Reference:
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
         self.rebooted = False
-        self.begun = 0
+        self.begun = self.offset_begun = 0
         self.shown: set[str] = set()
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
@@ -781,7 +781,7 @@ class Reference:
                     for account in self.accounts.values():
                         account.rebase(at, self.clocks.offset)
                 self.rebooted = False
-                self.begun = at
+                self.begun, self.offset_begun = at, self.clocks.offset
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard
                 self.given, self.filed = dict(given), {}
@@ -827,8 +827,8 @@ class Reference:
             account = self.accounts.get(device)
             if account is not None and account.away and at > self.begun + FOUND_WITHIN:
                 account.renew()
-            if account is not None:
-                account.away = False
+            if account is not None and account.away:
+                account.away, account.offset = False, self.offset_begun
 
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():

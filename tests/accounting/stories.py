@@ -120,7 +120,7 @@ class Author:
             self.now = max(self.now, begun + slow)
             self.acts.append(Spoken(self.now))
         self.wait(100 * MS)
-        self.look()
+        self.look(quiet=not LATE_FIRST_LOOKS)
 
     def end(self) -> None:
         rng = self.rng
