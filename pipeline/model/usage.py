@@ -99,6 +99,10 @@ class Holding:
         xids: (code, count) of XID errors on the device meanwhile, sorted by code.
         serial: number of the end among all ends since podgpu started, from 1; 0 before it.
         id: identifies the holding among all holdings of all time, also over restarts.
+        unseen_counted_ns: of `counted_ns`, the time since podgpu began of a container that was
+            there when podgpu last ran, for as long as nobody has seen it since. If nobody does, the
+            holding ended before that time.
+        unseen_gap_ns: likewise of `gap_ns`.
     """
 
     device: str
@@ -121,6 +125,8 @@ class Holding:
     xids: tuple[tuple[int, int], ...] = ()
     serial: int = 0
     id: str = ""
+    unseen_counted_ns: int = 0
+    unseen_gap_ns: int = 0
 
     @property
     def memory_mean_bytes(self) -> int | None:

@@ -318,7 +318,10 @@ class DeviceAccount:
         nothing = 0 if self._memory.whole else None
         for entry in self.roster:
             running = entry.running
-            if entry.awaited or (running is None and not entry.closing):
+            if running is not None and entry.awaited:
+                running.await_sight(since_ns, at_ns)
+                continue
+            if running is None and not entry.closing:
                 continue
             for one in entry.open():
                 counted_ns = one.pass_time(since_ns, at_ns, adjoins=adjoins)
@@ -358,7 +361,8 @@ class DeviceAccount:
         self._await_ns = NEVER
         for entry in self.roster:
             if entry.awaited and self._restored_at is not None:
-                self.roster.end(entry, self._restored_at)
+                entry.give_up(self._restored_at)
+                self.roster.closing = True
         self._usage = None
 
     def _looked(self, at: Instant) -> None:

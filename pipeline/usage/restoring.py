@@ -77,7 +77,7 @@ def restored(told: DeviceUsage, now: Instant, ids: Ids) -> Restored:
     entries = [_entry(one, at, now, ids) for one in told.containers]
     nameless = [entry for entry in entries if not entry.subject.uid]
     for entry in nameless:
-        entry.end(entry.ended or at)
+        _end(entry, at)
     own_id = told.id or ids()
     return Restored(own_id, start, at, [e for e in entries if e.subject.uid], nameless, told)
 
@@ -88,10 +88,18 @@ def end_all(told: DeviceUsage, ended: Ended, now: Instant, ids: Ids) -> None:
     for one in told.containers:
         if one.holding is not None:
             entry = _entry(one, at, now, ids)
-            entry.end(entry.ended or at)
+            _end(entry, at)
             for holding in entry.closing:
                 holding.finish()
                 ended.add(holding.shown(told.device, entry.subject, entry.pod, 0), now.mono_ns)
+
+
+def _end(entry: Entry, at: Instant) -> None:
+    """Let a container have ended with the last look, or before where it has."""
+    if entry.awaited:
+        entry.give_up(at)
+    else:
+        entry.end(entry.ended or at)
 
 
 def _entry(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> Entry:
@@ -144,6 +152,8 @@ def _holding(
         busy_time_ns=told.busy_time_ns,
         peak_ppm=told.busy_peak_ppm,
         xids=dict(told.xids[:MOST_CODES]),
+        unseen_counted_ns=min(told.unseen_counted_ns, told.counted_ns),
+        unseen_gap_ns=min(told.unseen_gap_ns, told.gap_ns),
     )
 
 

@@ -61,8 +61,10 @@ class Entry:
 
         One that has only just ended goes on, if it isn't told of yet and that moment isn't later.
         """
-        self.ended, self.awaited = None, False
         running = self.running
+        if running is not None and self.awaited:
+            running.see()
+        self.ended, self.awaited = None, False
         if running is None:
             last = self.closing[-1].end if self.closing else None
             if last is not None and last.mono_ns >= start.mono_ns:
@@ -83,6 +85,14 @@ class Entry:
             running.end = max(moment, running.start)
             self.closing.append(running)
             self.running = None
+
+    def give_up(self, moment: Instant) -> None:
+        """Let it have ended when it was last there, before podgpu began.
+
+        Args:
+            moment: when it did, if it has no holding.
+        """
+        self.end(moment if self.running is None else self.running.give_up())
 
     def conceal(self) -> None:
         """Let what it does now be unknown, and what it did so far too where that was nothing."""
@@ -127,7 +137,9 @@ class Entry:
             self.held_ns,
             self.energy_mj,
             told_of(self.xids),
-            running.shown(device, self.subject, self.pod, at_ns) if running else None,
+            running.shown(device, self.subject, self.pod, at_ns, awaited=self.awaited)
+            if running
+            else None,
             self.id,
         )
 
