@@ -160,6 +160,8 @@ class ContainerUsage:
         holding: the holding that goes on; None where it has ended.
         id: identifies this account of the container on this device, also over restarts. One that
             is forgotten and comes back has another.
+        closing: holdings that have ended and for which something may still come, the latest last:
+            `Usage.ended` has them once that is over.
     """
 
     subject: PartialRef
@@ -173,6 +175,7 @@ class ContainerUsage:
     xids: tuple[tuple[int, int], ...] = ()
     holding: Holding | None = None
     id: str = ""
+    closing: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,7 @@ class DeviceAccount:
         self._start, self.at, self._restored_at = found.start, found.at, found.at
         found.add_up(self._sums)
         for entry in (*self.roster, *found.nameless):
-            if entry.ended is not None:
-                self._closing.close_all(entry, now.mono_ns)
+            self._closing.close_all(entry, now.mono_ns)
         self._usage = None
 
     def since(self, use: DeviceUse) -> Instant | None:
@@ -214,10 +213,12 @@ class DeviceAccount:
         """Tell of the holdings that a look has passed, now that it is wholly taken in."""
         if self.at is not None:
             self._closing.publish(self.at.mono_ns, now_ns)
+            self._usage = None
 
     def flush(self, now_ns: int) -> None:
         """Tell of all holdings that have ended, since it may be that no look comes any more."""
         self._closing.flush(now_ns)
+        self._usage = None
 
     def leave(self, at: Instant, now_ns: int) -> None:
         """Let all holdings end at a moment: the device is gone, or its account is."""
@@ -250,7 +251,7 @@ class DeviceAccount:
             self.publish(now_ns)
             changed = True
         if self._closing.late(self._good_for_ns, now_ns):
-            changed = True
+            self._usage, changed = None, True
         for entry in self.roster.forget(now_ns):
             self._closing.let_go(entry, now_ns)
             self._usage, changed = None, True

@@ -86,7 +86,7 @@ def end_all(told: DeviceUsage, ended: Ended, now: Instant, ids: Ids) -> None:
     """Let the holdings of an account that goes on nowhere have ended when it was last looked at."""
     at = _passed(told.at, now)
     for one in told.containers:
-        if one.holding is not None:
+        if one.holding is not None or one.closing:
             entry = _entry(one, at, now, ids)
             _end(entry, at)
             for holding in entry.closing:
@@ -110,6 +110,12 @@ def _entry(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> Entry:
     entry.busy_ns, entry.held_ns, entry.energy_mj = one.busy_ns, one.held_ns, one.energy_mj
     entry.xids = dict(one.xids[:MOST_CODES])
     ended = None if one.ended is None else _passed(one.ended, now)
+    for each in one.closing:
+        if each.end is not None:
+            end = _passed(each.end, now)
+            closing = _holding(each, at, end, now, ids)
+            closing.end = max(end, closing.start)
+            entry.closing.append(closing)
     if one.holding is not None:
         entry.running = _holding(one.holding, at, ended, now, ids)
     elif ended is None:

@@ -141,6 +141,7 @@ class Entry:
             if running
             else None,
             self.id,
+            tuple([one.shown(device, self.subject, self.pod, at_ns) for one in self.closing]),
         )
 
 

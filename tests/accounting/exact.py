@@ -430,7 +430,9 @@ class Account:
         for who in sorted(ended):
             if over is None and not self.had[who].holds and not self.had[who].uses:
                 had = self.had[who]
-                if had.live is None and not any(e.overlap(begin, look.at) for e in had.episodes):
+                if had.pending:
+                    self._present(who, since).end = look.at
+                elif had.live is None and not any(e.overlap(begin, look.at) for e in had.episodes):
                     self._present(who, since).end = look.at
         for who, had in self.had.items():
             if had.uses and who not in there:
@@ -864,7 +866,7 @@ class Reference:
         self.errors[key] = (act.when, act.by)
         if said is not None and said[1] != act.by and act.when - said[0] <= ONE_ERROR:
             return
-        if account is None:
+        if account is None or account.away:
             return
         if account.first is None:
             for who, had in account.had.items():
