@@ -30,6 +30,7 @@ class HoldingAccount:
         peak_ppm: the largest part of an interval that is long enough to tell.
         concealed: as of `Entry`.
         unseen_counted_ns: as of `Holding`; `unseen_gap_ns` too.
+        restored: it was told of before podgpu began.
     """
 
     start: Instant
@@ -53,10 +54,13 @@ class HoldingAccount:
     concealed: bool = False
     unseen_counted_ns: int = 0
     unseen_gap_ns: int = 0
+    restored: bool = False
 
     @property
     def void(self) -> bool:
         """Whether it ended when it began, and nothing is in it: there is nothing to be told of."""
+        if self.restored:
+            return False  # whoever keeps it has to hear of its end
         no_time = self.end is not None and self.end.mono_ns == self.start.mono_ns
         return no_time and not (self.busy_ns or self.energy_mj or self.xids)
 

@@ -160,6 +160,7 @@ def _holding(
         xids=dict(told.xids[:MOST_CODES]),
         unseen_counted_ns=min(told.unseen_counted_ns, told.counted_ns),
         unseen_gap_ns=min(told.unseen_gap_ns, told.gap_ns),
+        restored=True,
     )
 
 

@@ -30,6 +30,8 @@ from tests.accounting.told import (
     Who,
 )
 
+LONGEST_GAP: Final = 400 * 24 * HOUR
+"""A gap in the file has no more; a longer one is a clock that was wrong."""
 SEEN_WITHIN: Final = 60 * S
 """How long after the first look a container may be seen that goes on after a restart."""
 PATIENCE: Final = 10 * S
@@ -190,6 +192,7 @@ class Account:
         self.at = 0
         self.elapsed = 0
         self.gap = 0
+        self.laid_gaps = 0
         self.gaps: list[tuple[int, int, str]] = []
         self.unheld, self.unknown = Sum(), Sum()
         self.busy, self.energy = Sum(), Sum()
@@ -336,7 +339,7 @@ class Account:
         else:
             self._interval(look, hour_of, carries, alone)
         self.at, self.offset = look.at, hour_of.offset
-        self.log[look.at] = self.elapsed + self.gap
+        self.log[look.at] = self.elapsed + self.laid_gaps
         self._memory(look, self._alone(look.at, look.at))
         self.finish(look.at)
 
@@ -359,8 +362,10 @@ class Account:
         before, down = self.at, self.first is None
         if not carries:
             self.gap += look.at - before
-            self.gaps.append((before, look.at, "down" if down else "blind"))
-            for hour, part in hours.spread(before, look.at):
+            self.gaps.append((max(before, look.at - LONGEST_GAP), look.at, "down" if down else "blind"))
+            laid = min(look.at - before, LONGEST_GAP)
+            self.laid_gaps += laid
+            for hour, part in hours.spread(look.at - laid, look.at):
                 self.hours[hour]["gap"].add(part)
         self.counter.clear()
         self.since = Since()
@@ -369,10 +374,11 @@ class Account:
         if down:
             self._first(look)
             return
+        awaited = {who for who, had in self.had.items() if had.pending}
         self._presence(look, before, over=look.at)
-        for had in self.had.values():
+        for who, had in self.had.items():
             for episode in had.episodes[-3:]:
-                if not episode.final and not had.pending:
+                if not episode.final and who not in awaited:
                     episode.gap += episode.overlap(before, look.at)
         if look.energy is not None:
             self.counter.judge(look.at, look.energy)
@@ -516,7 +522,8 @@ class Account:
         total = sum(parts.values(), Fraction(0))
         scale = Fraction(took) / total if total > took else Fraction(1)
         self.busy_known = True
-        self.since.unknown |= unknown
+        if look.mps:
+            self.since.unknown |= unknown
         all_ = total * scale
         assert all_.denominator == 1
         self.busy.add(all_)
