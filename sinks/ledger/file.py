@@ -13,7 +13,7 @@ from pipeline.clock import boot_id
 from pipeline.ledger.creating import Left, open_readwrite, read_left
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.opening import FAILS, fault
-from pipeline.ledger.retaining import Removed, retain, sweep
+from pipeline.ledger.retaining import Removed, forget_accounts, retain, sweep
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.storing import Store
 from pipeline.model import NS, Instant
@@ -265,6 +265,7 @@ class LedgerFile:
         latest_ns = self._first.wall_of(now) + _ASTRAY_NS
         now_ns = min(now.wall_ns, latest_ns)
         report.removed = retain(connection, now_ns, self._options.keep.ns, size)
+        forget_accounts(connection, now, now_ns, self.boot)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
             report.removed.swept += sweep(connection)

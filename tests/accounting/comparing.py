@@ -115,8 +115,8 @@ def _page(found: Differences, right: Reference, run: Seen) -> None:
     shown = {NAMES[uuid]: one for uuid, one in usage.devices.items()} if usage else {}
     for name, account in right.accounts.items():
         if name not in shown:
-            if account.first is None:
-                continue  # the driver hasn't shown it since the start
+            if account.first is None or (account.instances and not account.energy_known):
+                continue  # the driver hasn't shown it since the start, or there is nothing to show
             found.append(f"{name}: not on the page")
             continue
         account.expire(run.end)

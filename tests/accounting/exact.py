@@ -713,7 +713,11 @@ class Account:
 
 def shares(holders: Holders) -> dict[Who, Fraction]:
     """Return which part of the device each has."""
-    known = {who: Fraction(part) for who, part in holders.items() if part is not None}
+    known = {
+        who: Fraction(part).limit_denominator(1000)
+        for who, part in holders.items()
+        if part is not None
+    }
     if sum(known.values()) > 1:
         known = {}  # they aren't believed then, and nobody's is shown
     rest = 1 - sum(known.values(), Fraction(0))

@@ -325,7 +325,7 @@ class Author:
         works = self.works(device, took, left)
         known = took > 0 and rng.random() < 0.92
         if not known:
-            works = [Work(one.who, None, one.memory, one.there) for one in works]
+            works = [Work(one.who, None, one.memory) for one in works if one.there]
         busy = sum(one.busy or 0 for one in works) if known else None
         return Look(device, at, since, tuple(works), busy=busy, energy=energy)
 
@@ -338,7 +338,11 @@ class Author:
             for who in there
             for _ in range(rng.choice((1, 1, 2)))
         ]
-        works += [Work(who, self.busy(most), None, there=False) for who in sorted(left)]
+        works += [
+            Work(who, rng.randrange(1, most + 2), None, there=False)
+            for who in sorted(left)
+            if most
+        ]
         if rng.random() < 0.2:
             works.append(Work(rng.choice(("", None)), self.busy(most), rng.randrange(1 << 30)))
         if rng.random() < 0.1 and took:
