@@ -143,8 +143,9 @@ class DeviceAccount:
             for p in processes
         ]
         self._remember(use, processes, begin)
+        shown = self._memory
         self._settle(at)
-        times = self._pass_time(since, at)
+        times = self._pass_time(since, at, shown)
         interval = None
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
@@ -171,7 +172,7 @@ class DeviceAccount:
         self._use_no_more(at)
         self._settle(at)
         self.withdraw()
-        self._pass_time(None, at)
+        self._pass_time(None, at, _UNKNOWN)
         self._looked(at)
 
     def spend(self, total: int, idle: int, interval: Interval) -> None:
@@ -311,12 +312,14 @@ class DeviceAccount:
             if entry.uses:
                 entry.uses, entry.used_to_ns = False, at.mono_ns
 
-    def _pass_time(self, since: Instant | None, at: Instant) -> dict[HoldingAccount, int]:
-        """Let time go on to a look; return what was counted of each holding's."""
+    def _pass_time(
+        self, since: Instant | None, at: Instant, shown: Memory
+    ) -> dict[HoldingAccount, int]:
+        """Let time go on to a look, which showed this; return what was counted of each holding's."""
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.adjoins(since), dict[HoldingAccount, int]()
-        told = self._memory.containers
-        nothing = 0 if self._memory.whole else None
+        told = shown.containers
+        nothing = 0 if shown.whole else None
         for entry in self.roster:
             running = entry.running
             if running is not None and entry.awaited:

@@ -2,12 +2,12 @@
 
 import asyncio
 import weakref
-from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.delivery.waiting import first
@@ -42,6 +42,31 @@ _AGAIN: Final = 1.0
 _Opened = tuple[Left, Report]
 
 
+@dataclass(slots=True)
+class _Since:
+    """What is remembered over reloads: a ledger that goes on in its file has missed nothing.
+
+    Attributes:
+        path: the file.
+        began: a moment since which podgpu has run.
+        born: when the first ledger with this file began.
+        unseen: devices of the file that nobody has looked at since then; None until it is open.
+    """
+
+    path: Path
+    began: Instant
+    born: Instant
+    unseen: set[str] | None = None
+
+
+def _since(ctx: SinkContext, path: Path) -> _Since:
+    now, kept = ctx.clock.now(), ctx.kept.get("since")
+    if isinstance(kept, _Since) and kept.path == path:
+        return kept
+    ctx.kept["since"] = new = _Since(path, kept.began if isinstance(kept, _Since) else now, now)
+    return new
+
+
 class LedgerSink:
     """Keeps who used how much, and tells of it.
 
@@ -56,7 +81,7 @@ class LedgerSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._born = ctx.clock.now()
+        self._since = _since(ctx, options.path)
         self._telling = Telling(ctx, str(options.path))
         self._opening: tuple[DaemonExecutor, LedgerFile, Future[_Opened]] | None = None
         self._unwanted: weakref.finalize[..., LedgerSink] | None = None
@@ -64,7 +89,7 @@ class LedgerSink:
         self._file: LedgerFile | None = None
         self._left: Left | None = None
         self._boot = ""
-        self._book = Book(self._born, {})
+        self._book = Book(self._since.born, {})
         self._writing: tuple[Batch, Future[Report]] | None = None
         self._unwritten: Batch | None = None
         self._wanted = asyncio.Event()
@@ -75,8 +100,7 @@ class LedgerSink:
         """Open the file, and take over the accounts that stand there."""
         if self._opening is None:
             thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
-            now = self._ctx.clock.now
-            began = cast("Instant", self._ctx.kept.setdefault("began", now()))
+            now, began = self._ctx.clock.now, self._since.began
             file = LedgerFile(self._options, self._ctx.node, now, began)
             self._opening = thread, file, thread.submit(file.open)
             # Whoever is no more wants nothing: what opens then is closed.
@@ -107,7 +131,10 @@ class LedgerSink:
         self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
         self._boot = file.boot
         states = {one.device: one for one in self._rebased(left).devices}
-        self._book = Book(self._born, states, left.going_on, self._unseen(states))
+        since = self._since
+        if since.unseen is None:
+            since.unseen = set(states)
+        self._book = Book(since.born, states, left.going_on, since.unseen)
         self._unwritten = self._writing = None
         return self
 
@@ -133,14 +160,6 @@ class LedgerSink:
             closed.cancel()  # it is closed all the same, once the call has ended
             warn(self._ctx, "gave up on %s: the last call doesn't end", self._options.path)
 
-    def _unseen(self, states: Iterable[str]) -> set[str]:
-        """Return the devices of the file that nobody has looked at since podgpu began.
-
-        Remembered over reloads: a ledger that begins anew while podgpu runs has missed nothing.
-        """
-        known = self._ctx.kept.setdefault(f"unseen {self._options.path}", set(states))
-        return cast("set[str]", known)
-
     async def recall(self) -> TotalsRestored | None:
         """Return the accounts that the file had when it was opened.
 
@@ -157,7 +176,7 @@ class LedgerSink:
     def _rebased(self, left: Left) -> TotalsRestored:
         """Return the accounts of the file with moments of the present monotonic clock."""
         now = self._ctx.clock.now()
-        return rebased(left.states.values(), now, left.boots, self._boot, self._born)
+        return rebased(left.states.values(), now, left.boots, self._boot, self._since.born)
 
     async def window(self, start_ns: int, end_ns: int) -> Window:
         """Return what was used in a span of time, as far as it is written."""

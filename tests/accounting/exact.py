@@ -89,6 +89,8 @@ class Episode:
     memory_ns: int = 0
     xids: Counter[int] = field(default_factory=Counter)
     final: bool = False
+    late: int = 0
+    """When it was final, if no look came."""
 
     def overlap(self, begin: int, end: int) -> int:
         upto = end if self.end is None else min(end, self.end)
@@ -211,6 +213,8 @@ class Account:
         self.memory_good = 0
         self.away = False
         self.offset = 0
+        self.boot = 0
+        self.moved = 0
         self.before: dict[str, Any] = {}
         self.log: dict[int, int] = {}
         """By the moment of each look, the time since the account's start."""
@@ -219,14 +223,18 @@ class Account:
 
     def rebase(self, begun: int, offset: int) -> None:
         """Over a boot of the machine, the wall clock alone tells how much time has passed."""
+        self._shift(-self.moved)
         passed = max(begun + offset - self.at - self.offset, 0)
-        moved = begun - passed - self.at
-        self.at += moved
+        self.moved = begun - passed - self.at
+        self._shift(self.moved)
+
+    def _shift(self, by: int) -> None:
+        self.at += by
         for had in self.had.values():
-            had.seen = (had.seen[0] + moved, *had.seen[1:])
+            had.seen = (had.seen[0] + by, *had.seen[1:])
             for one in had.episodes:
-                one.start += moved
-                one.end = None if one.end is None else one.end + moved
+                one.start += by
+                one.end = None if one.end is None else one.end + by
 
     def renew(self) -> None:
         """The device wasn't found for too long: the page begins anew, and holdings have ended."""
@@ -314,7 +322,7 @@ class Account:
                 if episode.end is None or episode.final:
                     continue
                 if at > episode.end + self.patience and self.first is not None:
-                    episode.final = True
+                    episode.final, episode.late = True, episode.end + self.patience
                     episode.gap += episode.overlap(self.at, at)
         if self.first is None or at <= self.first + SEEN_WITHIN:
             return
@@ -773,7 +781,7 @@ class Reference:
         self.running: dict[Who, dict[str, float | None]] = {}
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
-        self.rebooted = False
+        self.boot = 0
         self.begun = self.offset_begun = 0
         self.shown: set[str] = set()
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
@@ -790,10 +798,9 @@ class Reference:
     def _do(self, at: int, act: Act) -> None:
         match act:
             case Begun(running=running, given=given, devices=devices, late=late):
-                if self.rebooted:
-                    for account in self.accounts.values():
+                for account in self.accounts.values():
+                    if account.boot != self.boot:
                         account.rebase(at, self.clocks.offset)
-                self.rebooted = False
                 self.begun, self.offset_begun = at, self.clocks.offset
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard
@@ -824,7 +831,7 @@ class Reference:
                     self.filed[device] = who
                 self._held(at)
             case Rebooted():
-                self.rebooted = True
+                self.boot += 1
             case Shown(devices=devices):
                 self._show(at, devices)
             case Set(by=by):
@@ -842,6 +849,7 @@ class Reference:
                 account.renew()
             if account is not None and account.away:
                 account.away, account.offset = False, self.offset_begun
+                account.boot, account.moved = self.boot, 0
 
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():
@@ -866,6 +874,7 @@ class Reference:
                 ]
             account.hold(look.at, self._holders(look.device), self.listed)
         account = self.accounts[look.device]
+        account.boot, account.moved = self.boot, 0
         if not account.cuts:
             account.hold(look.at, self._holders(look.device), self.listed)
         account.look(look, self.clocks)
