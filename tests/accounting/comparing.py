@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.model import ContainerUsage, DeviceUsage
 from tests.accounting.exact import Account, Had, Reference, Sum
 from tests.accounting.playing import NAMES, Seen, who_of
-from tests.accounting.told import MS, S, Act, Killed, Looked, Rebooted, Set, Story, Who
+from tests.accounting.told import MS, S, Act, Killed, Looked, Rebooted, Set, Story, Waited, Who
 
 KEPT = 300 * S
 """How long a container that has ended is shown."""
@@ -51,6 +51,8 @@ def compare(story: Story, seen: list[Seen]) -> Differences:
         found.extend(f"run {number}, page: {one}" for one in differs)
         cut = _committed(found, at_end, run, number, story.commit)
         kept += [act for at, act in enumerate(run.acts) if at <= cut or _lasts(act)]
+        if run.ended == "killed" and run.when:
+            kept.append(Waited(run.when))
         whole = at_end
         if cut + 1 < len(run.acts):
             whole = Reference(story.wall, story.sources)
@@ -133,6 +135,8 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
     for whose, one in parts_of(shown).items():
         if whose in account.had:
             stale = end > account.memory_good
+            if account.undecided(end, TICK):
+                continue
             _container(found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at)
     told = {
         "elapsed": shown.elapsed_ns,
@@ -268,7 +272,7 @@ def _holdings(found: Differences, right: Reference, path: Path, end: int) -> Non
     for name, account in right.accounts.items():
         for who, had in account.had.items():
             rows_ = [row for row in told.pop((name, who), []) if row.length or row.xids != "{}"]
-            if had.pending or account.first is None:
+            if had.pending or account.undecided(end, TICK):
                 continue  # whether it goes on isn't known yet
             every = [one for one in had.episodes if one.counted or one.gap or one.xids]
             mine = [

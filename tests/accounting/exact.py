@@ -19,6 +19,7 @@ from tests.accounting.told import (
     Erred,
     Filed,
     Given,
+    Killed,
     Look,
     Looked,
     Rebooted,
@@ -27,6 +28,7 @@ from tests.accounting.told import (
     Set,
     Shown,
     Spoken,
+    Stopped,
     Who,
 )
 
@@ -211,7 +213,7 @@ class Account:
         self.first: int | None = None
         self.patience = 15 * S
         self.memory_good = 0
-        self.away = False
+        self.away = self.renewed = False
         self.offset = 0
         self.boot = 0
         self.moved = 0
@@ -236,13 +238,31 @@ class Account:
                 one.start += by
                 one.end = None if one.end is None else one.end + by
 
-    def renew(self) -> None:
+    def cap(self, now: int) -> None:
+        """Nothing of it lies after the moment when it goes on."""
+        for had in self.had.values():
+            for one in had.episodes:
+                if one.start > now:
+                    one.start = now
+                if one.end is not None and one.end > now:
+                    one.end = now
+
+    def abandon(self) -> None:
         """The device wasn't found for too long: the page begins anew, and holdings have ended."""
         for had in self.had.values():
             last = had.episodes[-1] if had.episodes else None
             if last is not None and not last.final:
                 last.end, last.final = max(had.seen[0], last.start), True
             had.pending = False
+        self.renewed = True
+
+    def undecided(self, now: int, tick: int) -> bool:
+        """Whether it isn't known yet, or only just, who goes on after a start."""
+        return self.first is None or 0 <= now - self.first - SEEN_WITHIN <= tick
+
+    def _begin_anew(self) -> None:
+        """The page begins anew with the first look; until then the file has the old account."""
+        self.renewed = False
         self.busy_known = self.energy_known = False
         self.before = {name: getattr(self, name) for name in PAGE}
         for name in PAGE:
@@ -259,7 +279,7 @@ class Account:
 
     def begin_run(self) -> None:
         """podgpu starts: what was there may go on."""
-        self.away = True
+        self.away, self.renewed = True, False
         self.cuts, self.first = [], None
         self.counter.clear()
         self.since = Since()
@@ -380,6 +400,8 @@ class Account:
         for one in self.instances:
             one.since = Since()
         if down:
+            if self.renewed:
+                self._begin_anew()
             self._first(look)
             return
         awaited = {who for who, had in self.had.items() if had.pending}
@@ -782,6 +804,7 @@ class Reference:
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
         self.boot = 0
+        self.up = False
         self.begun = self.offset_begun = 0
         self.shown: set[str] = set()
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
@@ -789,19 +812,29 @@ class Reference:
 
     def play(self, acts: Iterable[Act]) -> None:
         for moment, act in in_order(acts):
+            self._pass(moment)
             match act:
                 case Look():
                     self._look(act)
                 case _:
                     self._do(moment, act)
 
+    def _pass(self, now: int) -> None:
+        """Let time go on."""
+        for account in self.accounts.values():
+            account.expire(now)
+            if account.away and self.up and now > self.begun + FOUND_WITHIN:
+                account.abandon()
+
     def _do(self, at: int, act: Act) -> None:
         match act:
             case Begun(running=running, given=given, devices=devices, late=late):
-                for account in self.accounts.values():
+                for name, account in self.accounts.items():
                     if account.boot != self.boot:
                         account.rebase(at, self.clocks.offset)
-                self.begun, self.offset_begun = at, self.clocks.offset
+                        if name in devices:
+                            account.cap(at)
+                self.begun, self.offset_begun, self.up = at, self.clocks.offset, True
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard
                 self.given, self.filed = dict(given), {}
@@ -834,6 +867,8 @@ class Reference:
                 self.boot += 1
             case Shown(devices=devices):
                 self._show(at, devices)
+            case Killed() | Stopped():
+                self.up = False
             case Set(by=by):
                 self.clocks.offset += by
             case Erred():
@@ -845,9 +880,8 @@ class Reference:
         """Some devices can be found now: what wasn't for so long after a start goes on nowhere."""
         for device in devices:
             account = self.accounts.get(device)
-            if account is not None and account.away and at > self.begun + FOUND_WITHIN:
-                account.renew()
             if account is not None and account.away:
+                account.cap(at)
                 account.away, account.offset = False, self.offset_begun
                 account.boot, account.moved = self.boot, 0
 

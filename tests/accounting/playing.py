@@ -232,6 +232,7 @@ class Seen:
         end: when that was.
         ended: how, `killed` or `stopped`.
         written: how many of the acts the file has.
+        when: when podgpu heard of the last of what the file has.
     """
 
     acts: list[Act]
@@ -240,6 +241,7 @@ class Seen:
     end: int
     ended: str
     written: int
+    when: int
 
 
 class Player:
@@ -251,7 +253,7 @@ class Player:
         self.machine = Machine(folder, self.loop, story.wall)
         self.run: Podgpu | None = None
         self.seen: list[Seen] = []
-        self.taken = 0
+        self.taken = self.taken_at = self.written_at = 0
         self.written = 0
         """How many acts of the run the ledger has, by the calls that write it."""
         self._told: list[Act] = []
@@ -332,7 +334,7 @@ class Player:
         log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._told, page, kept, act.at, ended, written))
+        self.seen.append(Seen(self._told, page, kept, act.at, ended, written, self.written_at))
         self._told, self.written, self.taken = [], 0, 0
 
     async def _do(self, run: Podgpu, act: Act) -> None:
@@ -482,14 +484,14 @@ def patched(player: Player) -> Iterator[None]:
 
     def write(file: LedgerFile, batch: Any) -> Any:
         report = put(file, batch)
-        player.written = player.taken
+        player.written, player.written_at = player.taken, player.taken_at
         return report
 
     take = Book.take
 
     def book(self: Book, snapshot: Snapshot) -> None:
         take(self, snapshot)
-        player.taken = player.told
+        player.taken, player.taken_at = player.told, player.loop.now_ns
 
     level = logging.getLogger("podgpu").level
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)
