@@ -349,9 +349,11 @@ class DeviceAccount:
         def ending(entry: Entry) -> Instant:
             # Processes that were there at the look before and aren't now have ended with their
             # container, if it ceased to hold the device meanwhile.
-            released = self.timeline.released(entry.name)
+            released, running = self.timeline.released(entry.name), entry.running
             if self.at is None or released is None or released.mono_ns <= self.at.mono_ns:
                 return moment
+            if running is not None and released.mono_ns <= running.start.mono_ns:
+                return moment  # it is another holding that ended then, and this one came after it
             return released
 
         self.roster.settle(holding, moment, ending)

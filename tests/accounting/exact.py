@@ -344,6 +344,8 @@ class Account:
                 if at > episode.end + self.patience and self.first is not None:
                     episode.final, episode.late = True, episode.end + self.patience
                     episode.gap += episode.overlap(self.at, at)
+                    if all(one.final for one in had.episodes):
+                        self._disown(episode.who)
         if self.first is None or at <= self.first + SEEN_WITHIN:
             return
         for had in self.had.values():
@@ -351,6 +353,11 @@ class Account:
                 had.pending = False
                 last = had.episodes[-1]
                 last.end, last.final = max(had.seen[0], last.start), True
+
+    def _disown(self, who: Who) -> None:
+        """What energy is still to come for what it had falls to nobody."""
+        self.since.held.pop(who, None)
+        self.since.busy[NOBODY] += self.since.busy.pop(who, Fraction(0))
 
     # -- looks ----------------------------------------------------------------------------------
 
@@ -468,7 +475,9 @@ class Account:
                 had = self.had[who]
                 if had.pending:
                     self._present(who, since).end = look.at
-                elif had.live is None and not any(e.overlap(begin, look.at) for e in had.episodes):
+                elif had.live is None and not any(
+                    e.overlap(begin, look.at) and not e.final for e in had.episodes
+                ):
                     self._present(who, since).end = look.at
         for who, had in self.had.items():
             if had.uses and who not in there:
@@ -821,9 +830,9 @@ class Reference:
 
     def _pass(self, now: int) -> None:
         """Let time go on."""
-        for account in self.accounts.values():
+        for account in self.accounts.values() if self.up else ():
             account.expire(now)
-            if account.away and self.up and now > self.begun + FOUND_WITHIN:
+            if account.away and now > self.begun + FOUND_WITHIN:
                 account.abandon()
 
     def _do(self, at: int, act: Act) -> None:

@@ -69,6 +69,8 @@ class Author:
         self.serves = rng.random() < 0.25
         self.hidden = rng.random() < 0.1
         self.told = rng.random()
+        # Over a boot the wall clock is believed: an account of a week ago is let go of.
+        self.reboots = rng.random() < 0.25
         self.errors: dict[str, int] = {}
         self.sources: tuple[str, ...] = ALL_SOURCES
         if self.told < 0.1:
@@ -133,7 +135,7 @@ class Author:
                 self.life(tell=False)
         if rng.random() < 0.25:
             self.step()
-        if rng.random() < 0.1:
+        if self.reboots and rng.random() < 0.5:
             self.wait(S)
             self.acts.append(Rebooted(self.now))
             self.counter = dict.fromkeys(self.devices, 0)
@@ -171,7 +173,8 @@ class Author:
             self.look()
 
     def step(self) -> None:
-        self.acts.append(Set(self.now, self.rng.choice(STEPS)))
+        steps = [by for by in STEPS if abs(by) <= HOUR or not self.reboots]
+        self.acts.append(Set(self.now, self.rng.choice(steps)))
 
     def reload(self) -> None:
         what = self.rng.choice(("gpus", "usage", "usage"))
