@@ -167,7 +167,7 @@ def _container(
 ) -> None:
     there = had.live is not None or had.pending
     found.same(f"{where} is there", one.holding is not None, there)
-    if one.ended is None and had.live is not None and not stale and had.live.start <= looked:
+    if one.ended is None and had.live is not None and not stale and had.came <= looked:
         found.same(f"{where} memory", one.memory_bytes, had.memory)
 
 

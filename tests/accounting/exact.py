@@ -115,6 +115,8 @@ class Had:
     ceased: int = -1
     memory: int | None = None
     pending: bool = False
+    came: int = 0
+    """When it was there, after it wasn't, or nobody knew."""
     seen: tuple[int, int, int] = (0, 0, 0)
     """The last look that podgpu took while it was there, before a start, and the time and the gaps
     that were counted up to then."""
@@ -318,6 +320,8 @@ class Account:
     def _present(self, who: Who, at: int) -> Episode:
         """Return the holding of one who is there from a moment on."""
         had = self.had[who]
+        if had.live is None:
+            had.came = at
         if had.pending:
             had.pending = False
             before, elapsed, gap = had.seen
@@ -821,7 +825,8 @@ class Reference:
 
     def play(self, acts: Iterable[Act]) -> None:
         for moment, act in in_order(acts):
-            self._pass(moment)
+            if not isinstance(act, Killed):
+                self._pass(moment)  # what became of that time nobody has heard of
             match act:
                 case Look():
                     self._look(act)
