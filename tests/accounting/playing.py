@@ -312,7 +312,7 @@ class Player:
     async def _end(self, act: Act) -> None:
         run, machine = self.run, self.machine
         assert run is not None
-        page, written = run.snapshot, self.written
+        page, written, when = run.snapshot, self.written, self.written_at
         before = machine.path
         if isinstance(act, Killed):
             machine.runs += 1
@@ -334,7 +334,7 @@ class Player:
         log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._told, page, kept, act.at, ended, written, self.written_at))
+        self.seen.append(Seen(self._told, page, kept, act.at, ended, written, when))
         self._told, self.written, self.taken = [], 0, 0
 
     async def _do(self, run: Podgpu, act: Act) -> None:
