@@ -44,7 +44,7 @@ def compare(story: Story, seen: list[Seen]) -> Differences:
     found = Differences()
     kept: list[Act] = []
     for number, run in enumerate(seen):
-        at_end = Reference(story.wall, story.sources)
+        at_end = Reference(story)
         at_end.play([*kept, *run.acts])
         differs = Differences()
         _page(differs, at_end, run)
@@ -55,7 +55,7 @@ def compare(story: Story, seen: list[Seen]) -> Differences:
             kept.append(Waited(run.when))
         whole = at_end
         if cut + 1 < len(run.acts):
-            whole = Reference(story.wall, story.sources)
+            whole = Reference(story)
             whole.play(kept)
         differs = Differences()
         _file(differs, whole, run.path, run.end, last=number + 1 == len(seen))
@@ -76,7 +76,7 @@ def _committed(
 
     By the times that stand in the file this was the last look, or one before it.
     """
-    looks = [at for at, act in enumerate(run.acts) if isinstance(act, Looked)]
+    looks = [at for at, act in enumerate(run.acts) if isinstance(act, Looked) and act.by == "gpus"]
     if run.ended != "killed":
         return len(run.acts)
     totals = {

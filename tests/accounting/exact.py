@@ -29,6 +29,7 @@ from tests.accounting.told import (
     Shown,
     Spoken,
     Stopped,
+    Story,
     Who,
 )
 
@@ -198,6 +199,8 @@ class Account:
         self.at = 0
         self.elapsed = 0
         self.gap = 0
+        self.holding: set[Who] = set()
+        """Those who held it in the interval that is counted now."""
         self.laid_gaps = 0
         self.gaps: list[tuple[int, int, str]] = []
         self.unheld, self.unknown = Sum(), Sum()
@@ -428,6 +431,7 @@ class Account:
         begin, end = self.at, look.at
         took = end - begin
         was = {who for who, had in self.had.items() if had.uses}
+        self.holding = {who for cut in self._spanned(begin, end) for who in cut.holders}
         self._presence(look, begin)
         gained: dict[str, Sum] = defaultdict(Sum)
         if not carries:
@@ -541,11 +545,17 @@ class Account:
         took = look.at - begin
         present = {episode.who for _, episode, _ in overlapping}
         self.since.present |= present
+        held = self.holding
         for _, episode, part in overlapping:
             _, before = self.since.spans.get(id(episode), (episode, 0))
             self.since.spans[id(episode)] = (episode, before + part)
         if look.busy is None:
             self.since.known = False
+            if look.mps:
+                hidden = self._mps(look, held | was, {})
+                self.since.unknown |= hidden
+                for who in hidden:
+                    self._forget_zero(who)
             return
         parts: dict[Who, Fraction] = defaultdict(Fraction)
         unknown: set[Who] = set()
@@ -558,7 +568,7 @@ class Account:
             parts[alone] += look.busy
             unknown = present - {alone} if alone else set(present)
         elif look.mps:
-            unknown = self._mps(look, present, parts, alone)
+            unknown = self._mps(look, held | was, parts)
         else:
             for one in look.works:
                 parts[alone if one.who is None else one.who] += one.busy or 0
@@ -591,31 +601,38 @@ class Account:
                 episode.busy_known += part
     def _alone(self, begin: int, end: int) -> Who:
         """Return the one container that has held the device in a time, if there is just one."""
-        found = {
-            who
-            for cut, upto in zip(self.cuts, [*(cut.at for cut in self.cuts[1:]), end], strict=True)
-            if cut.at <= end and upto > begin or cut.at <= begin <= upto
-            for who in cut.holders
-        }
+        found = {who for cut in self._spanned(begin, end) for who in cut.holders}
         return found.pop() if len(found) == 1 else NOBODY
 
+    def _spanned(self, begin: int, end: int) -> list[Cut]:
+        """Return the cuts that reach into a time, or hold at a moment."""
+        ends = [*(cut.at for cut in self.cuts[1:]), max(end, begin) + 1]
+        return [
+            cut
+            for cut, upto in zip(self.cuts, ends, strict=True)
+            if cut.at <= end and upto > begin and (cut.at < end or begin == end)
+        ]
+
     def _mps(
-        self, look: Look, present: set[Who], parts: dict[Who, Fraction], alone: Who
+        self, look: Look, others: set[Who], parts: dict[Who, Fraction]
     ) -> set[Who]:
-        """While an MPS server works; return of whom nothing is known."""
+        """While an MPS server works; return of whom nothing is known.
+
+        Others held the device in the interval, or had processes there at its beginning.
+        """
         total = Fraction(look.busy or 0)
-        owners = {one.who for one in look.works}
-        if len(owners) == 1 and owners == {alone} and alone and present == {alone}:
-            parts[alone] += total
+        owners = {one.who for one in look.works} | others
+        if len(owners) == 1 and any(one.client for one in look.works) and owners != {NOBODY}:
+            parts[owners.pop() or NOBODY] = total
             return set()
         unknown = set()
-        for who in present:
+        for who in others | {one.who for one in look.works if one.who}:
             mine = [one for one in look.works if one.who == who]
-            if not mine or any(one.client or one.busy is None for one in mine):
+            if not mine or any(one.busy is None for one in mine):
                 unknown.add(who)
             else:
-                parts[who] += sum(one.busy or 0 for one in mine)
-        parts[NOBODY] += total - sum(parts.values(), Fraction(0))
+                parts[who] = Fraction(sum(one.busy or 0 for one in mine))
+        parts[NOBODY] = total - sum(parts.values(), Fraction(0))
         return unknown
 
     def _forget_zero(self, who: Who) -> None:
@@ -808,9 +825,10 @@ class Clocks:
 class Reference:
     """Plays acts, and knows what must come of them."""
 
-    def __init__(self, wall: int, sources: Iterable[str]) -> None:
-        self.clocks = Clocks(wall)
-        self.sources = set(sources)
+    def __init__(self, story: Story) -> None:
+        self.clocks = Clocks(story.wall)
+        self.sources = set(story.sources)
+        self.claims = story.claims
         self.unheard: dict[Who, dict[str, float | None]] = {}
         self.accounts: dict[str, Account] = {}
         self.running: dict[Who, dict[str, float | None]] = {}
@@ -819,7 +837,7 @@ class Reference:
         self.boot = 0
         self.up = False
         self.begun = self.offset_begun = 0
-        self.shown: set[str] = set()
+        self.known: set[str] = set()
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
 
@@ -857,6 +875,7 @@ class Reference:
                 self.listed = "kubelet" in self.sources or not late and "runtime" in self.sources
                 for account in self.accounts.values():
                     account.begin_run()
+                self.known = set()
                 self._show(at, devices)
                 self._held(at)
             case Spoken():
@@ -881,6 +900,7 @@ class Reference:
                 self.boot += 1
             case Shown(devices=devices):
                 self._show(at, devices)
+                self._held(at)
             case Killed() | Stopped():
                 self.up = False
             case Set(by=by):
@@ -892,6 +912,7 @@ class Reference:
 
     def _show(self, at: int, devices: Iterable[str]) -> None:
         """Some devices can be found now: what wasn't for so long after a start goes on nowhere."""
+        self.known |= set(devices)
         for device in devices:
             account = self.accounts.get(device)
             if account is not None and account.away:
@@ -902,8 +923,14 @@ class Reference:
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():
             holders, last = self._holders(device), account.cuts[-1] if account.cuts else None
-            if last is None or (last.holders, last.listed) != (holders, self.listed):
-                account.hold(at, holders, self.listed)
+            if last is None or (last.holders, last.listed) != (holders, self.informed):
+                account.hold(at, holders, self.informed)
+
+    @property
+    def informed(self) -> bool:
+        """Whether what nobody is told to hold is free: a claim may name what nobody can find."""
+        nameless = self.claims and any(device not in self.known for device in self.given)
+        return self.listed and not nameless
 
     def _holders(self, device: str) -> Holders:
         found = {who: held[device] for who, held in self.running.items() if device in held}
@@ -920,11 +947,11 @@ class Reference:
                 account.instances = [
                     self.accounts[name] for name in SLICES if name in self.accounts
                 ]
-            account.hold(look.at, self._holders(look.device), self.listed)
+            account.hold(look.at, self._holders(look.device), self.informed)
         account = self.accounts[look.device]
         account.boot, account.moved = self.boot, 0
         if not account.cuts:
-            account.hold(look.at, self._holders(look.device), self.listed)
+            account.hold(look.at, self._holders(look.device), self.informed)
         account.look(look, self.clocks)
 
     def _err(self, act: Erred) -> None:
@@ -968,6 +995,8 @@ def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, "Act | Look"]]:
             asked = act.at if asked is None else asked
             if act.at < asked + PATIENCE:
                 continue
+        if isinstance(act, Looked) and act.by != "gpus":
+            continue  # who stands earlier in the configuration is believed
         if isinstance(act, Looked):
             found.extend((one.at, len(found), one) for one in act.looks)
         elif isinstance(act, Erred):

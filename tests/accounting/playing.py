@@ -8,7 +8,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -26,6 +26,7 @@ from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     DeviceUse,
     Event,
@@ -83,6 +84,7 @@ SOURCES: Final = {
     "kubelet": "podresources",
     "file": "podlist",
     "pods": "pods",
+    "other": "hostengine",
     "kernel": "kernel",
 }
 FOREVER: Final = 1 << 60
@@ -305,7 +307,9 @@ class Player:
         await run.tell("pods", PodsReplaced(tuple(map(pod_of, PODS)), FOREVER))
         await run.tell("kubelet", self._list())
         await run.tell("file", self._file())
-        await run.tell("kernel", XidsReported(()))
+        for source in ("other", "kernel"):
+            await run.tell(source, XidsReported(()))
+        await run.tell("pods", ALIASES)
         if not act.late:
             await run.tell("runtime", self._containers())
 
@@ -382,7 +386,7 @@ class Player:
     def _list(self) -> ClaimsReplaced:
         return ClaimsReplaced(
             tuple(
-                claim(who, device, Evidence.KUBELET_IDS, named=True)
+                given(who, device, by_claim=self.story.claims)
                 for device, who in self._given.items()
             ),
             FOREVER,
@@ -455,6 +459,24 @@ def claim(
         Origin(evidence),
         "nvidia.com/gpu" if evidence is Evidence.KUBELET_IDS else "",
     )
+
+
+def given(who: Who, device: str, *, by_claim: bool) -> Claim:
+    """What the kubelet's list says of a device that it gave out."""
+    made = claim(who, device, Evidence.KUBELET_IDS, named=True)
+    if not by_claim:
+        return made
+    return replace(made, devices=(dra(device),), resource="", resource_claim=f"ml/{who[:2]}")
+
+
+def dra(device: str) -> RawDeviceId:
+    return RawDeviceId("dra", f"gpu.nvidia.com/node-1/{device}")
+
+
+ALIASES: Final = DeviceAliasesReplaced(
+    tuple((dra(name), device.uuid) for name, device in DEVICES.items()),
+    tuple((dra(name), Instant(0, 0)) for name in DEVICES),
+)
 
 
 def running(who: Who, holds: dict[str, float | None]) -> RunningContainer:

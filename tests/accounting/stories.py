@@ -30,7 +30,7 @@ from tests.accounting.told import (
     Work,
 )
 
-ALL_SOURCES: Final = ("gpus", "runtime", "kubelet", "file", "pods", "kernel")
+ALL_SOURCES: Final = ("gpus", "runtime", "kubelet", "file", "pods", "other", "kernel")
 # Two pods of one name, one of two containers, and one that uses what it doesn't hold.
 CONTAINERS: Final = ("a/main/a1", "a/main/a2", "b/main/b1", "b/side/b1", "c/main/c1")
 WHOLE: Final = ("k1/main/k1", "k2/main/k2")
@@ -65,7 +65,8 @@ class Author:
         self.counter = {device: rng.randrange(1 << 30) for device in self.devices}
         self.read = dict.fromkeys(self.devices, self.now)
         self.since: dict[str, int | None] = dict.fromkeys(self.devices)
-        self.mps: Who | None = None
+        self.mps = False
+        self.server: Who = ""
         self.serves = rng.random() < 0.25
         self.hidden = rng.random() < 0.1
         self.told = rng.random()
@@ -96,7 +97,7 @@ class Author:
                 self.acts.append(Stopped(self.now))
             else:
                 self.end()
-        return Story(seed, tuple(self.acts), wall, commit, self.sources)
+        return Story(seed, tuple(self.acts), wall, commit, self.sources, rng.random() < 0.5)
 
     # -- podgpu ---------------------------------------------------------------------------------
 
@@ -163,6 +164,8 @@ class Author:
             self.reload()
         elif roll < 0.94:
             self.lose()
+        elif roll < 0.95 and "other" in self.sources:
+            self.contradict()
         elif roll < 0.96 and "runtime" in self.sources:
             self.acts.append(Listed(self.now))
         elif roll < 0.98:
@@ -203,6 +206,18 @@ class Author:
 
     def forget_looks(self) -> None:
         self.since = dict.fromkeys(self.devices)
+
+    def contradict(self) -> None:
+        """A source that stands later in the configuration tells something else of the GPUs."""
+        rng, looks = self.rng, []
+        for device in ("g0", "g1"):
+            since = self.since.get(device)
+            if since is not None and self.now - since < 10 * S and device not in self.gone:
+                busy = rng.randrange(self.now - since)
+                works = (Work(rng.choice(("", None)), busy, 77),)
+                looks.append(Look(device, self.now, since, works, busy=busy, energy=1 << 40))
+        if looks:
+            self.acts.append(Looked(self.now, tuple(looks), "other"))
 
     def error(self) -> None:
         device = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
@@ -275,12 +290,9 @@ class Author:
     def work(self) -> None:
         rng = self.rng
         device = rng.choice([one for one in self.devices if one != "g2"])
-        able = sorted(self.running)
-        if "runtime" not in self.sources:
-            able = []
-        if not able:
+        if not self.able:
             return
-        who = rng.choice(able)
+        who = rng.choice(self.able)
         if device in {"m1", "m2"} and device not in self.running[who]:
             return
         if who in self.using[device]:
@@ -288,6 +300,11 @@ class Author:
             self.left[device].add(who)
         else:
             self.using[device].add(who)
+
+    @property
+    def able(self) -> list[Who]:
+        """Those whose processes podgpu can name."""
+        return sorted(self.running) if "runtime" in self.sources else []
 
     # -- looks ----------------------------------------------------------------------------------
 
@@ -325,12 +342,33 @@ class Author:
         if self.hidden:
             busy = rng.choice((None, rng.randrange(took + 1))) if took else None
             return Look(device, at, since, (), busy=busy, energy=energy, listed=False)
+        if device == "g0" and self.serves and rng.random() < 0.2:
+            self.mps, self.server = not self.mps, rng.choice(("", *self.able))
+        if device == "g0" and self.mps:
+            return self.beside_mps(at, since, took, energy)
         works = self.works(device, took, left)
         known = took > 0 and rng.random() < 0.92
         if not known:
             works = [Work(one.who, None, one.memory) for one in works if one.there]
         busy = sum(one.busy or 0 for one in works) if known else None
         return Look(device, at, since, tuple(works), busy=busy, energy=energy)
+
+    def beside_mps(self, at: int, since: int | None, took: int, energy: int | None) -> Look:
+        """The driver credits the server with what its clients do."""
+        rng = self.rng
+        server = self.server if self.server in self.running else ""
+        works = [Work(server, None, rng.randrange(1 << 28))]
+        rest = took
+        for who in sorted(self.using["g0"]):
+            memory = rng.randrange(1 << 33)
+            if rng.random() < 0.7:
+                works.append(Work(who, None, memory, client=True))
+            else:
+                busy = rng.randrange(rest // 2 + 1)
+                rest -= busy
+                works.append(Work(who, busy, memory))
+        busy_ = took - rest + rng.randrange(rest + 1) if took and rng.random() < 0.9 else None
+        return Look("g0", at, since, tuple(works), busy=busy_, energy=energy, mps=True)
 
     def works(self, device: str, took: int, left: set[Who]) -> list[Work]:
         rng = self.rng

@@ -194,10 +194,12 @@ class Story:
         wall: what the wall clock shows at the beginning, nanoseconds of Unix time.
         commit: the ledger's commit interval.
         sources: the names of those that are configured.
+        claims: the kubelet gives out ResourceClaims (DRA), and no ids of a device plugin.
     """
 
     seed: int
     acts: tuple[Act, ...]
     wall: int
     commit: int
-    sources: tuple[str, ...] = ("gpus", "runtime", "kubelet", "file", "pods", "kernel")
+    sources: tuple[str, ...] = ("gpus", "runtime", "kubelet", "file", "pods", "other", "kernel")
+    claims: bool = False
