@@ -48,6 +48,8 @@ AGREE: Final = 60 * S
 FOUND_WITHIN: Final = 300 * S
 """Within which time after a start a device must be found to go on."""
 PAGE: Final = ("elapsed", "unheld", "unknown", "busy", "energy", "busy_nobody", "energy_nobody")
+NOT_SET: Final = S // 2
+"""Up to so much a wall time that is kept isn't taken for one of a clock that was set since."""
 ONE_ERROR: Final = 5 * S
 """What two sources tell of one GPU with the same code within so long is one error."""
 SLICES: Final = {"m1": 1, "m2": 3}
@@ -369,7 +371,6 @@ class Account:
     # -- looks ----------------------------------------------------------------------------------
 
     def look(self, look: Look, hour_of: "Clocks") -> None:
-        self.expire(look.at)
         carries = look.device in OF_GPU.values()
         broke = self.first is None or look.since is None
         alone = self._alone(look.at if broke else self.at, look.at)
@@ -835,6 +836,7 @@ class Reference:
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
         self.boot = 0
+        self.now = -1
         self.up = False
         self.begun = self.offset_begun = 0
         self.known: set[str] = set()
@@ -843,8 +845,9 @@ class Reference:
 
     def play(self, acts: Iterable[Act]) -> None:
         for moment, act in in_order(acts):
-            if not isinstance(act, Killed):
+            if not isinstance(act, Killed) and moment > self.now:
                 self._pass(moment)  # what became of that time nobody has heard of
+            self.now = moment
             match act:
                 case Look():
                     self._look(act)
@@ -917,7 +920,9 @@ class Reference:
             account = self.accounts.get(device)
             if account is not None and account.away:
                 account.cap(at)
-                account.away, account.offset = False, self.offset_begun
+                account.away = False
+                if abs(self.offset_begun - account.offset) > NOT_SET:
+                    account.offset = self.offset_begun
                 account.boot, account.moved = self.boot, 0
 
     def _held(self, at: int) -> None:

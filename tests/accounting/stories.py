@@ -65,6 +65,8 @@ class Author:
         self.counter = {device: rng.randrange(1 << 30) for device in self.devices}
         self.read = dict.fromkeys(self.devices, self.now)
         self.since: dict[str, int | None] = dict.fromkeys(self.devices)
+        self.fresh = set(self.devices)
+        """Devices at which no look has counted since podgpu began."""
         self.mps = False
         self.server: Who = ""
         self.serves = rng.random() < 0.25
@@ -115,11 +117,12 @@ class Author:
             )
         )
         self.since = dict.fromkeys(self.devices)
+        self.fresh = set(self.devices)
         if slow:
             begun = self.now
             if self.rng.random() < 0.5:
                 self.wait(0)
-                self.look(quiet=True)
+                self.look(quiet=True, early=True)
             self.now = max(self.now, begun + slow)
             self.acts.append(Spoken(self.now))
         self.wait(100 * MS)
@@ -308,7 +311,7 @@ class Author:
 
     # -- looks ----------------------------------------------------------------------------------
 
-    def look(self, *, quiet: bool = False) -> None:
+    def look(self, *, quiet: bool = False, early: bool = False) -> None:
         rng = self.rng
         looks = []
         for device in self.devices:
@@ -317,13 +320,16 @@ class Author:
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
             looks.append(self.of(device))
-        first = any(one.since is None for one in looks) and not LATE_FIRST_LOOKS
+        first = any(one.since is None or one.device in self.fresh for one in looks)
+        first = first and not LATE_FIRST_LOOKS
         if rng.random() < 0.2 and not quiet and not first:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
                 seen = {one.who for look in looks for one in look.works}
                 self.container(tell=True, but=seen)
         self.now += rng.randrange(1, MS)
+        if not early:
+            self.fresh -= {one.device for one in looks}
         if looks:
             self.acts.append(Looked(self.now, tuple(looks)))
 
