@@ -7,7 +7,7 @@ from tests.accounting.comparing import compare
 from tests.accounting.playing import Player
 from tests.accounting.stories import story
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 - only the place, the folder has a name of its own
+_MEMORY = Path("/dev/shm")
 
 
 def check(seed: int) -> list[str]:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.model import ContainerUsage, DeviceUsage
-from tests.accounting.exact import Account, Had, Reference, Sum
-from tests.accounting.playing import NAMES, Seen, who_of
-from tests.accounting.told import MS, S, Act, Killed, Looked, Rebooted, Set, Story, Waited, Who
+from tests.accounting.account import Account
+from tests.accounting.exact import Reference
+from tests.accounting.parts import Had, Sum
+from tests.accounting.playing import Seen
+from tests.accounting.telling import NAMES, who_of
+from tests.accounting.told import MS, Act, Killed, Looked, Rebooted, S, Set, Story, Waited, Who
 
 KEPT = 300 * S
 """How long a container that has ended is shown."""
@@ -69,9 +72,7 @@ def _lasts(act: Act) -> bool:
     return isinstance(act, Set | Rebooted | Killed)
 
 
-def _committed(
-    found: Differences, at_end: Reference, run: Seen, number: int, commit: int
-) -> int:
+def _committed(found: Differences, at_end: Reference, run: Seen, number: int, commit: int) -> int:
     """Return the last act of a run that the file has; see that it isn't too old.
 
     By the times that stand in the file this was the last look, or one before it.
@@ -89,7 +90,7 @@ def _committed(
     }
     right: dict[str, int] = defaultdict(int)
     cut, fitting = -1, not any(totals.values())
-    before = {name: account for name, account in at_end.accounts.items()}
+    before = dict(at_end.accounts)
     for name, account in before.items():
         first = run.acts[0].at
         right[name] = max((t for at, t in account.log.items() if at < first), default=0)
@@ -103,11 +104,19 @@ def _committed(
         if all(totals.get(name, 0) == right[name] for name in before):
             cut, fitting = at, True
     if not fitting:
-        found.append(f"run {number}: no look has the times that the file has: {totals} {dict(right)}")
+        found.append(
+            f"run {number}: no look has the times that the file has: {totals} {dict(right)}"
+        )
     lost = [at for at in looks if at > cut]
-    counted = [at for at in lost if any(
-        one.at in before[one.device].log for one in run.acts[at].looks if one.device in before  # type: ignore[attr-defined]
-    )]
+    counted = [
+        at
+        for at in lost
+        if any(
+            one.at in before[one.device].log
+            for one in run.acts[at].looks
+            if one.device in before  # type: ignore[attr-defined]
+        )
+    ]
     if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
         found.append(f"run {number}: more than an interval of commits was lost")
     after = next((at for at in counted if at > cut), len(run.acts))
@@ -137,7 +146,9 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
             stale = end > account.memory_good
             if account.undecided(end, TICK):
                 continue
-            _container(found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at)
+            _container(
+                found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at
+            )
     told = {
         "elapsed": shown.elapsed_ns,
         "unheld": shown.unheld_ns,
@@ -171,9 +182,7 @@ def _container(
         found.same(f"{where} memory", one.memory_bytes, had.memory)
 
 
-def _file(
-    found: Differences, right: Reference, path: Path, end: int, *, last: bool
-) -> None:
+def _file(found: Differences, right: Reference, path: Path, end: int, *, last: bool) -> None:
     hours: dict[tuple[str, int], tuple[Any, ...]] = {
         (NAMES[str(uuid)], int(hour)): tuple(told)
         for uuid, hour, *told in rows(
@@ -289,7 +298,9 @@ def _holdings(found: Differences, right: Reference, path: Path, end: int) -> Non
                 continue
             rows_ = known
             ordered = sorted(mine, key=lambda one: (one.counted + one.gap, one.counted))
-            for row, one in zip(sorted(rows_, key=lambda r: (r.length, r.counted)), ordered, strict=True):
+            for row, one in zip(
+                sorted(rows_, key=lambda r: (r.length, r.counted)), ordered, strict=True
+            ):
                 where = f"{name} {who} holding of {row.length}"
                 found.same(f"{where} ended", bool(row.ended), one.end is not None)
                 found.same(f"{where} counted", (row.counted, row.gap), (one.counted, one.gap))

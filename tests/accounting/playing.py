@@ -8,7 +8,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -19,39 +19,42 @@ from pipeline import runtime as runtimes
 from pipeline import sourceset
 from pipeline.contracts import SourceContext
 from pipeline.errors import TransientError
+from pipeline.ledger.book import Book
 from pipeline.model import (
     NS,
-    Claim,
     ClaimsReplaced,
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
-    DeviceAliasesReplaced,
     DevicesDiscovered,
     DeviceUse,
     Event,
     Evidence,
     Instant,
-    Origin,
-    PartialRef,
-    PodInfo,
     PodsReplaced,
-    Pod,
-    PodContainer,
     ProcessesSampled,
     ProcessUse,
-    RawDeviceId,
-    RunningContainer,
     Snapshot,
     XidReport,
     XidsReported,
 )
-from pipeline.ledger.book import Book
 from pipeline.runtime import Runtime
 from sinks.ledger import file as ledger_file
 from sinks.ledger import sink as ledger_sink
 from sinks.ledger.file import LedgerFile
 from sinks.ledger.options import Options as LedgerOptions
+from tests.accounting.telling import (
+    ALIASES,
+    DEVICES,
+    FOREVER,
+    PODS,
+    claim,
+    given,
+    owner,
+    pod_of,
+    ref,
+    running,
+)
 from tests.accounting.told import (
     Act,
     Begun,
@@ -65,7 +68,6 @@ from tests.accounting.told import (
     Rebooted,
     Reloaded,
     Running,
-    S,
     Set,
     Shown,
     Spoken,
@@ -76,7 +78,6 @@ from tests.accounting.told import (
 from tests.accounting.virtual import VirtualLoop
 from tests.pipeline.delivery.support import AtOnce
 from tests.support.components import Options
-from tests.support.nodes import gpu, mig
 
 SOURCES: Final = {
     "gpus": "nvml",
@@ -87,26 +88,6 @@ SOURCES: Final = {
     "other": "hostengine",
     "kernel": "kernel",
 }
-FOREVER: Final = 1 << 60
-GPUS: Final = [gpu(index) for index in range(3)]
-DEVICES: Final = {
-    "g0": GPUS[0],
-    "g1": GPUS[1],
-    "g2": GPUS[2],
-    "m1": mig(GPUS[2], 1, profile="1g.10gb"),
-    "m2": mig(GPUS[2], 2, profile="3g.40gb"),
-}
-NAMES: Final = {device.uuid: name for name, device in DEVICES.items()}
-
-
-def ref(who: Who) -> PartialRef:
-    """Return a container by its name here, `pod/container/uid`."""
-    pod, container, uid = who.split("/")
-    return PartialRef("ml", pod, container, uid, f"cid-{who}" if uid else "")
-
-
-def who_of(subject: PartialRef) -> Who:
-    return f"{subject.pod}/{subject.container}/{subject.uid}"
 
 
 class Silent:
@@ -137,6 +118,10 @@ class Machine:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def boot(self) -> str:
+        """What identifies this boot."""
+        return f"boot-{self.boots}"
 
     @property
     def path(self) -> Path:
@@ -365,7 +350,11 @@ class Player:
             case Looked(looks=looks, by=by):
                 await run.tell(by, ProcessesSampled(tuple(self._use(one) for one in looks)))
             case Erred(device=device, code=code, when=when, by=by):
-                names = ("", DEVICES[device].pci_bus_id) if by == "kernel" else (DEVICES[device].uuid, "")
+                names = (
+                    ("", DEVICES[device].pci_bus_id)
+                    if by == "kernel"
+                    else (DEVICES[device].uuid, "")
+                )
                 report = XidReport(*names, code, self._instant(when))
                 await run.tell(by, XidsReported((report,)))
             case Shown(devices=devices):
@@ -427,67 +416,6 @@ class Player:
         )
 
 
-PODS: Final = ("k1/main/k1", "k2/main/k2")
-
-
-def pod_of(who: Who) -> Pod:
-    subject = ref(who)
-    inside = PodContainer(subject.container, "app", subject.container_id, None, False)
-    info = PodInfo(subject.uid, subject.namespace, subject.pod)
-    return Pod(info, Instant(0, 0), False, "", (inside,), (), True, None)
-
-
-def owner(who: Who) -> PartialRef:
-    if not who:
-        return PartialRef()
-    subject = ref(who)
-    return PartialRef(uid=subject.uid, container_id=subject.container_id)
-
-
-def claim(
-    who: Who, device: str, evidence: Evidence, share: float | None = None, *, named: bool = False
-) -> Claim:
-    subject = ref(who)
-    scheme = "plugin" if evidence is Evidence.KUBELET_IDS else "uuid"
-    if named:
-        subject = PartialRef(subject.namespace, subject.pod, subject.container)
-    return Claim(
-        subject,
-        (RawDeviceId(scheme, DEVICES[device].uuid),),  # type: ignore[arg-type]
-        share,
-        None,
-        Origin(evidence),
-        "nvidia.com/gpu" if evidence is Evidence.KUBELET_IDS else "",
-    )
-
-
-def given(who: Who, device: str, *, by_claim: bool) -> Claim:
-    """What the kubelet's list says of a device that it gave out."""
-    made = claim(who, device, Evidence.KUBELET_IDS, named=True)
-    if not by_claim:
-        return made
-    return replace(made, devices=(dra(device),), resource="", resource_claim=f"ml/{who[:2]}")
-
-
-def dra(device: str) -> RawDeviceId:
-    return RawDeviceId("dra", f"gpu.nvidia.com/node-1/{device}")
-
-
-ALIASES: Final = DeviceAliasesReplaced(
-    tuple((dra(name), device.uuid) for name, device in DEVICES.items()),
-    tuple((dra(name), Instant(0, 0)) for name in DEVICES),
-)
-
-
-def running(who: Who, holds: dict[str, float | None]) -> RunningContainer:
-    return RunningContainer(
-        ref(who),
-        claims=tuple(
-            claim(who, device, Evidence.RUNTIME_CDI, share) for device, share in holds.items()
-        ),
-    )
-
-
 @contextmanager
 def patched(player: Player) -> Iterator[None]:
     """Let podgpu have the story's sources, and call what blocks where it is asked for."""
@@ -523,12 +451,9 @@ def patched(player: Player) -> Iterator[None]:
             mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
             mock.patch.object(LedgerFile, "put", write),
             mock.patch.object(Book, "take", book),
-            mock.patch.object(ledger_file, "boot_id", lambda: f"boot-{player.machine.boots}"),
-            mock.patch.object(runtimes, "settle", lambda: None),
+            mock.patch.object(ledger_file, "boot_id", player.machine.boot),
+            mock.patch.object(runtimes, "settle"),
         ):
             yield
     finally:
         logging.getLogger("podgpu").setLevel(level)
-
-
-__all__ = ["DEVICES", "NAMES", "Player", "Seen", "who_of", "S"]

@@ -65,6 +65,8 @@ class Author:
         self.counter = {device: rng.randrange(1 << 30) for device in self.devices}
         self.read = dict.fromkeys(self.devices, self.now)
         self.since: dict[str, int | None] = dict.fromkeys(self.devices)
+        self.used: set[Who] = set()
+        """Those who had processes on a device."""
         self.fresh = set(self.devices)
         """Devices at which no look has counted since podgpu began."""
         self.mps = False
@@ -215,7 +217,8 @@ class Author:
         rng, looks = self.rng, []
         for device in ("g0", "g1"):
             since = self.since.get(device)
-            if since is not None and self.now - since < 10 * S and device not in self.gone:
+            near = since is not None and self.now - since < 10 * S
+            if since is not None and near and device not in self.gone | self.fresh:
                 busy = rng.randrange(self.now - since)
                 works = (Work(rng.choice(("", None)), busy, 77),)
                 looks.append(Look(device, self.now, since, works, busy=busy, energy=1 << 40))
@@ -303,6 +306,7 @@ class Author:
             self.left[device].add(who)
         else:
             self.using[device].add(who)
+            self.used.add(who)
 
     @property
     def able(self) -> list[Who]:
@@ -325,8 +329,7 @@ class Author:
         if rng.random() < 0.2 and not quiet and not first:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
-                seen = {one.who for look in looks for one in look.works}
-                self.container(tell=True, but=seen)
+                self.container(tell=True, but=self.used)
         self.now += rng.randrange(1, MS)
         if not early:
             self.fresh -= {one.device for one in looks}
@@ -386,9 +389,7 @@ class Author:
             for _ in range(rng.choice((1, 1, 2)))
         ]
         works += [
-            Work(who, rng.randrange(1, most + 2), None, there=False)
-            for who in sorted(left)
-            if most
+            Work(who, rng.randrange(1, most + 2), None, there=False) for who in sorted(left) if most
         ]
         if rng.random() < 0.2:
             works.append(Work(rng.choice(("", None)), self.busy(most), rng.randrange(1 << 30)))
