@@ -35,19 +35,25 @@ ALL_SLICES: Final = 7
 
 
 class Account(Presence):
-    """The account of one device."""
+    """The account of one device.
+
+    Attributes:
+        instances: the accounts of its MIG instances.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.instances: list[Account] = []
 
     def look(self, look: Look, hour_of: "Clocks") -> None:
         carries = look.device in CARRIERS
-        broke = self.first is None or look.since is None
-        alone = self._alone(look.at if broke else self.at, look.at)
         if self.start is None:
             self.start = self.at = look.at
             self._first(look)
         elif look.since is None or self.first is None:
             self._break(look, hour_of, carries)
         else:
-            self._interval(look, hour_of, carries, alone)
+            self._interval(look, hour_of, carries)
         self.at, self.offset = look.at, hour_of.offset
         self.log[look.at] = self.elapsed + self.laid_gaps
         self._memory(look, self._alone(look.at, look.at))
@@ -97,11 +103,12 @@ class Account(Presence):
         if look.energy is not None:
             self.counter.judge(look.at, look.energy)
 
-    def _interval(self, look: Look, hours: "Clocks", carries: bool, alone: Who) -> None:
+    def _interval(self, look: Look, hours: "Clocks", carries: bool) -> None:
         begin, end = self.at, look.at
         took = end - begin
         was = {who for who, had in self.had.items() if had.uses}
         self.holding = {who for cut in self._spanned(begin, end) for who in cut.holders}
+        self.alone = next(iter(self.holding)) if len(self.holding) == 1 else NOBODY
         self._presence(look, begin)
         gained: dict[str, Sum] = defaultdict(Sum)
         if not carries:
@@ -119,7 +126,7 @@ class Account(Presence):
                 if had.memory is not None and end <= self.memory_good:
                     episode.byte_ns += had.memory * part
                     episode.memory_ns += part
-            self._busy(look, begin, overlapping, was, gained, alone)
+            self._busy(look, begin, overlapping, was, gained)
             spans = hours.spread(begin, end)
             for hour, part in spans:
                 slack = len(self.had) if len(spans) > 1 else 0
@@ -182,9 +189,8 @@ class Account(Presence):
         overlapping: list[tuple[Had, Episode, int]],
         was: set[Who],
         gained: dict[str, Sum],
-        alone: Who,
     ) -> None:
-        took = look.at - begin
+        took, alone = look.at - begin, self.alone
         present = {episode.who for _, episode, _ in overlapping}
         self.since.present |= present
         held = self.holding

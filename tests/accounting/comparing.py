@@ -36,10 +36,9 @@ class Differences(list[str]):
             if found is not right:
                 self.append(f"{where}: podgpu {found}, reference {right}")
         elif not right.fits(found):
-            apart = float(found - right.value)
-            self.append(
-                f"{where}: podgpu {found}, reference {float(right.value)} ± {right.slack}: {apart:+}"
-            )
+            value, apart = float(right.value), float(found - right.value)
+            told = f"podgpu {found}, reference {value} ± {right.slack}: {apart:+}"
+            self.append(f"{where}: {told}")
 
 
 def compare(story: Story, seen: list[Seen]) -> Differences:

@@ -37,6 +37,8 @@ class Presence:
         self.gap = 0
         self.holding: set[Who] = set()
         """Those who held it in the interval that is counted now."""
+        self.alone: Who = NOBODY
+        """The one that did, if there was just one."""
         self.laid_gaps = 0
         self.gaps: list[tuple[int, int, str]] = []
         self.unheld, self.unknown = Sum(), Sum()
@@ -44,7 +46,6 @@ class Presence:
         self.busy_nobody, self.energy_nobody = Sum(), Sum()
         self.busy_known = self.energy_known = False
         self.had: dict[Who, Had] = defaultdict(Had)
-        self.instances: list[Account] = []
         self.counter = Counted()
         self.since = Since()
         self.idle: Fraction | None = None
