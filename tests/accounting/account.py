@@ -129,7 +129,7 @@ class Account(Presence):
             self._busy(look, begin, overlapping, was, gained)
             spans = hours.spread(begin, end)
             for hour, part in spans:
-                slack = len(self.had) if len(spans) > 1 else 0
+                slack = len(self.had) + 1 if len(spans) > 1 else 0
                 self.hours[hour]["accounted"].add(part, slack)
         self.since.time += took
         if look.energy is not None:
@@ -348,8 +348,8 @@ class Account(Presence):
         one = not whole or (len(whole) == 1 and sum(parts[who] for who in whole) == used)
         slack = 0 if one and even else 3
         self.energy_known = True
-        self.energy.add(used, int(not even))
-        gained["energy"].add(used, int(not even))
+        self.energy.add(used, 2 * int(not even))
+        gained["energy"].add(used, 2 * int(not even))
         rest = used
         for who in sorted(since.present - since.unknown):
             amount = parts[who]
