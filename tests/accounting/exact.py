@@ -76,7 +76,7 @@ class Reference:
 
     def play(self, acts: Iterable[Act]) -> None:
         for moment, act in in_order(acts):
-            if not isinstance(act, Killed | Set) and moment > self.now:
+            if not isinstance(act, Killed | Stopped | Set) and moment > self.now:
                 self._pass(moment)  # what became of that time nobody has heard of
             self.now = moment
             match act:
