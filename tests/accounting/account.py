@@ -54,9 +54,12 @@ class Account(Presence):
             self._break(look, hour_of, carries)
         else:
             self._interval(look, hour_of, carries)
+        alone = self._alone(look.at, look.at)
+        there = [one for one in look.works if one.there]
+        self.users = {alone if one.who is None else one.who for one in there}
         self.at, self.offset = look.at, hour_of.offset
         self.log[look.at] = self.elapsed + self.laid_gaps
-        self._memory(look, self._alone(look.at, look.at))
+        self._memory(look, alone)
         self.finish(look.at)
 
     def _first(self, look: Look) -> None:
@@ -106,7 +109,7 @@ class Account(Presence):
     def _interval(self, look: Look, hours: "Clocks", carries: bool) -> None:
         begin, end = self.at, look.at
         took = end - begin
-        was = {who for who, had in self.had.items() if had.uses}
+        was = self.users
         self.holding = {who for cut in self._spanned(begin, end) for who in cut.holders}
         self.alone = next(iter(self.holding)) if len(self.holding) == 1 else NOBODY
         self._presence(look, begin)
@@ -254,12 +257,12 @@ class Account(Presence):
         Others held the device in the interval, or had processes there at its beginning.
         """
         total = Fraction(look.busy or 0)
-        owners = {one.who for one in look.works} | others
+        owners = {one.who or NOBODY for one in look.works} | others
         if len(owners) == 1 and any(one.client for one in look.works) and owners != {NOBODY}:
-            parts[owners.pop() or NOBODY] = total
+            parts[owners.pop()] = total
             return set()
         unknown = set()
-        for who in others | {one.who for one in look.works if one.who}:
+        for who in (others | owners) - {NOBODY}:
             mine = [one for one in look.works if one.who == who]
             if not mine or any(one.busy is None for one in mine):
                 unknown.add(who)

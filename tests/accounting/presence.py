@@ -37,6 +37,8 @@ class Presence:
         self.gap = 0
         self.holding: set[Who] = set()
         """Those who held it in the interval that is counted now."""
+        self.users: set[Who] = set()
+        """Whose processes the last look showed."""
         self.alone: Who = NOBODY
         """The one that did, if there was just one."""
         self.laid_gaps = 0
