@@ -315,7 +315,7 @@ class DeviceAccount:
     def _pass_time(
         self, since: Instant | None, at: Instant, shown: Memory
     ) -> dict[HoldingAccount, int]:
-        """Let time go on to a look, which showed this; return what was counted of each holding's."""
+        """Let time go on to a look that showed this; return what was counted of each holding."""
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.adjoins(since), dict[HoldingAccount, int]()
         told = shown.containers

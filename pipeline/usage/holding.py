@@ -97,7 +97,8 @@ class HoldingAccount:
         """Let time go on to a look for a container that nobody has seen since a start.
 
         Args:
-            since_ns: as of `pass_time`; `at_ns` too.
+            since_ns: as of `pass_time`.
+            at_ns: likewise.
         """
         gap_ns = self.gap_ns
         self.unseen_counted_ns += self.pass_time(since_ns, at_ns, adjoins=False)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ class Differences(list[str]):
 
     def fits(self, where: str, found: int | None, right: Sum | None) -> None:
         if right is None or found is None:
-            if found is not right:
+            if found is not None or right is not None:
                 self.append(f"{where}: podgpu {found}, reference {right}")
         elif not right.fits(found):
             value, apart = float(right.value), float(found - right.value)
@@ -107,21 +107,19 @@ def _committed(found: Differences, at_end: Reference, run: Seen, number: int, co
             f"run {number}: no look has the times that the file has: {totals} {dict(right)}"
         )
     lost = [at for at in looks if at > cut]
-    counted = [
-        at
-        for at in lost
-        if any(
-            one.at in before[one.device].log
-            for one in run.acts[at].looks
-            if one.device in before  # type: ignore[attr-defined]
-        )
-    ]
+    counted = [at for at in lost if _counts(run.acts[at], before)]
     if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
         found.append(f"run {number}: more than an interval of commits was lost")
     after = next((at for at in counted if at > cut), len(run.acts))
     if not (cut < run.written <= after or not any(totals.values())):
         found.append(f"run {number}: acts {cut} to {after} are in the file, and not {run.written}")
     return run.written - 1
+
+
+def _counts(act: Act, accounts: Mapping[str, Account]) -> bool:
+    """Whether one of the looks that an act tells of counts."""
+    looks = act.looks if isinstance(act, Looked) else ()
+    return any(one.device in accounts and one.at in accounts[one.device].log for one in looks)
 
 
 def _page(found: Differences, right: Reference, run: Seen) -> None:
