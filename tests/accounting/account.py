@@ -365,10 +365,10 @@ class Account(Presence):
             rest -= amount
             had.energy_known = True
             had.energy.add(amount, slack)
-            spent = sum(part for _, part in mine)
-            for episode, part in mine:
+            spent = sum(time for _, time in mine)
+            for episode, time in mine:
                 episode.energy_known = True
-                episode.energy.add(amount * part / spent, slack + int(len(mine) > 1))
+                episode.energy.add(amount * time / spent, slack + int(len(mine) > 1))
         self.energy_nobody.add(rest, slack * max(len(since.present), 1))
 
     def _memory(self, look: Look, alone: Who) -> None:

@@ -242,7 +242,7 @@ def test_what_passed_before_one_is_seen_again_is_its_time_and_no_gap() -> None:
 @pytest.mark.parametrize("starts", [1, 2, 3])
 def test_one_that_no_run_has_seen_ended_where_it_was_last_there(starts: int) -> None:
     """However often podgpu starts anew within a minute."""
-    told, now = before(), 40.0
+    told, now, book = before(), 40.0, Book()
     for _ in range(starts):
         book = again(told, when=now)
         for when in (now + 2, now + 12):
