@@ -135,6 +135,9 @@ class DeviceAccount:
         begin = since or at
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
+        if not pieces:
+            # What has changed since the look was taken comes after it.
+            self._entrance.holders(self.timeline.at(at.mono_ns), at)
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
         # Who found no room counts as nobody.
         kept = self.roster.get
@@ -350,10 +353,12 @@ class DeviceAccount:
             # Processes that were there at the look before and aren't now have ended with their
             # container, if it ceased to hold the device meanwhile.
             released, running = self.timeline.released(entry.name), entry.running
-            if self.at is None or released is None or released.mono_ns <= self.at.mono_ns:
+            before = moment if self.at is None else self.at
+            if released is None or released.mono_ns <= before.mono_ns:
                 return moment
             if running is not None and released.mono_ns <= running.start.mono_ns:
-                return moment  # it is another holding that ended then, and this one came after it
+                # Another holding ended then; where processes were seen since, this is theirs.
+                return moment if entry.used_at(moment.mono_ns) else released
             return released
 
         self.roster.settle(holding, moment, ending)

@@ -38,11 +38,6 @@ STEPS: Final = (HOUR, -HOUR, 7 * 24 * HOUR, -2500 * MS, TO_2039, -TO_2039, 200 *
 PAUSES: Final = (300 * MS, S, 5 * S, 5 * S, 5 * S, 5 * S, 8 * S, 13 * S)
 
 
-LATE_FIRST_LOOKS: Final = False
-"""Holders may change between the first look at a device after a break and the moment when that is
-told of."""
-
-
 class Author(Node):
     """Makes up what happens next."""
 
@@ -87,11 +82,11 @@ class Author(Node):
             begun = self.now
             if self.rng.random() < 0.5:
                 self.wait(0)
-                self.look(quiet=True, early=True)
+                self.look(early=True)
             self.now = max(self.now, begun + slow)
             self.acts.append(Spoken(self.now))
         self.wait(100 * MS)
-        self.look(quiet=not LATE_FIRST_LOOKS)
+        self.look()
 
     def end(self) -> None:
         rng = self.rng
@@ -273,7 +268,7 @@ class Author(Node):
 
     # -- looks ----------------------------------------------------------------------------------
 
-    def look(self, *, quiet: bool = False, early: bool = False) -> None:
+    def look(self, *, early: bool = False) -> None:
         rng = self.rng
         looks = []
         for device in self.devices:
@@ -282,9 +277,7 @@ class Author(Node):
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
             looks.append(self.of(device))
-        first = any(one.since is None or one.device in self.fresh for one in looks)
-        first = first and not LATE_FIRST_LOOKS
-        if rng.random() < 0.2 and not quiet and not first:
+        if rng.random() < 0.2 and not early:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
                 self.container(tell=True, but=self.used)

@@ -371,29 +371,3 @@ def test_they_are_kept_for_a_while_and_not_too_many() -> None:
     assert not told.expire(3 + KEPT_NS)
     assert told.expire(4 + KEPT_NS)
     assert len(told.shown()) == MOST_ENDED - 1
-
-
-def test_a_process_that_is_seen_after_its_container_ended_has_a_holding_of_that_time() -> None:
-    """Busy time never exceeds time: a holding of no time has none."""
-    book = Book()
-    book.hold(1, holder("a"))
-    book.look(2, None)
-    book.hold(3, holder("b"))
-    book.accounts.expire(at(18.1))
-    [first] = book.usage().ended
-    assert (first.start, first.end) == (at(2), at(3))
-    book.look(20, 2, process("a", busy=9 * S, there=False), busy=9 * S)
-    found = [one for one in book.usage().ended if one.subject.pod == "a"]
-    assert [(one.start, one.end, one.busy_ns) for one in found[1:]] == [(at(3), at(20), 9 * S)]
-
-
-def test_where_no_process_is_seen_a_look_shows_the_memory_of_who_held_the_device_then() -> None:
-    """Though it has ended when the look is told of."""
-    book = Book()
-    book.hold(1, holder("a"))
-    book.look(2, None, used=5, listed=False)
-    book.hold(7.1, holder("b"))
-    book.look(7, 2, used=9, listed=False)
-    book.look(12, 7, used=9, listed=False)
-    [one] = book.usage().ended
-    assert (one.subject.pod, one.memory_peak_bytes) == ("a", 9)
