@@ -5,6 +5,7 @@ take ``msgspec.Meta`` as well.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,17 @@ class Known:
     """
 
     noun: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeadsTo:
+    """A path that leads to code: who may write the file runs code as the daemon.
+
+    Attributes:
+        kind: ``library`` for one that is loaded, ``kubeconfig`` for a file that may name a program.
+    """
+
+    kind: Literal["library", "kubeconfig"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, Known, Role
+from config.markers import AtLeast, Doc, Known, LeadsTo, Role
 from config.types import Duration, ListenAddress
 
 
@@ -51,6 +51,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc(
             "Credentials for the API server that has the ConfigMap; none for those of the pod that "
             "podgpu runs in."
@@ -87,6 +88,16 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
             "certificates, users and their passwords. It holds for every listener."
         ),
     ] = None
+    allowed_hosts: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...],
+        Doc(
+            "Further names that a request may have as its host: *.example.com stands for all "
+            "names below example.com, * for every name. Allowed without it are IP addresses, "
+            "localhost, names without a dot, *.svc, *.cluster.local, the names of host and node, "
+            "names whose first label is one of them, and the host that is listened on. It holds "
+            "for every listener that asks for neither a password nor a client certificate."
+        ),
+    ] = ()
 
 
 # A new top-level key is a new field here: the loader and the JSON Schema read this class.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 
 from config.limits import Limits
-from config.markers import AtLeast, AtMost, Doc, Known, Role
+from config.markers import AtLeast, AtMost, Doc, Known, LeadsTo, Role
 from config.types import ByteSize, Duration, ListenAddress
 
 _SCALARS: Final[frozenset[type]] = frozenset(
@@ -27,11 +27,13 @@ class Scalar:
 
     Attributes:
         known: What a text has to name, such as ``field``; empty where any text is good.
+        leads_to: The kind of code that a path leads to; empty for none. See ``LeadsTo``.
     """
 
     type: type
     limits: Limits
     known: str = ""
+    leads_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ def _shape(hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, .
     limits = Limits.of(hint, where, _bounding(markers))
     if hint in _SCALARS:
         known = next((marker.noun for marker in markers if isinstance(marker, Known)), "")
-        return Scalar(hint, limits, known)
+        leads_to = next((marker.kind for marker in markers if isinstance(marker, LeadsTo)), "")
+        return Scalar(hint, limits, known, leads_to)
     if origin in (tuple, list, dict):
         return _collection(hint, where, outer, markers, limits)
     if limits != Limits():

@@ -3,6 +3,7 @@
     ComponentError
       TransientError(retry_after=None)   try again later; the component is degraded, data goes on
         ApiError(status, reason)         the same, from an API server
+        CodeRefusedError                 the same, until the file is another one
       PermanentError                     what was asked for can't be had: a bad option, a taken port
 
 Only the module that imports a library catches that library's exceptions and raises one of these
@@ -30,6 +31,10 @@ class TransientError(ComponentError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class CodeRefusedError(TransientError):
+    """Code that a configuration leads to was not run: the command line doesn't allow it."""
 
 
 class ApiError(TransientError):

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from secrets import token_hex
 from typing import Final
 
-from pipeline.accepted import Accepted
+from pipeline.accepted import Accepted, by_minor, pod_of
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.join import Join, Outcome
 from pipeline.model import (
     Envelope,
-    Evidence,
     Instant,
     ProcessesSampled,
     RawDeviceId,
@@ -34,16 +33,6 @@ _TOLD: Final = 10
 _REMEMBERED: Final = 10_000
 """How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
 
-_GIVEN_OUT: Final = frozenset(
-    {
-        Evidence.PLUGIN_ANSWER,
-        Evidence.KUBELET_IDS,
-        Evidence.RUNTIME_CDI,
-        Evidence.RUNTIME_NODES,
-    }
-)
-"""Evidence that no author of a pod controls."""
-
 
 class Publisher:
     """Feeds the join and hands its snapshots out.
@@ -57,7 +46,7 @@ class Publisher:
     Attributes:
         heartbeat: the time of the last envelope that the join took; None before the first.
         latest: the newest snapshot.
-        accepted: which annotations count, for sources; and which pods contradict others.
+        accepted: which annotations count, and which GPUs are a scheduler's, for sources.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
@@ -117,6 +106,11 @@ class Publisher:
         self._name_unresolved(snapshot)
         if before is None or snapshot.layout is not before.layout:
             self._name_conflicts(snapshot)
+        self.accepted.gpus = (
+            by_minor(snapshot.layout.attributions.values(), self.join.closed)
+            if self.join.all_told
+            else None
+        )
         for outlet in self.outlets.values():
             if not outlet.closed:
                 outlet.offer(snapshot)
@@ -157,18 +151,10 @@ class Publisher:
 
     def _name_conflicts(self, snapshot: Snapshot) -> None:
         """Tell of pods that contradict one another, and of access without a holding, each once."""
-        self.accepted.contradicting = frozenset(
-            pod
-            for known in snapshot.layout.attributions.values()
-            if any(holder.evidence in _GIVEN_OUT for holder in known.holders)
-            for pod in known.contradicting
-        )
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.contradicting or known.access):
                 continue
-            subjects = [holder.subject for holder in known.holders]
-            pods = {f"{ref.namespace}/{ref.pod}" if ref.pod else ref.uid for ref in subjects}
-            holders = ", ".join(sorted(pods))
+            holders = ", ".join(sorted({pod_of(holder) for holder in known.holders}))
             for pod in known.contradicting:
                 self._once(
                     ("conflict", uuid, pod),

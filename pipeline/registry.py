@@ -12,7 +12,7 @@ import msgspec
 
 from pipeline.contracts import Delivery, Sink, SinkContext, Source
 from pipeline.fields import words
-from pipeline.model import SourceAdded
+from pipeline.model import Resolves, SourceAdded
 
 _HANGING_FILE: Final = (
     "see the file system of its path: a file server that is away, or a mount of one that went"
@@ -47,8 +47,9 @@ class Entry:
             same as for anything that hangs.
         holders: what a source tells of who holds what. It takes the word of one that tells all to
             know what is free.
-        resolves: what a source tells that device ids are resolved by: it enumerates devices, or it
-            says what devices are called. Ids that fit no device count once it has said so.
+        resolves: what a source tells that others wait for: it enumerates devices, or it says what
+            devices are called, and ids that fit no device count once it has said so; or it tells
+            what the kubelet gave out, and schedulers' annotations count once it has said so.
     """
 
     summary: str
@@ -59,7 +60,7 @@ class Entry:
     doctor: str = ""
     late: str = ""
     holders: Holders = "none"
-    resolves: frozenset[Literal["devices", "names"]] = frozenset()
+    resolves: frozenset[Resolves] = frozenset()
 
 
 ENTRIES: dict[tuple[Role, str], Entry] = {
@@ -88,6 +89,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sources.podresources.doctor:examine",
         late="see that the kubelet answers, and its log (journalctl -u kubelet)",
         holders="all",
+        resolves=frozenset({"claims"}),
     ),
     ("source", "checkpoint"): Entry(
         "reads who holds which GPU from the kubelet's checkpoint of device plugins",
@@ -96,6 +98,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         doctor="sources.checkpoint.doctor:examine",
         late=_HANGING_FILE,
         holders="all",
+        resolves=frozenset({"claims"}),
     ),
     ("source", "pods"): Entry(
         "follows this node's pods through the API server, and what schedulers gave them",

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from config.schema import Config
 from pipeline.channels import Channel
 from pipeline.clock import Clock, SystemClock
+from pipeline.configured_code import NOTHING, Allowed, libraries, names_kubeconfig, plugins
 from pipeline.contexts import Inlet
 from pipeline.contracts import KubeApi
 from pipeline.counters.following import UnheardError
@@ -44,6 +45,9 @@ _INBOX = 1024
 _SILENCE = 2.0
 """Seconds without any event after which the clock speaks."""
 
+_FILES = 3.0
+"""Seconds that the kubeconfigs may take to be looked at: a file server may be away."""
+
 _CANCEL = 1.0
 """Seconds that a start or a change has to end once it is cancelled."""
 
@@ -55,12 +59,21 @@ class Runtime:
         config: what to run.
         clock: where all times come from.
         taps: called with each envelope before the join sees it.
+        allowed: code that the configuration leads to and that may run.
     """
 
-    def __init__(self, config: Config, *, clock: Clock | None = None, taps: tuple[Tap, ...] = ()):
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        taps: tuple[Tap, ...] = (),
+        allowed: Allowed = NOTHING,
+    ):
         clock = clock or SystemClock()
         log = logging.getLogger(ROOT)
         self._config = config
+        self._allowed = allowed
         self._inbox: Channel[Envelope] = Channel(_INBOX)
         hints, telemetry = HintBoard(), Telemetry(clock.now)
         self._publisher = Publisher(self._inbox, hints, log)
@@ -177,6 +190,7 @@ class Runtime:
             await self._shared.inlet.put(*found)
 
     async def _prepare(self) -> None:
+        await self._refuse_code(self._config)
         try:
             self._shared.plan = await self._keeper.first(USUAL) or self._shared.plan
         except UnheardError as error:
@@ -218,6 +232,11 @@ class Runtime:
             return await self._reload(config)
 
     async def _reload(self, config: Config) -> bool:
+        try:
+            await self._refuse_code(config)
+        except PermanentError as error:
+            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            return False
         keeper, plan, usable = self._keeper, self._shared.plan, True
         if config.counters != self._config.counters:
             keeper = self._keeper_of(config)
@@ -234,6 +253,22 @@ class Runtime:
             self._attempts.note("counters", taken=usable)
             self._keep(keeper)
         return True
+
+    async def _refuse_code(self, config: Config) -> None:
+        """See that the configuration leads to no code that may not run.
+
+        Raises:
+            PermanentError: it does.
+        """
+        found = libraries(config, self._allowed)
+        if names_kubeconfig(config):
+            # One that can't be read in time is looked at again by whoever uses it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FILES):
+                    found += await asyncio.to_thread(plugins, config, self._allowed)
+        if found:
+            told = [f"{each.path}: {each.message}; {each.hint}" for each in found]
+            raise PermanentError("\n".join(told))
 
     async def _exchange(self, config: Config, plan: FieldPlan) -> bool:
         before = self._shared.plan
@@ -286,7 +321,7 @@ class Runtime:
             # Not without somebody who wants to talk to an API server.
             from pipeline.kube.sessions import Sessions  # noqa: PLC0415
 
-            self._sessions = Sessions()
+            self._sessions = Sessions(plugins=self._allowed.everything)
         return self._sessions.join(kubeconfig)
 
     async def _tick(self) -> None:

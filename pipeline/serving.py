@@ -1,6 +1,7 @@
 """What the process serves by HTTP: its listeners, and who is let in."""
 
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -11,6 +12,7 @@ from config.schema import Http
 from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
 from pipeline.errors import ComponentError
+from pipeline.hosts import Hosts
 from pipeline.logs import ROOT
 from pipeline.pages import Check, Front, Pages
 from pipeline.version import VERSION
@@ -32,6 +34,7 @@ class Serving:
         pages: what is served besides, by path, with titles for the page at `/`.
         front: makes the page at `/`.
         web_setting: what the setting that names the web config is called, for messages.
+        hosts_setting: likewise, the one that allows further hosts.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Serving:
         front: Front | None = None,
         *,
         web_setting: str = "http.web_config",
+        hosts_setting: str = "http.allowed_hosts",
     ) -> None:
         self._node = node
         self._health = health
@@ -50,6 +54,7 @@ class Serving:
         self._pages = pages
         self._front = front
         self._web_setting = web_setting
+        self._hosts = Hosts(hosts_setting)
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -81,6 +86,7 @@ class Serving:
                 ready=self._ready,
                 pages=self._pages,
                 front=self._front,
+                hosts=self._hosts,
             )
             self._listeners.access = self._access
         return self._listeners.listen(address)
@@ -100,14 +106,14 @@ class Serving:
             if http.web_config != before.web_config:
                 access = await _opened(http.web_config, self._web_setting)
             try:
-                self._admit(access)
+                self._admit(access, http)
                 if http.listen != before.listen:
                     # The new address may be a part of the old one: `:9400` became `[::1]:9400`.
                     await self._give_back()
                     await self._take(http.listen)
                 yield
             except BaseException:
-                self._admit(known)
+                self._admit(known, before)
                 if access is not None and access is not known:
                     access.close()
                 if self._lease is not past:
@@ -117,8 +123,9 @@ class Serving:
             if known is not None and known is not access:
                 known.close()
 
-    def _admit(self, access: "Access | None") -> None:
+    def _admit(self, access: "Access | None", http: Http) -> None:
         self._access = access
+        self._hosts.allow((socket.gethostname(), self._node), http.allowed_hosts)
         if self._listeners is not None:
             self._listeners.access = access
 
@@ -143,6 +150,7 @@ class Serving:
     def rename(self, node: str) -> None:
         """Show another name of the node on the page at `/`."""
         self._node = node
+        self._hosts.allow((socket.gethostname(), node), self._http.allowed_hosts)
         if self._listeners is not None:
             self._listeners.node = node
 

@@ -136,6 +136,12 @@ FAMILIES: tuple[Family, ...] = (
         "Points that a sink which sends has made of what it was given.",
     ),
     Family(
+        "podgpu_sink_produced_bytes_per_second",
+        "gauge",
+        "Bytes that a sink which sends made in a second of the last minute; no sample in the "
+        "first.",
+    ),
+    Family(
         "podgpu_sink_recovered_total",
         "counter",
         "Points that waited in the sink's queue when it was opened, from a life before.",

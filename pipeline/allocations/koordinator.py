@@ -19,7 +19,13 @@ from pipeline.model import RawDeviceId
 
 ANNOTATION: Final = "scheduling.koordinator.sh/device-allocated"
 
-_SHARES: Final = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+_SHARES: Final = (
+    "koordinator.sh/gpu-core",
+    "kubernetes.io/gpu-core",
+    "koordinator.sh/gpu-memory-ratio",
+    "kubernetes.io/gpu-memory-ratio",
+)
+"""By what an amount is told, also as releases before 1.0 call it; amounts of cores first."""
 _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
@@ -33,14 +39,24 @@ def read(annotation: str) -> list[Held]:
     return gathered(_devices(_gpus(annotation)))
 
 
-def minors(annotation: str) -> list[int]:
+def minors(annotation: str) -> dict[int, str]:
     """Return N of the `/dev/nvidiaN` that a pod was given, in the order in which they are named.
 
+    Returns:
+        By number the uuid that stands beside it, empty where none does.
+
     Raises:
-        MalformedError: the annotation can't be read, or a GPU has no minor number.
+        MalformedError: the annotation can't be read, a GPU has no minor number, or one number
+            stands beside two uuids.
     """
-    found = [whole(gpu.get("minor"), f"{place}.minor: ") for place, gpu in _gpus(annotation)]
-    return list(dict.fromkeys(found))
+    found: dict[int, str] = {}
+    for place, gpu in _gpus(annotation):
+        minor = whole(gpu.get("minor"), f"{place}.minor: ")
+        device = _device(gpu, place)
+        named = device.text if device.scheme == "uuid" else ""
+        if found.setdefault(minor, named) != named:
+            raise MalformedError(f"{place}: minor {minor} stands beside two ids")
+    return found
 
 
 def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from config.errors import ConfigError
 from pipeline.cli import catalogue, listing, running
+from pipeline.cli.allowing import add_allowed
 from pipeline.cli.dcgm import command
 from pipeline.cli.doctor import arguments as doctor
 from pipeline.cli.extender import arguments as extender
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run the daemon until SIGTERM")
     _config_argument(run)
+    add_allowed(run)
     run.set_defaults(command=running.run)
 
     demo = commands.add_parser("demo", help="run on the recording of a real node, without a GPU")
@@ -67,10 +69,12 @@ def _parser() -> argparse.ArgumentParser:
         "check", help="check a configuration file: exit 0, or 2 with errors"
     )
     _config_argument(check)
+    add_allowed(check)
     check.set_defaults(command=listing.check)
 
     record = commands.add_parser("record", help="record what the sources say, for replay")
     _config_argument(record)
+    add_allowed(record)
     record.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
     record.add_argument(
         "--for",

@@ -9,13 +9,17 @@ from config.describe import describe
 from config.errors import ConfigError, Problem
 from config.jsonschema import json_schema
 from config.schema import Config
+from pipeline.cli.allowing import allowed_of
 from pipeline.cli.locating import located
+from pipeline.configured_code import refused
 from pipeline.registry import ENTRIES, RegisteredKinds
 
 
 def check(arguments: argparse.Namespace) -> int:
     """`podgpu check`: status 0 if the configuration can be taken."""
     config, path = located(arguments.config)
+    if found := refused(config, allowed_of(arguments)):
+        raise ConfigError(str(path or "built-in"), found)
     _check_counters(config, str(path or "built-in"))
     if config.http.web_config is not None:
         # Certificates and passwords have libraries of their own.

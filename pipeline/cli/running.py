@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from config.schema import Config, Http
+from pipeline.cli.allowing import allowed_of
 from pipeline.cli.locating import built_in, located
+from pipeline.configured_code import NOTHING, Allowed
 from pipeline.logs import set_up
 from pipeline.version import VERSION
 
@@ -17,7 +19,7 @@ from pipeline.version import VERSION
 def run(arguments: argparse.Namespace) -> int:
     """`podgpu run`: the daemon."""
     config, path = located(arguments.config)
-    return serve(config, path)
+    return serve(config, path, allowed=allowed_of(arguments))
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -28,13 +30,19 @@ def demo(arguments: argparse.Namespace) -> int:
     return serve(built_in("demo.yaml", env), None)
 
 
-def serve(config: Config, path: Path | None, said: Iterable[tuple[int, str]] = ()) -> int:
+def serve(
+    config: Config,
+    path: Path | None,
+    said: Iterable[tuple[int, str]] = (),
+    allowed: Allowed = NOTHING,
+) -> int:
     """Run the daemon until a signal; return its exit status.
 
     Args:
         config: what it does.
         path: the file that it came from, to be followed; None if there is none.
         said: what to log first, levels of `logging` and texts.
+        allowed: code that the configuration leads to and that may run.
     """
     # What only the running daemon needs is imported here, so that the other commands stay light.
     from pipeline import daemon
@@ -47,7 +55,7 @@ def serve(config: Config, path: Path | None, said: Iterable[tuple[int, str]] = (
         log.log(level, "%s", text)
 
     async def main() -> int:
-        runtime = Runtime(config)
+        runtime = Runtime(config, allowed=allowed)
         log.info(
             "starting: sources %s, sinks %s", ", ".join(config.sources), ", ".join(config.sinks)
         )
@@ -73,7 +81,8 @@ def record(arguments: argparse.Namespace) -> int:
         if arguments.duration is not None:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
         log.info("recording into %s; Ctrl-C ends it", arguments.output)
-        return await daemon.run(Runtime(config, taps=(writer.write,)), None, stop=stop)
+        runtime = Runtime(config, taps=(writer.write,), allowed=allowed_of(arguments))
+        return await daemon.run(runtime, None, stop=stop)
 
     status = 0
     try:

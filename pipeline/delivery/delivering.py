@@ -10,6 +10,7 @@ from pipeline.contracts import SinkContext, SinkInbox
 from pipeline.delivery.contract import OpenQueue, PushSink
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.pacing import Limit, Pace, Waits
+from pipeline.delivery.producing import Production
 from pipeline.delivery.queue.opening import open_queue as open_queue_of_ours
 from pipeline.delivery.reporting import Reporter
 from pipeline.delivery.sending import Ending, Sender
@@ -67,6 +68,7 @@ class Delivering:
         self._waits = Waits(retry)
         self._limit = Limit(int(most_bytes))
         self._pace = Pace(int(queue.max_rate))
+        self._production = Production(queue.max_rate, ctx)
         self._opening: Opening | None = None
         self._queue: ThreadedQueue | None = None
         self._ended: Instant | None = None
@@ -193,6 +195,7 @@ class Delivering:
             if records := tuple(self._push.encode(snapshot)):
                 await queue.append(records)
                 ending.news.set()
+            self._production.made(sum(len(record.data) for record in records))
 
 
 def _raise(*tasks: "asyncio.Task[None]") -> None:

@@ -31,11 +31,12 @@ def kernel_synchronised() -> bool | None:
     return None if state < 0 else bool(state != _ERROR)
 
 
-def server_address(kubeconfig: Path | None) -> str:
+def server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
     """Return the address of an API server. Blocking.
 
     Args:
         kubeconfig: as of `SourceContext.kube`.
+        plugins: whether programs that it names may be run.
 
     Raises:
         TransientError: there are no credentials.
@@ -43,8 +44,9 @@ def server_address(kubeconfig: Path | None) -> str:
     # It loads the library for Kubernetes.
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
-    credentials = ServiceAccount() if kubeconfig is None else KubeconfigFile(kubeconfig)
-    return credentials.load(anew=False).server
+    if kubeconfig is None:
+        return ServiceAccount().load(anew=False).server
+    return KubeconfigFile(kubeconfig, plugins=plugins).load(anew=False).server
 
 
 def ahead_of(address: str, clock: Clock) -> float | None:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from config.schema import Config
 from pipeline.clock import Clock, SystemClock
+from pipeline.configured_code import NOTHING, Allowed
 from pipeline.doctor.clocks import kernel_synchronised
 from pipeline.doctor.patience import Join, patient
 from pipeline.kube.sessions import Sessions
@@ -47,6 +48,7 @@ class DoctorContext:
         clock: the only clock.
         kube: joins a session with an API server, as `SourceContext.kube` does; every answer is
             waited for so long and no longer.
+        allowed: code that the configuration leads to and that may run.
         roots: where the machine shows itself.
         environ: variables of the environment.
         deadline: seconds that the checks of one component may take.
@@ -56,6 +58,7 @@ class DoctorContext:
     config: Config
     clock: Clock = field(default_factory=SystemClock)
     kube: Join = field(default_factory=lambda: patient(Sessions().join))
+    allowed: Allowed = NOTHING
     roots: Roots = Roots()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     deadline: float = _DEADLINE

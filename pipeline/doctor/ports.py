@@ -14,6 +14,7 @@ from pipeline.doctor.daemons import examined
 from pipeline.doctor.findings import Finding
 from pipeline.doctor.neighbours import Neighbour, ask, certificate
 from pipeline.doctor.processes import Holder, who_listens
+from pipeline.doctor.rates import look
 from pipeline.doctor.webs import wants_certificates
 from pipeline.sockets import bind, reason
 
@@ -36,7 +37,7 @@ _APART: Final = (
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `http.port` for each address, and `daemon.status` where podgpu answers."""
+    """Check `http.port` for each address, `daemon.status` and `queue.rate` where podgpu answers."""
     found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
     if not found:
         return [CHECKS["http.port"].skipped("listen", "podgpu listens nowhere")]
@@ -44,7 +45,10 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     # It is the same on each of its addresses; where it tells most, it is asked.
     answering = [(finding.looked_at, told) for finding, told in found if told is not None]
     answering.sort(key=lambda each: not each[1].status)
-    return [*ports, *[await examined(*each, ctx) for each in answering[:1]]]
+    for place, told in answering[:1]:
+        ports.append(await examined(place, told, ctx))
+        ports += await in_thread(partial(look, place, told, ctx.config))
+    return ports
 
 
 def addresses(config: Config) -> list[ListenAddress]:

@@ -7,11 +7,12 @@ from typing import Final
 
 import orjson
 
+from pipeline.configured_code import GIVE_BOTH, MEND
 from pipeline.contracts import KubeApi
 from pipeline.doctor.check import Check
 from pipeline.doctor.context import DoctorContext
 from pipeline.doctor.findings import Finding
-from pipeline.errors import ApiError, TransientError
+from pipeline.errors import ApiError, CodeRefusedError, TransientError
 from pipeline.kube.shape import table
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -41,6 +42,8 @@ NOT_FOUND: Final = 404
 
 def mend_of(error: TransientError) -> str:
     """Return what to do about a request that came to nothing."""
+    if isinstance(error, CodeRefusedError):
+        return f"{MEND}; {GIVE_BOTH}"
     if not isinstance(error, ApiError):
         return (
             "run podgpu in a pod with a service account, or set kubeconfig to a file that is "

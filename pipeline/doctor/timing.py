@@ -61,7 +61,8 @@ async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Fi
     """Compare; None where there is no answer, which is for the check of the server to say."""
     check = CHECKS["clock"]
     try:
-        address = await in_thread(partial(clocks.server_address, kubeconfig))
+        plugins = ctx.allowed.everything
+        address = await in_thread(partial(clocks.server_address, kubeconfig, plugins=plugins))
     except TransientError:
         return None
     ahead = await in_thread(partial(clocks.ahead_of, address, ctx.clock))

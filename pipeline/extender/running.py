@@ -54,11 +54,13 @@ class Settings:
 
     Attributes:
         listen: where the scheduler asks.
-        kubeconfig: credentials; None for those of the pod it runs in.
+        kubeconfig: credentials, by a program that it names if need be; None for those of the pod
+            it runs in.
         annotation: key of the Nodes' annotation.
         resources: names of the resources that are GPUs.
         web_config: who is let in, and whether by TLS; None for everybody.
         timeout: seconds in which there is an answer.
+        allowed_hosts: further names by which it may be asked.
     """
 
     listen: ListenAddress
@@ -67,6 +69,7 @@ class Settings:
     resources: Sequence[str] = (RESOURCE,)
     web_config: Path | None = None
     timeout: float = 3.0
+    allowed_hosts: Sequence[str] = ()
 
 
 class Extender:
@@ -91,7 +94,7 @@ class Extender:
         self.port = settings.listen.port
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._kube = kube or Sessions(instead="give --kubeconfig").join
+        self._kube = kube or Sessions(instead="give --kubeconfig", plugins=True).join
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry()
         self._started = self._clock.now()
@@ -111,6 +114,7 @@ class Extender:
             self._ready,
             MappingProxyType(pages),
             web_setting="--web-config",
+            hosts_setting="--allowed-host",
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -121,7 +125,10 @@ class Extender:
             ExceptionGroup: there is a bug.
         """
         try:
-            await self._serving.enter(Http(web_config=self._settings.web_config))
+            settings = self._settings
+            await self._serving.enter(
+                Http(web_config=settings.web_config, allowed_hosts=tuple(settings.allowed_hosts))
+            )
             async with AsyncExitStack() as stack:
                 await self._listen(stack)
                 group = await stack.enter_async_context(asyncio.TaskGroup())

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from pipeline.http.door import FULL, Door, Guest
+from pipeline.http.door import Door, Guest
 from pipeline.http.limits import Limits
+from pipeline.http.wire import COMMON
 
 if TYPE_CHECKING:
     from pipeline.web import Access
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _HEADER_BYTES = 4096
 _HEADERS = 64
+_FULL: Final = b"too many connections\n"
 
 
 class Server(web.Server):
@@ -61,6 +63,26 @@ class Server(web.Server):
         self._last_call: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
 
+    def __call__(self) -> web.RequestHandler:
+        """Return what answers on one connection."""
+        return _Handler(self, loop=asyncio.get_running_loop(), **self._kwargs)
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers that every answer has."""
+        access = self._access()
+        return {**COMMON, **access.rules.headers} if access is not None else COMMON
+
+    def full(self) -> bytes:
+        """Return the answer where there is no room for a connection."""
+        head = {
+            **self.headers(),
+            "Connection": "close",
+            "Content-Type": "text/plain; charset=utf-8",
+            "Content-Length": str(len(_FULL)),
+        }
+        lines = [f"{name}: {value}" for name, value in head.items()]
+        return "\r\n".join(["HTTP/1.1 503 Service Unavailable", *lines, "", ""]).encode() + _FULL
+
     def protocol(self) -> asyncio.Protocol:
         """Return what takes a connection that was just accepted."""
         access = self._access()
@@ -77,7 +99,7 @@ class Server(web.Server):
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a connection; called by aiohttp."""
         if not self.enter(handler, transport):
-            transport.write(FULL)
+            transport.write(self.full())
             handler.force_close()
             return
         super().connection_made(handler, transport)
@@ -169,6 +191,26 @@ class Server(web.Server):
         # A closed transport still waits for its client to read; an aborted one doesn't.
         for transport in list(self._transports.values()):
             transport.abort()
+
+
+class _Handler(web.RequestHandler):
+    """aiohttp's, whose own answers have the headers of all others."""
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server = server
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no request, or what failed on the way; called by aiohttp."""
+        answer = super().handle_error(request, status, exc, message)
+        answer.headers.update(self._server.headers())
+        return answer
 
 
 def _request(

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from pipeline.web import Access
 
 _LOG = logging.getLogger("podgpu.http")
-FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nServer: podgpu\r\nConnection: close\r\n"
-    b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
-)
 
 
 class Guest(Protocol):
@@ -29,6 +25,10 @@ class Host(Protocol):
     """What counts connections and answers them; see `pipeline.http.connections.Server`."""
 
     limits: Limits
+
+    def full(self) -> bytes:
+        """Return the answer where there is no room for a connection."""
+        ...
 
     def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
         """Count a connection; False if there is no room."""
@@ -67,7 +67,7 @@ class Door(asyncio.Protocol):
         self._plain = transport
         if not self._server.enter(self, transport):
             if self._access.rules.context is None:
-                transport.write(FULL)
+                transport.write(self._server.full())
                 transport.close()
             else:
                 transport.abort()

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
@@ -13,10 +14,11 @@ from config.text import shown
 from config.types import ListenAddress
 from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
 from pipeline.errors import PermanentError
+from pipeline.hosts import Hosts
 from pipeline.http.bodies import Bodies, BodyRefusedError
 from pipeline.http.connections import Server
 from pipeline.http.limits import Limits
-from pipeline.http.wire import request_of, send
+from pipeline.http.wire import hosts_of, request_of, send
 from pipeline.pages import Check, Front, Pages, checked, index, links, plain
 from pipeline.sockets import BACKLOG, bind
 
@@ -39,6 +41,7 @@ class House(Protocol):
     front: Front | None
     limits: Limits
     access: "Access | None"
+    hosts: Hosts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,9 +186,8 @@ class Listener:
         try:
             async with deadline:
                 asked = request_of(request)
-                if access is not None and path not in self._health_pages:
-                    await access.current()
-                    refused = await access.refusal(asked.headers, request.remote or "")
+                if path not in self._health_pages:
+                    refused = await self._refusal(asked, request, access)
                     if refused is not None:
                         return refused
                 return await self._routed(asked, request)
@@ -197,6 +199,21 @@ class Listener:
                 return plain(503, f"{path} took too long")
             _LOG.exception("%s%s: the answer failed", self.address, _on_one_line(path))
             return plain(500, f"{path} failed; podgpu's log says why")
+
+    async def _refusal(
+        self, asked: HttpRequest, request: web.BaseRequest, access: "Access | None"
+    ) -> HttpResponse | None:
+        """Return why a request isn't answered; None if it is."""
+        if access is not None:
+            await access.current()
+        # No page of somebody else's has the password or the certificate.
+        if access is None or not access.rules.identified:
+            wrong = self._house.hosts.refusal(hosts_of(request), self.address.host)
+            if wrong is not None:
+                return plain(HTTPStatus.MISDIRECTED_REQUEST, wrong)
+        if access is None:
+            return None
+        return await access.refusal(asked.headers, request.remote or "")
 
     async def _routed(self, asked: HttpRequest, request: web.BaseRequest) -> HttpResponse:
         mount = self._mounts.get(asked.path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from config.types import ListenAddress
 from pipeline.contracts import HttpMounts
 from pipeline.errors import PermanentError
+from pipeline.hosts import Hosts
 from pipeline.http.limits import Limits
 from pipeline.http.listener import Lease, Listener
 from pipeline.pages import Check, Front, Pages
@@ -30,6 +31,7 @@ class Listeners:
         pages: what every listener serves besides, by path, with titles for the page at `/`.
         front: makes the page at `/`; without it, that leads to the others and no more.
         limits: the same for every listener.
+        hosts: the names by which a request may ask.
 
     Attributes:
         access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
@@ -47,6 +49,7 @@ class Listeners:
         pages: Pages = MappingProxyType({}),
         front: Front | None = None,
         limits: Limits | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self.node = node
         self.version = version
@@ -56,6 +59,7 @@ class Listeners:
         self.front = front
         self.limits = limits or Limits()
         self.access: Access | None = None
+        self.hosts = hosts or Hosts()
         self._listeners: dict[ListenAddress, Listener] = {}
         self._starting = asyncio.Lock()
         self._holds = 0

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 from aiohttp import web
 
 from pipeline.contracts import HttpRequest, HttpResponse
 
 _CHUNK = 1 << 16
+COMMON: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
+"""Headers of every answer, those that are none of ours included."""
 
 
 def request_of(request: web.BaseRequest) -> HttpRequest:
@@ -21,6 +24,15 @@ def request_of(request: web.BaseRequest) -> HttpRequest:
     if len(query) < len(request.query):
         repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
     return HttpRequest(request.method, request.path, query, headers, repeated=repeated)
+
+
+def hosts_of(request: web.BaseRequest) -> tuple[str, ...]:
+    """Return the hosts that a request says it is for.
+
+    That is its `Host`, and that of a target such as `http://name/metrics`. Where there is neither,
+    it is the address that the client has connected to.
+    """
+    return (request.host, *request.headers.getall("Host", ()))
 
 
 async def send(
@@ -40,7 +52,7 @@ async def send(
         last: the connection ends with it.
         seconds: for the client to take it.
     """
-    sent = {"Server": "podgpu", "X-Content-Type-Options": "nosniff", **answer.headers, **headers}
+    sent = {**COMMON, **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type
     response = web.StreamResponse(status=answer.status, headers=sent)
     tail = answer.tail

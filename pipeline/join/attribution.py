@@ -6,9 +6,10 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from pipeline.join.claimed import ClaimedDevices
+from pipeline.join.closed import ClosedDevices
 from pipeline.join.containers import ContainerTable
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.inventory import Inventory
+from pipeline.join.inventory import Inventory, numbered
 from pipeline.join.places import Places
 from pipeline.join.pods import Known, PodTable
 from pipeline.join.resolution import Resolution, resolve
@@ -27,6 +28,7 @@ from pipeline.model import (
     Instant,
     PartialRef,
     ResourceCount,
+    ResourcesAdvertised,
 )
 
 
@@ -88,7 +90,10 @@ class Attributor:
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
         self._claimed = ClaimedDevices()
+        self._closed = ClosedDevices()
         self._devices = DeviceIndex(())
+        self._parents: dict[str, str] = {}
+        self._numbered: frozenset[str] = frozenset()
         self._resolution = Resolution()
         self._since: dict[str, _Since] = {}
         self._early: set[str] = set()
@@ -113,13 +118,23 @@ class Attributor:
         before = self._aliases.get(source)
         self._aliases[source] = told
         self._claimed.tell(source, told, at)
+        self._closed.publish(source, told)
         return before != told
+
+    def offer(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
+        """Take in what the kubelet offers; return whether that is news."""
+        if not self.resources.replace(source, event, at):
+            return False
+        self._closed.offer(source, event)
+        self.attribute()
+        return True
 
     def remove(self, source: str) -> None:
         """Forget a source; `enumerate` has to follow."""
         self._claims.pop(source, None)
         self._aliases.pop(source, None)
         self._claimed.remove(source)
+        self._closed.remove(source)
         self.pods.remove(source)
         self.containers.remove(source)
         self.resources.remove(source)
@@ -162,6 +177,8 @@ class Attributor:
         }
         # A GPU that is gone may have left its index to another: present ones come last, and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
+        self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
+        self._numbered = numbered(device for device, _ in known)
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
@@ -189,6 +206,11 @@ class Attributor:
         return self._due
 
     @property
+    def closed(self) -> frozenset[str]:
+        """The devices that no scheduler gives out, as of the last `settle`."""
+        return self._resolution.closed
+
+    @property
     def informed(self) -> bool:
         """Whether it is known who holds what: else nobody known to hold it says nothing.
 
@@ -196,9 +218,30 @@ class Attributor:
         and no container of which it isn't known which devices it was given. Pods alone don't tell:
         what the kubelet gave them isn't written on them.
         """
+        return self._listed and not self._resolution.blind
+
+    @property
+    def known(self) -> Mapping[str, Attribution] | None:
+        """Who holds what, by device uuid, as far as that is known; None where it isn't.
+
+        A container of which it isn't known which of a scheduler's GPUs it was given leaves known
+        what a device plugin gives out; that is told where some of it is free.
+        """
+        if not self._listed:
+            return None
+        unknown = self._resolution.unknown
+        if not self._resolution.blind:
+            return self.attributions
+        left = {
+            u: one for u, one in self.attributions.items() if one.device.gpu_uuid not in unknown
+        }
+        held = {one.device.gpu_uuid for one in left.values() if one.holders}
+        return left if any(one.device.gpu_uuid not in held for one in left.values()) else None
+
+    @property
+    def _listed(self) -> bool:
         listed = bool(self._claims)
-        told = listed or (self.containers.known and not self._resolution.accessed)
-        return told and not self._resolution.blind
+        return listed or (self.containers.known and not self._resolution.accessed)
 
     def settle(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""
@@ -219,7 +262,13 @@ class Attributor:
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
-            closed=self._closed(),
+            closed=(
+                self._closed.devices(self._devices)
+                if self._sources.begun(at)
+                else frozenset(self.attributions)
+            ),
+            parents=self._parents,
+            numbered=self._numbered,
             before=before,
             claimed=claimed,
         )
@@ -270,16 +319,6 @@ class Attributor:
         return self.resources.count(
             present, self._devices, self._resolution.allocated, heard=self._claims
         )
-
-    def _closed(self) -> frozenset[str]:
-        """Return the devices that a device plugin offers by their real ids."""
-        offered = self.resources.really_offered(self._devices)
-        parents = {
-            known.device.mig.parent_uuid
-            for uuid in offered
-            if (known := self.attributions.get(uuid)) is not None and known.device.mig is not None
-        }
-        return frozenset(offered | parents)
 
     def _said(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)

@@ -1,6 +1,6 @@
 """Which devices there are, and which there were."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pipeline.join.places import Places
@@ -125,3 +125,10 @@ def _filled(device: Device, other: Device) -> Device:
         mig=mig,
         facts=tuple(sorted({**dict(other.facts), **dict(device.facts)}.items())),
     )
+
+
+def numbered(devices: Iterable[Device]) -> frozenset[str]:
+    """Return the schemes, `minor` and `index`, in which every GPU has a number."""
+    gpus = [device for device in devices if device.mig is None]
+    every = {"minor": [gpu.minor for gpu in gpus], "index": [gpu.index for gpu in gpus]}
+    return frozenset(scheme for scheme, numbers in every.items() if None not in numbers)

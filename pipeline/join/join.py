@@ -190,10 +190,7 @@ class Join:
         source, told = envelope.source, envelope.event
         match told:
             case ResourcesAdvertised():
-                if not self._attributor.resources.replace(source, told, envelope.at):
-                    return Outcome(changed=False)
-                self._attributor.attribute()
-                return Outcome(changed=True)
+                return Outcome(changed=self._attributor.offer(source, told, envelope.at))
             case TopologyRead():
                 return Outcome(changed=self._topology.replace(source, told))
             case _:
@@ -275,6 +272,16 @@ class Join:
         return Outcome(changed=True)
 
     @property
+    def closed(self) -> frozenset[str]:
+        """The devices that a device plugin or a DRA driver gives out, and no scheduler."""
+        return self._attributor.closed
+
+    @property
+    def all_told(self) -> bool:
+        """Whether each source has told what it is there for, or that it can't."""
+        return self._sources.all_told
+
+    @property
     def informed(self) -> bool:
         """Whether some source tells who holds what: else a device without holders isn't free."""
         return self._attributor.informed
@@ -333,8 +340,8 @@ class Join:
             self._starts = tuple([starts.get(key) for key in self._keys])
         layout = self._layout
         # Cheap where nothing has changed: of each GPU the same attributions are found again.
-        informed = attributions if self._attributor.informed else None
-        self._topology.settle(self._sources.ranking(), informed, self._sources.is_up)
+        held = self._attributor.known
+        self._topology.settle(self._sources.ranking(), held, self._sources.is_up)
         if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
             return
         series: dict[Key, Series] = {}

@@ -13,7 +13,8 @@
    the node has just one GPU, so that there is no mistaking which. Where the ids of a container are
    placeholders or fit no device, and nothing else tells what it holds, it may hold any of the
    GPUs, and so it isn't known of any that it is free; but not by an id that names a device of its
-   own, by uuid or PCI address, nor by the environment.
+   own, by uuid or PCI address, nor by the environment, nor by an annotation with a number or a
+   uuid that no GPU of the node has. A placeholder means none that a device plugin gives out.
 4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
    says how much, a replica. Otherwise one that has nothing to show but its environment, which
    anybody can set, yields to those that were given devices; then those with the strongest evidence
@@ -31,6 +32,7 @@ The result depends on what the sources' tables say, not on the order in which th
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pipeline.join.claimed import ClaimedDevices
 from pipeline.join.identity import DeviceIndex
@@ -55,7 +57,9 @@ class Resolution:
         allocated: by extended resource, what the kubelet gave out.
         denied: by device uuid, claims without effect.
         access: by device uuid, what gives access without a holding.
-        blind: some container was given devices, and nobody knows which: it may hold any.
+        closed: devices that no scheduler gives out.
+        unknown: GPUs that some container may hold which was given devices, and nobody knows which.
+        blind: there is such a container.
     """
 
     lone: bool = False
@@ -66,6 +70,8 @@ class Resolution:
     allocated: dict[str, set[str]] = field(default_factory=dict)
     denied: dict[str, list[Word]] = field(default_factory=dict)
     access: dict[str, list[Word]] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
     blind: bool = False
 
     def let_watch(self, words: Iterable[Word]) -> None:
@@ -92,6 +98,8 @@ def resolve(
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     closed: frozenset[str] = frozenset(),
+    parents: Mapping[str, str] = MappingProxyType({}),
+    numbered: frozenset[str] = frozenset(),
     before: Resolution | None = None,
     claimed: ClaimedDevices | None = None,
 ) -> Resolution:
@@ -103,12 +111,22 @@ def resolve(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
-        closed: devices that a device plugin offers by their real ids; those that it gave out are
-            added.
+        closed: devices that a device plugin or a DRA driver offers by their real ids; those that it
+            gave out are added, and the GPUs of MIG instances.
+        parents: of MIG instances, by their uuids.
+        numbered: as for `hear`.
         before: an earlier resolution; spares weighing anew what hasn't changed, no more.
         claimed: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(claims, devices, identify, pods=pods, complete=complete, claimed=claimed)
+    heard = hear(
+        claims,
+        devices,
+        identify,
+        pods=pods,
+        complete=complete,
+        claimed=claimed,
+        numbered=numbered,
+    )
     said: dict[PodKey, list[Word]] = {}
     reservations: list[Word] = []
     for word in heard.words:
@@ -118,8 +136,11 @@ def resolve(
             said.setdefault(_pod(word), []).append(word)
     for word in share(heard.sharing, reservations):
         said.setdefault(_pod(word), []).append(word)
-    resolution = Resolution(devices.lone, unresolved=heard.unresolved, allocated=heard.allocated)
     closed |= _given_out(heard.words)
+    closed |= {parents[uuid] for uuid in closed if uuid in parents}
+    resolution = Resolution(
+        devices.lone, unresolved=heard.unresolved, allocated=heard.allocated, closed=closed
+    )
     known = before if before is not None and before.lone == devices.lone else Resolution()
     stakes = resolution.stakes
     for key, words in said.items():
@@ -129,7 +150,9 @@ def resolve(
         resolution.pods[key] = standing
         for word in standing.unexplained:
             _give_up(word, heard.unresolved)
+            # What counts for a scheduler means one of its GPUs.
             resolution.blind = True
+            resolution.unknown = (devices.gpus - closed) or devices.gpus
         for uuid, stake in standing.stakes:
             stakes.setdefault(uuid, []).append(stake)
         for uuid, word in standing.denied:
@@ -148,6 +171,7 @@ def resolve(
         vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
     if not all(_explained(word, resolution.pods) for word in vague):
         resolution.blind = True
+        resolution.unknown = devices.gpus
     return resolution
 
 

@@ -5,7 +5,6 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from pipeline.join.identity import DeviceIndex
-from pipeline.join.trust import COUNTING
 from pipeline.model import Device, Instant, RawDeviceId, ResourceCount, ResourcesAdvertised
 
 _MIG: Final = re.compile(r"/mig-([^/]+?)(?:\.shared)?$")
@@ -24,7 +23,6 @@ class ResourceTable:
         self._seen: dict[str, set[str]] = {}
         self._offered: dict[str, set[str]] = {}
         self._index: DeviceIndex | None = None
-        self._real: tuple[DeviceIndex, set[str]] | None = None
 
     def replace(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
         """Take in what a source says; return whether it differs from what it said before."""
@@ -32,7 +30,7 @@ class ResourceTable:
         self._advertised[source] = (event, at.mono_ns + event.good_for_ns)
         if before is not None and before[0].resources == event.resources:
             return False
-        self._index = self._real = None
+        self._index = None
         seen = self._seen.setdefault(source, set())
         seen.update(offered.resource for offered in event.resources)
         return True
@@ -42,14 +40,14 @@ class ResourceTable:
         expired = [source for source, (_, end) in self._advertised.items() if end < now_ns]
         for source in expired:
             del self._advertised[source]
-            self._index = self._real = None
+            self._index = None
         return bool(expired)
 
     def remove(self, source: str) -> None:
         """Forget a source."""
         self._advertised.pop(source, None)
         self._seen.pop(source, None)
-        self._index = self._real = None
+        self._index = None
 
     def count(
         self,
@@ -81,20 +79,6 @@ class ResourceTable:
             for name in sorted(names)
             for given in [allocated.get(name, set())]
         }
-
-    def really_offered(self, index: DeviceIndex) -> set[str]:
-        """Return the devices that are offered by ids of their own, and not by placeholders."""
-        if self._real is None or self._real[0] is not index:
-            found = {
-                found.uuid
-                for event, _ in self._advertised.values()
-                for offer in event.resources
-                if offer.resource not in COUNTING
-                for raw in offer.devices
-                if (found := index.resolve(raw)) is not None and not found.placeholder
-            }
-            self._real = (index, found)
-        return self._real[1]
 
     def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
         """Return what is offered, by resource; worked out anew for other offers or devices only."""

@@ -1,12 +1,13 @@
 """What the join knows of each source. The counts survive a source's restarts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Final
 
 from pipeline.join.words import RawIds
 from pipeline.model import (
     NS,
+    ClaimsReplaced,
     DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
@@ -23,7 +24,14 @@ MOST_UNRESOLVED: Final = 1000
 
 
 _WAITING_NS: Final = 60 * NS
-"""How long ids that fit no device wait for a source that might resolve them and says nothing."""
+"""How long ids that fit no device wait for a source that might resolve them and says nothing, and
+schedulers' annotations for one that tells what the kubelet gave out."""
+
+_IDS: Final = frozenset({"devices", "names"})
+"""What ids are resolved by."""
+
+_CLAIMS: Final = frozenset({"claims"})
+_NONE: Final = frozenset[str]()
 
 
 class SourceTable:
@@ -36,6 +44,7 @@ class SourceTable:
         self._told: set[str] = set()
         self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
         self._given_up = False
+        self._begun = False
         # No more than the claims that name them, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
@@ -76,6 +85,8 @@ class SourceTable:
         match envelope.event:
             case DevicesDiscovered():
                 self._reported(name, "devices")
+            case ClaimsReplaced():
+                self._reported(name, "claims")
             case DeviceAliasesReplaced():
                 self._reported(name, "names")
                 if self._states[name].lost is not None:
@@ -87,18 +98,39 @@ class SourceTable:
 
     def _reported(self, name: str, what: str) -> None:
         if name in self._awaited:
-            since_ns, awaited = self._awaited.pop(name)
+            since_ns, awaited = self._awaited[name]
             if left := awaited - {what}:
                 self._awaited[name] = (since_ns, left)
+            else:
+                self._answered(name)
 
-    def _awaits(self, now: Instant) -> bool:
-        return any(now.mono_ns < ns + _WAITING_NS for ns, _ in self._awaited.values())
+    def _answered(self, name: str) -> bool:
+        """Wait for a source no longer; return whether it was waited for."""
+        _, left = self._awaited.pop(name, (0, _NONE))
+        self._begun |= not left.isdisjoint(_CLAIMS) and all(
+            others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
+        )
+        return bool(left)
+
+    def _awaits(self, now: Instant, what: Set[str]) -> bool:
+        return any(
+            now.mono_ns < ns + _WAITING_NS and not what.isdisjoint(left)
+            for ns, left in self._awaited.values()
+        )
+
+    def begun(self, now: Instant) -> bool:
+        """Whether each source has told what the kubelet gave out, or can't.
+
+        Before that it isn't known which devices are left for a scheduler. A source that is added
+        later is not waited for.
+        """
+        return self._begun or not self._awaits(now, _CLAIMS)
 
     def waited(self, now: Instant) -> bool:
         """Return whether a source was given up since the last call, or has been by this moment."""
         late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
         for name in late:
-            del self._awaited[name]
+            self._answered(name)
         given_up, self._given_up = self._given_up or bool(late), False
         return given_up
 
@@ -126,7 +158,7 @@ class SourceTable:
                 state, up=False, spoken=True, reason=reason, lost=envelope.at
             )
             self._told.add(name)
-            self._given_up |= self._awaited.pop(name, None) is not None
+            self._given_up |= self._answered(name)
             news = news or state.up or not state.spoken or state.reason != reason
         return news
 
@@ -173,7 +205,7 @@ class SourceTable:
         An id counts when it turns up, not each time it is said again. The state names the first
         `MOST_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
         """
-        changed, early = False, self._awaits(at)
+        changed, early = False, self._awaits(at, _IDS)
         for name, state in self._states.items():
             now, before = ids.get(name, {}), self._unresolved.get(name, {})
             if early:

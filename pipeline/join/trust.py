@@ -58,8 +58,8 @@ TRUST: Final = (
         "a scheduler's annotation on a pod that requests that scheduler's resource, up to the "
         "number and share requested",
         5,
-        "hold a device that no device plugin offers by its real id and that the kubelet gave to no "
-        "other pod",
+        "hold a device that no device plugin and no DRA driver offers by its real id, and that the "
+        "kubelet gave to no other pod",
     ),
     Trust(
         Evidence.POD_LIST_FILE,
@@ -71,8 +71,8 @@ TRUST: Final = (
         Evidence.RUNTIME_ENV,
         "the variable `NVIDIA_VISIBLE_DEVICES` or a mount of the running container",
         7,
-        "hold only where the kubelet gave the container placeholders, no device plugin offers the "
-        "device by its real id, and nothing else says which; else it is access",
+        "hold only where the kubelet gave the container placeholders, no device plugin and no DRA "
+        "driver offers the device by its real id, and nothing else says which; else it is access",
     ),
 )
 """Strongest first, for one container."""

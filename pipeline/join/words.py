@@ -96,6 +96,7 @@ def hear(
     pods: Iterable[tuple[Place, str]] = (),
     complete: bool = False,
     claimed: ClaimedDevices | None = None,
+    numbered: frozenset[str] = frozenset(),
 ) -> Heard:
     """Find out what all claims are about.
 
@@ -107,6 +108,8 @@ def hear(
         complete: all pods that hold something are named by some source.
         claimed: what names of DRA drivers meant when they were given out; None where they mean what
             they mean now.
+        numbered: the schemes in which every GPU of the node has a number, as every one has a uuid:
+            an annotation with another one names none of them.
     """
     heard = Heard([], {}, {})
     words, vague = heard.words, heard.vague
@@ -120,9 +123,8 @@ def hear(
             )
             if unknown:
                 strange.update(unknown)
-            if known is None:
+            if known is None or (evidence := _evidence(claim, known.pod)) is None:
                 continue
-            evidence = claim.origin.evidence
             if claim.resource and evidence >= Evidence.PLUGIN_ANSWER:
                 given, missing = _find(claim.asked, devices) if claim.asked else (found, unknown)
                 out = heard.allocated.setdefault(claim.resource, set())
@@ -132,15 +134,15 @@ def hear(
                     out.add(text)
             rank, parts = IN_CONTAINER[evidence], False
             if evidence >= Evidence.PLUGIN_ANSWER:
-                found, rank, parts = _given(claim, known.pod, found, devices)
+                found, rank, parts = _given(claim, found, devices)
             word = Word(source, claim, found, known.subject, known.pod, evidence, rank, parts)
             word = heard.without_admin(word)
             if sharing:
                 heard.sharing.append(word)
             elif word.found:
                 words.append(word)
-            elif open_ or (
-                evidence != Evidence.RUNTIME_ENV and any(map(devices.vague, unknown.values()))
+            elif open_ or any(
+                devices.vague(raw) for raw in unknown.values() if not _empty(claim, raw, numbered)
             ):
                 vague.append(word)
         if strange:
@@ -156,14 +158,24 @@ def hear(
     return heard
 
 
-def _given(
-    claim: Claim, pod: Pod | None, found: list[Found], devices: DeviceIndex
-) -> tuple[list[Found], int, bool]:
-    """Return what the kubelet or a plugin said, its rank, and whether it is about parts.
+def _evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
+    """Return what a claim rests on; None if another claim says it better.
 
-    koordinator's proxy of the kubelet adds ids for a resource that the pod doesn't request: those
-    ids are koordinator's, so that they exclude nobody and yield to the annotation.
+    koordinator's proxy of the kubelet adds what stands in any pod's annotation, requested or not.
+    Who sees what the pod requests reads the annotation itself; else it is no more than that.
     """
+    evidence = claim.origin.evidence
+    if evidence != Evidence.KUBELET_IDS:
+        return evidence
+    requests = pod.requests if pod is not None else None
+    if requests is None:
+        return Evidence.SCHEDULER_ANNOTATION if claim.relayed else evidence
+    unasked = claim.resource != "" and claim.resource not in requests
+    return None if claim.relayed or unasked else evidence
+
+
+def _given(claim: Claim, found: list[Found], devices: DeviceIndex) -> tuple[list[Found], int, bool]:
+    """Return what the kubelet or a plugin said, its rank, and whether it is about parts."""
     rank = IN_CONTAINER[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
         asked = _find(claim.asked, devices)[0]
@@ -171,11 +183,18 @@ def _given(
         return found, rank, parts
     if claim.resource in COUNTING:
         return [one._replace(whole=False, placeholder=True) for one in found], rank, True
-    requests = pod.requests if pod is not None else None
-    if claim.resource and requests is not None and claim.resource not in requests:
-        rank = len(IN_CONTAINER)
-        found = [one._replace(whole=False) for one in found]
     return found, rank, any(one.replica or one.placeholder for one in found)
+
+
+def _empty(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
+    """Whether an id that fits no device, and that a pod's author can write, means none."""
+    match claim.origin.evidence:
+        case Evidence.RUNTIME_ENV:
+            return True
+        case Evidence.SCHEDULER_ANNOTATION:
+            return raw.scheme == "uuid" or raw.scheme in numbered
+        case _:
+            return False
 
 
 def _sure(word: Word) -> bool:

@@ -5,10 +5,12 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.errors import TransientError
+from pipeline.configured_code import MEND
+from pipeline.errors import CodeRefusedError, TransientError
 from pipeline.kube.faults import program, told
 from pipeline.kube.library import library
 from pipeline.kube.plugins import PluginLoop
@@ -104,10 +106,16 @@ class _ToldError(Exception):
 
 
 class KubeconfigFile:
-    """Credentials from a kubeconfig: certificates, a token or its file, a plugin that is run."""
+    """Credentials from a kubeconfig: certificates, a token or its file, a plugin that is run.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        plugins: whether a program that it names may be run.
+    """
+
+    def __init__(self, path: Path, *, plugins: bool = False) -> None:
         self._path = path
+        self._plugins = plugins
         self._loader: Any = None
         self._stamp: object = None
 
@@ -117,7 +125,12 @@ class KubeconfigFile:
         return str(self._path)
 
     def load(self, *, anew: bool) -> Access:
-        """Read the file and what it points to; a plugin runs again once its token expires."""
+        """Read the file and what it points to; a plugin runs again once its token expires.
+
+        Raises:
+            TransientError: there are none.
+            CodeRefusedError: they come from a plugin, which may not be run.
+        """
         try:
             _check_file(self._path)
             stamp = _stamp(self._path)
@@ -125,9 +138,12 @@ class KubeconfigFile:
                 self._loader = None
             configuration = library().configuration()
             # In a loop of its own: reading files blocks, a plugin is waited for asynchronously.
-            with asyncio.Runner(loop_factory=PluginLoop) as runner:
+            with asyncio.Runner(loop_factory=partial(PluginLoop, allowed=self._plugins)) as runner:
                 runner.run(self._fill(configuration))
             self._stamp = stamp
+        except CodeRefusedError:
+            self._loader = None
+            raise
         except _ToldError as error:
             self._loader = None
             raise TransientError(f"{self._path}: {error}") from None
@@ -165,12 +181,23 @@ class KubeconfigFile:
                 "without anybody to answer its questions"
             ) from error
         except Exception as error:  # only here it is known whether a plugin was asked
+            self._check_refused(loop)
             raise _ToldError(f"{_NONE}: {told(error, self._path, loop.commands)}") from error
+        # The library goes on without the plugin, with a token if there is one.
+        self._check_refused(loop)
         if loop.commands and not _given(configuration):
             raise _ToldError(
                 f"{_NONE}: the plugin {program(loop.commands[-1])} gave neither a token nor a "
                 "certificate with its key; run it by hand where podgpu runs"
             )
+
+    def _check_refused(self, loop: PluginLoop) -> None:
+        if loop.refused:
+            # Without what was raised: the library repeats what stands in the file.
+            raise CodeRefusedError(
+                f"{self._path}: {_NONE}: the plugin {program(loop.refused[-1])} is not run, since "
+                f"the configuration names this file; {MEND}"
+            ) from None
 
 
 def _check_file(path: Path) -> None:

@@ -14,19 +14,32 @@ _REAPED: Final = 2.0
 class PluginLoop(asyncio.SelectorEventLoop):
     """Runs each process in a session of its own, where nobody is there to answer its questions.
 
+    Args:
+        allowed: whether processes may be started at all.
+
     Attributes:
         commands: what was started, in that order.
+        refused: what was not allowed, in that order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, allowed: bool) -> None:
         super().__init__()
         self.commands: list[str] = []
+        self.refused: list[str] = []
+        self._allowed = allowed
         self._started: list[asyncio.SubprocessTransport] = []
 
     async def subprocess_exec(
         self, protocol_factory: Any, program: Any, *args: Any, **options: Any
     ) -> tuple[Any, Any]:
-        """Start a process, as `asyncio.create_subprocess_exec` does."""
+        """Start a process, as `asyncio.create_subprocess_exec` does.
+
+        Raises:
+            PermissionError: none may be started.
+        """
+        if not self._allowed:
+            self.refused.append(os.fsdecode(program))
+            raise PermissionError(f"{os.fsdecode(program)} may not be started")
         options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
         self.commands.append(os.fsdecode(program))
         transport, protocol = await super().subprocess_exec(

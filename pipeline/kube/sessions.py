@@ -18,11 +18,19 @@ class Sessions:
     Args:
         account: folder of the pod's own credentials, if not the usual one.
         instead: how a kubeconfig is named where there are none, for messages.
+        plugins: whether programs that a kubeconfig names may be run.
     """
 
-    def __init__(self, account: Path | None = None, *, instead: str = "set kubeconfig") -> None:
+    def __init__(
+        self,
+        account: Path | None = None,
+        *,
+        instead: str = "set kubeconfig",
+        plugins: bool = False,
+    ) -> None:
         self._account = account
         self._instead = instead
+        self._plugins = plugins
         self._shared: dict[Path | None, _Shared] = {}
 
     def join(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
@@ -51,13 +59,23 @@ class Sessions:
 
     async def _start(self, kubeconfig: Path | None) -> "Client":
         # The client's library is loaded with it: not in the event loop, which this would hold up.
-        client = await asyncio.to_thread(_make, kubeconfig, self._account, self._instead)
+        client = await asyncio.to_thread(self._make, kubeconfig)
         try:
             await client.start()
         except BaseException:
             await client.close()
             raise
         return client
+
+    def _make(self, kubeconfig: Path | None) -> "Client":
+        from pipeline.kube.client import Client  # noqa: PLC0415
+        from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
+
+        if kubeconfig is not None:
+            return Client(KubeconfigFile(kubeconfig, plugins=self._plugins))
+        if self._account is not None:
+            return Client(ServiceAccount(self._account, instead=self._instead))
+        return Client(ServiceAccount(instead=self._instead))
 
 
 class _Shared:
@@ -67,14 +85,3 @@ class _Shared:
         self.client: Client | None = None
         self.users = 0
         self.lock = asyncio.Lock()
-
-
-def _make(kubeconfig: Path | None, account: Path | None, instead: str) -> "Client":
-    from pipeline.kube.client import Client  # noqa: PLC0415
-    from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
-
-    if kubeconfig is not None:
-        return Client(KubeconfigFile(kubeconfig))
-    if account is not None:
-        return Client(ServiceAccount(account, instead=instead))
-    return Client(ServiceAccount(instead=instead))

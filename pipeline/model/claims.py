@@ -78,6 +78,7 @@ class Claim:
         asked: the ids that the kubelet asked for where the device plugin handed out others; they
             tell which of the kubelet's claims this one stands for.
         vouched: the configuration names what it was read from: the administrator's word.
+        relayed: not the kubelet says so but a node agent beside it, which goes by annotations.
         resource_claim: `namespace/name` of the ResourceClaim that the devices were allocated to;
             empty where there is none, or the source doesn't know it.
     """
@@ -91,3 +92,4 @@ class Claim:
     asked: tuple[RawDeviceId, ...] = ()
     vouched: bool = False
     resource_claim: str = ""
+    relayed: bool = False

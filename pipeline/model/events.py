@@ -205,6 +205,9 @@ class TopologyRead:
     pairs: tuple[TopologyPair, ...]
 
 
+Resolves: TypeAlias = Literal["devices", "names", "claims"]
+
+
 @dataclass(frozen=True, slots=True)
 class SourceAdded:
     """The runtime starts a source. Emitted by the runtime, before the source's own events.
@@ -212,11 +215,13 @@ class SourceAdded:
     Attributes:
         order: place in the configuration file; of two sources that read the same field of the same
             device the earlier one wins.
-        resolves: what it tells that ids are resolved by: it enumerates devices, or it names them.
+        resolves: what it tells that others wait for: it enumerates devices or names them, by which
+            ids are resolved; or it tells the claims that the kubelet gave out, without which it
+            isn't known what is left for a scheduler.
     """
 
     order: int
-    resolves: tuple[Literal["devices", "names"], ...] = ()
+    resolves: tuple[Resolves, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,15 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from pipeline.model import Attribution, Holder, Snapshot, Value
-from pipeline.status_page.document import LARGEST, GpuStatus, HolderStatus, InstanceStatus, State
+from pipeline.model import Access, Attribution, Holder, Snapshot, Value
+from pipeline.status_page.document import (
+    LARGEST,
+    AccessStatus,
+    GpuStatus,
+    HolderStatus,
+    InstanceStatus,
+    State,
+)
 from pipeline.status_page.known import Known, date
 from pipeline.texts import line
 
@@ -47,7 +54,7 @@ def gpus(known: Known) -> tuple[tuple[GpuStatus, ...] | None, int]:
         return None, 0
     shown = list(islice(found.values(), MOST_DEVICES))
     most = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
-    view = _View(known, _values(snapshot), most if known.informed else None)
+    view = _View(known, _values(snapshot), most)
     cards: dict[str, list[Attribution]] = {}
     for one in shown:
         cards.setdefault(one.device.gpu_uuid, []).append(one)
@@ -61,12 +68,12 @@ class _View(NamedTuple):
     Attributes:
         known: what there is.
         values: readings.
-        most: holders of one device that are named; None where nobody knows who holds what.
+        most: holders of one device that are named, and containers with access to it.
     """
 
     known: Known
     values: Values
-    most: int | None
+    most: int
 
 
 def _values(snapshot: Snapshot) -> Values:
@@ -113,7 +120,8 @@ def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
 
 
 def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
-    values, told = view.values, view.most is not None
+    values, told = view.values, view.known.informed
+    access = one.access if one is not None else ()
     every = one.holders if one is not None and told else ()
     holders = every[: view.most]
     return {
@@ -124,6 +132,8 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
         "holders": tuple(_holder(view, each) for each in holders) if told else None,
         "holders_left_out": len(every) - len(holders),
         "conflicts": one.conflicts if one is not None else 0,
+        "access": tuple(_access(each) for each in access[: view.most]),
+        "access_left_out": max(len(access) - view.most, 0),
     }
 
 
@@ -161,6 +171,18 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
         source=line(holder.source),
         evidence=holder.evidence.name.lower(),
         age_seconds=known.age(source.confirmed if source is not None else None),
+    )
+
+
+def _access(access: Access) -> AccessStatus:
+    subject = access.subject
+    return AccessStatus(
+        namespace=_text(subject.namespace),
+        pod=_text(subject.pod),
+        container=_text(subject.container),
+        uid=_text(subject.uid),
+        source=line(access.source),
+        evidence=access.evidence.name.lower(),
     )
 
 

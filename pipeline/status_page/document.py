@@ -51,6 +51,26 @@ class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: Figure | None
 
 
+class AccessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that has access to a device and holds nothing of it.
+
+    Attributes:
+        namespace: of the pod.
+        pod: its name.
+        container: its name.
+        uid: of the pod.
+        source: name of the source whose word this is.
+        evidence: what gives the access: a variable or a mount, or a claim with `adminAccess`.
+    """
+
+    namespace: str | None
+    pod: str | None
+    container: str | None
+    uid: str | None
+    source: str
+    evidence: str
+
+
 class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What GPUs and MIG instances have in common.
 
@@ -64,6 +84,8 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
         holders: none where nobody is known to hold it; null where no source tells of holders.
         holders_left_out: how many more there are.
         conflicts: how many pods' claims on it contradict another's.
+        access: who has access to it and holds nothing of it; older daemons don't tell.
+        access_left_out: how many more there are.
     """
 
     uuid: str
@@ -74,6 +96,8 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[HolderStatus, ...] | None
     holders_left_out: Count
     conflicts: Count
+    access: tuple[AccessStatus, ...] = ()
+    access_left_out: Count = 0
 
 
 class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
@@ -190,15 +214,15 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody had of all devices together.
+    """What somebody had of all devices together, or what there was of one.
 
     Attributes:
         held_seconds: time for which containers held a device, by part.
         free_seconds: time for which a device was free, by part.
         unknown_seconds: time for which it isn't known who held a device.
-        allocated_ratio: part of the time of all devices for which they were held; null where that
-            isn't known.
-        used_ratio: part of the time of all devices for which they were busy; likewise.
+        allocated_ratio: part of the time of all devices, or of the one, for which they were held;
+            null where that isn't known.
+        used_ratio: part of that time for which they were busy; likewise.
         busy_seconds: busy time.
         idle_seconds: held time less busy time; less than 0 where more was used than was held.
         energy_joules: energy.
@@ -232,6 +256,18 @@ class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
     uid: str | None
 
 
+class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
+    """What there was of a device, whoever had it.
+
+    Attributes:
+        uuid: of the device.
+        name: model, or MIG profile with the model of its GPU.
+    """
+
+    uuid: str
+    name: str | None
+
+
 class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What was used over the last 24 hours and the rest of the hour before.
 
@@ -245,6 +281,9 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
         pods_left_out: how many those are.
         unattributed: what belongs to no pod.
         total: of the whole node.
+        devices: all of which there is an account, in the order of `gpus`; those that are not there
+            any more come last.
+        devices_left_out: how many more there are.
     """
 
     since: Moment
@@ -256,6 +295,8 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
     pods_left_out: Count
     unattributed: AmountsStatus
     total: AmountsStatus
+    devices: tuple[DeviceAmountsStatus, ...] = ()
+    devices_left_out: Count = 0
 
 
 class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):

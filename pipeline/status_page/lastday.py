@@ -21,7 +21,7 @@ GOOD_FOR_NS: Final = 60 * NS
 PATIENCE: Final = 30.0
 """Seconds for an answer and for grouping it. A ledger whose file doesn't answer says so sooner."""
 
-_BY: Final = By("pod")
+_BY: Final = (By("pod"), By("device"))
 
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -35,12 +35,14 @@ class LastDayKnown:
     Attributes:
         sink: the ledger's name.
         report: by pods; None where it has told nothing yet.
+        devices: by devices; None likewise.
         asked: when it told that; None likewise.
         error: why it could not tell when it was asked last; empty where it could.
     """
 
     sink: str
     report: Report | None = None
+    devices: Report | None = None
     asked: Instant | None = None
     error: str = ""
 
@@ -91,7 +93,7 @@ class LastDay:
 
     async def _ask(self, keeper: Keeping) -> None:
         now = self._clock.now()
-        told: Report | str
+        told: tuple[Report, Report] | str
         try:
             async with asyncio.timeout(PATIENCE):
                 told = await _reported(
@@ -111,11 +113,16 @@ class LastDay:
         if isinstance(told, str):
             self._known = replace(known, error=told)
         else:
-            self._known = LastDayKnown(known.sink, told, now)
+            self._known = LastDayKnown(known.sink, *told, now)
 
 
-async def _reported(window: Window) -> Report:
-    """Group it in a thread: there may be very many pods."""
+async def _reported(window: Window) -> tuple[Report, Report]:
+    """Group it in a thread, by pods and by devices: there may be very many pods."""
     with DaemonExecutor("podgpu-last-day") as thread:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread, report, window, _BY, Prices())
+        return await loop.run_in_executor(thread, _grouped, window)
+
+
+def _grouped(window: Window) -> tuple[Report, Report]:
+    by_pod, by_device = (report(window, by, Prices()) for by in _BY)
+    return by_pod, by_device

@@ -6,10 +6,12 @@ from itertools import chain
 from typing import Any, Final
 
 from pipeline.ledger.reporting import Report, Row, Sum
+from pipeline.status_page.devices import MOST_DEVICES
 from pipeline.status_page.document import (
     LARGEST,
     AmountsStatus,
     DayStatus,
+    DeviceAmountsStatus,
     PodAmountsStatus,
     UsageStatus,
 )
@@ -30,13 +32,14 @@ def used(known: Known) -> UsageStatus | None:
         age_seconds=known.age(day.asked),
         error=line(day.error) or None,
         # Of nothing at all no sum is known: it isn't 0.
-        day=None if day.report is None or not day.report.window.totals else _day(day.report),
+        day=None if day.report is None or not day.report.window.totals else _day(known, day.report),
     )
 
 
-def _day(report: Report) -> DayStatus:
+def _day(known: Known, report: Report) -> DayStatus:
     window = report.window
     others = report.rows[MOST:]
+    devices = _devices(known)
     return DayStatus(
         since=date(window.start_ns),
         until=date(window.end_ns),
@@ -47,7 +50,28 @@ def _day(report: Report) -> DayStatus:
         pods_left_out=len(others),
         unattributed=_amounts(report.unattributed),
         total=_amounts(report.total),
+        devices=tuple(_device(row) for row in devices[:MOST_DEVICES]),
+        devices_left_out=max(len(devices) - MOST_DEVICES, 0),
     )
+
+
+def _devices(known: Known) -> Sequence[Row]:
+    """Return the rows of devices: in the order in which the devices stand, then those gone."""
+    day, snapshot = known.last_day, known.snapshot
+    if day is None or day.devices is None:
+        return ()
+    there = {} if snapshot is None else snapshot.layout.attributions
+    order = {uuid: at for at, uuid in enumerate(there)}
+    return sorted(day.devices.rows, key=lambda row: order.get(_uuid(row), len(order)))
+
+
+def _uuid(row: Row) -> str:
+    return (row.key.parts[0] or "") if row.key is not None else ""
+
+
+def _device(row: Row) -> DeviceAmountsStatus:
+    name = None if row.key is None else _text(row.key.parts[1])
+    return DeviceAmountsStatus(uuid=line(_uuid(row)), name=name, **_figures([row]))
 
 
 def _pod(row: Row) -> PodAmountsStatus:

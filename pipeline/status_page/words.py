@@ -111,6 +111,14 @@ def contradiction(device: DeviceStatus) -> str:
     return f"claims of {count} pod{'s' if count > 1 else ''} contradict others"
 
 
+def access(device: DeviceStatus) -> str:
+    """Return how many containers have access and hold nothing; empty if none has."""
+    count = len(device.access) + device.access_left_out
+    if not count:
+        return ""
+    return f"{count} more container{'s have' if count > 1 else ' has'} access and no holding"
+
+
 def unresolved(count: int) -> str:
     """Return how many ids fit no device; empty if all do."""
     if not count:

@@ -39,6 +39,13 @@ class Rules:
     limit: RateLimit = _UNLIMITED
     warnings: tuple[str, ...] = ()
 
+    @property
+    def identified(self) -> bool:
+        """Whether a client has to say who it is, by a password or a certificate."""
+        return bool(self.users) or (
+            self.context is not None and self.context.verify_mode is ssl.CERT_REQUIRED
+        )
+
 
 class Reader:
     """Reads a web config again and again.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
+from config.markers import AtLeast, AtMost, Doc, LeadsTo
 from config.types import Duration
 
 
@@ -15,6 +15,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
     ] = None
     codes: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc
+from config.markers import AtLeast, Doc, LeadsTo
 from config.types import Duration
 from pipeline.kube.names import subdomain, wrong_with_key
 
@@ -16,6 +16,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
     ] = None
     node: Annotated[

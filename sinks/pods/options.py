@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import Doc
+from config.markers import Doc, LeadsTo
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,6 +14,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
     ] = None
     resources: Annotated[

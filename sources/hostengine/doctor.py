@@ -27,6 +27,8 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 async def _library(options: Options, ctx: DoctorContext) -> Finding:
     """Check the library; a disk that hangs costs this check alone."""
     check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
+    if options.library is not None and not ctx.allowed.library(options.library):
+        return check.skipped(place, "it may not be loaded: see the check config")
     patience = ctx.deadline * PART
     try:
         async with asyncio.timeout(2.5 * patience):

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc
+from config.markers import AtLeast, Doc, LeadsTo
 from config.types import Duration
 
 _SOCKET: Final = "unix://"
@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "missing"
     library: Annotated[
         Path | None,
+        LeadsTo("library"),
         Doc(
             "DCGM's client library; left out, libdcgm.so.4 and libdcgm.so.3 where the linker looks."
         ),

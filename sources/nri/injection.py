@@ -4,14 +4,17 @@ Nothing here may keep a container from being made. Two plugins that set the same
 choice that is there already stays as it is, whoever made it. `all` is none: images bring it along.
 """
 
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
-from pipeline.accepted import Accepted
+from pipeline.accepted import Accepted, Gpu
 from pipeline.allocations import MalformedError, koordinator
 from pipeline.injection import ENV
+from pipeline.model import RawDeviceId
+from pipeline.texts import shortened
 from sources.nri import messages
 from sources.nri.containers import named, visible
-from sources.nri.pods import allocated, complaint
+from sources.nri.pods import allocated
 from sources.nri.roster import Roster
 
 _ALL: Final = "all"
@@ -24,8 +27,8 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     """Return the answer to CreateContainer.
 
     The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
-    it has accepted it, with the same number of GPUs, and if the pod claims no GPU that was
-    given to another pod.
+    it has accepted one with the same GPUs. Each GPU has to be one that a scheduler gives out, by
+    the number that is injected and by the id beside it, and given to no other pod.
 
     Args:
         accepted: the annotations that count.
@@ -43,39 +46,60 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     value = visible(container)
     if value not in {None, _ALL} or named(container) is not None:
         return NOTHING
-    try:
-        minors = koordinator.minors(allocated(pod))
-    except MalformedError as error:
+    minors, why = _looked_at(accepted, pod)
+    if why:
         place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
-        roster.complain(pod.uid[:64], f"{place}: {complaint(error)}; nothing is injected")
-        return NOTHING
-    if not minors:
-        return NOTHING
-    number = accepted.number(pod.uid, koordinator.ANNOTATION)
-    if number != len(minors):
-        place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
-        roster.complain(
-            pod.uid[:64],
-            f"{place}: annotation {koordinator.ANNOTATION} names {len(minors)} GPUs, and "
-            f"{_why_not(number)}; nothing is injected",
-        )
-        return NOTHING
-    name = f"{pod.namespace}/{pod.name}"
-    if name in accepted.contradicting:
-        roster.complain(
-            pod.uid[:64],
-            f"pod {pod.namespace[:64]}/{pod.name[:256]}: annotation {koordinator.ANNOTATION} names "
-            "a GPU that was given to another pod; nothing is injected",
-        )
+        text = f"{place}: annotation {koordinator.ANNOTATION}: {why}; nothing is injected"
+        roster.complain(pod.uid[:64], text)
+    if why or not minors:
         return NOTHING
     # Taken away first, so that it is no conflict if another plugin was it that set it.
     taken = {f"-{ENV}": ""} if value == _ALL else {}
     return messages.adjusted({**taken, ENV: ",".join(map(str, minors))})
 
 
-def _why_not(number: int | None) -> str:
-    if number is None:
+def _looked_at(accepted: Accepted, pod: Any) -> tuple[Iterable[int], str]:
+    """Return the minor numbers in a pod's annotation, and why they are not injected."""
+    try:
+        annotation = allocated(pod)
+        minors = koordinator.minors(annotation)
+        named = frozenset(raw for one in koordinator.read(annotation) for raw in one.devices)
+    except MalformedError as error:
+        return (), str(error)
+    if not minors:
+        return (), ""
+    known = accepted.devices(pod.uid, koordinator.ANNOTATION)
+    mine = {f"{pod.namespace}/{pod.name}", pod.uid}
+    return minors, _not_accepted(known, named) or _not_shared(accepted.gpus, minors, mine)
+
+
+def _not_accepted(known: frozenset[RawDeviceId] | None, named: frozenset[RawDeviceId]) -> str:
+    if known is None:
         return "no source of kind pods has told of the pod yet"
-    if number == 0:
-        return "by the source of kind pods it doesn't count: the pod requests no such resource"
-    return f"the source of kind pods knows of {number}"
+    if not known:
+        return "doesn't count, by the source of kind pods: the pod doesn't request what it names"
+    if known != named:
+        return "names other GPUs than the API server has"
+    return ""
+
+
+def _not_shared(
+    gpus: Mapping[int, Gpu] | None, minors: Mapping[int, str], mine: Collection[str]
+) -> str:
+    """Return why GPUs are not a scheduler's to give to a pod; empty if they are."""
+    if gpus is None:
+        return "not all sources have told yet which GPUs were given out"
+    for minor, uuid in minors.items():
+        gpu = gpus.get(minor)
+        if gpu is None:
+            return f"names minor number {minor}, which no GPU has that a source shows"
+        if uuid and uuid.lower() != gpu.uuid.lower():
+            return f"names minor number {minor}, which is {gpu.uuid}, as {shortened(uuid)}"
+        if not gpu.alone.issubset(mine):
+            return f"names a GPU that was given to another pod, by minor number {minor}"
+        if gpu.closed:
+            return (
+                f"names minor number {minor}, which a device plugin or a DRA driver gives out and "
+                "no scheduler"
+            )
+    return ""

@@ -64,8 +64,3 @@ def allocated(told: Any) -> str:
     if len(text) > _LONGEST:
         raise MalformedError(f"is longer than {_LONGEST} characters")
     return text
-
-
-def complaint(error: MalformedError) -> str:
-    """Return what is wrong with koordinator's annotation, for people."""
-    return f"annotation {koordinator.ANNOTATION}: {error}"

@@ -62,6 +62,7 @@ class Lane:
         self._claims: tuple[Claim, ...] = ()
         self._warm_ns = 0
         self._grumbled: dict[str, tuple[str, str]] = {}
+        self._asked_what_is_offered = False
 
     def hint(self) -> None:
         """Ask soon: something may have changed."""
@@ -135,8 +136,12 @@ class Lane:
         self._claims = held.claims
         self._peeks.listed(held.unprepared if kubelet.tells_of_one_pod else (), self._now())
         whole = self._roll.listed(self._now(), (claim.subject for claim in held.claims))
+        # Before the first list, since what is offered tells what of the rest is no scheduler's.
+        first = not self._asked_what_is_offered
+        if first:
+            await self._ask_what_is_offered(kubelet)
         await self._report.answered(self._path, held.claims, whole=whole)
-        if all_due:
+        if all_due and not first:
             await self._ask_what_is_offered(kubelet)
 
     def _understand(self, data: bytes, origin: str) -> Held:
@@ -151,6 +156,7 @@ class Lane:
 
     async def _ask_what_is_offered(self, kubelet: Kubelet) -> None:
         method = "GetAllocatableResources"
+        self._asked_what_is_offered = True
         try:
             data = await kubelet.allocatable()
             if data is not None:

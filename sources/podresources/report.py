@@ -133,7 +133,9 @@ class Report:
     async def _state(self) -> None:
         self._stated = self._good()
         sockets = [self._sockets[path] for path in self._stated]
-        claims = _merged([socket.claims for socket in sockets])
+        own = next(iter(self._sockets.values()))
+        said = [each.claims if each is own else _relayed(each.claims) for each in sockets]
+        claims = _merged(said)
         if claims != self._claims:
             self._claims = claims
         # As long as the youngest: this speaks again before an older one has to go.
@@ -141,6 +143,11 @@ class Report:
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
         complete = all(each.whole and not each.fault for each in self._sockets.values())
         await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
+
+
+def _relayed(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """Return what another socket than the kubelet's own says."""
+    return tuple(replace(claim, relayed=True) for claim in claims)
 
 
 def _merged(said: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:

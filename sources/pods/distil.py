@@ -1,7 +1,7 @@
 """From a pod as the API server sends it, some ten kilobytes, to what podgpu needs of it."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,6 +55,7 @@ class Distiller:
         self._annotations = Passing(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._resources = options.resources
+        self._counted = frozenset(name for names in self._resources.values() for name in names)
         self._sharing = "kai" in options.schedulers
         self._reserving = frozenset(options.reservation_namespaces)
         self._moments = moments
@@ -97,7 +98,8 @@ class Distiller:
         members = groups(labelled) if self._sharing else []
         reserving = bool(members) and namespace in self._reserving
         # A pod that is restored or copied may bring the annotations of another one with it.
-        if wants := _wants_devices(spec):
+        extended = _extended(asked, self._counted)
+        if wants := bool(extended or items(spec.get("resourceClaims"))):
             claims, complaints = allocations(facts, self._configured, self._resources)
         if members:
             further = reserved(facts) if reserving else shared(facts)
@@ -125,31 +127,30 @@ class Distiller:
             found,
             claims,
             wants,
-            _extended_ones(asked),
+            extended,
             tuple(members) if reserving else (),
             names(spec, status),
         )
 
 
-def _extended_ones(asked: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the extended resources that any container requests."""
+def _extended(
+    asked: Mapping[str, Mapping[str, str]], of_schedulers: Container[str]
+) -> tuple[str, ...]:
+    """Return the extended resources that any container requests.
+
+    A scheduler's count, though Kubernetes takes names of its own domain for none.
+    """
     return tuple(
         sorted(
             {
                 sys.intern(name)
                 for amounts in asked.values()
                 for name, much in amounts.items()
-                if "/" in name and _NATIVE not in name and amount(much) > 0
+                if "/" in name and (_NATIVE not in name or name in of_schedulers)
+                if amount(much) > 0
             }
         )
     )
-
-
-def _wants_devices(spec: Mapping[str, Any]) -> bool:
-    if items(spec.get("resourceClaims")):
-        return True
-    every = items(spec.get("initContainers")) + items(spec.get("containers"))
-    return any(_extended(table(container.get("resources"))) for container in every)
 
 
 def requested(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -162,15 +163,3 @@ def requested(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             name: str(amount) for name, amount in amounts.items() if isinstance(amount, str | int)
         }
     return found
-
-
-def _extended(resources: Mapping[str, Any]) -> bool:
-    asked: Iterable[Mapping[str, Any]] = (
-        table(resources.get("limits")),
-        table(resources.get("requests")),
-    )
-    return any(
-        "/" in name and _NATIVE not in name and amount not in (0, "0")
-        for amounts in asked
-        for name, amount in amounts.items()
-    )

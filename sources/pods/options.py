@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
+from config.markers import AtLeast, AtMost, Doc, LeadsTo
 from config.patterns import Pattern
 from config.types import Duration, FormatError
 
@@ -18,6 +18,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         Path | None,
+        LeadsTo("kubeconfig"),
         Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
     ] = None
     node: Annotated[
@@ -70,6 +71,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         "koordinator.sh/gpu-memory-ratio",
         "koordinator.sh/gpu.shared",
         "koordinator.sh/shared",
+        "kubernetes.io/gpu",
+        "kubernetes.io/gpu-core",
+        "kubernetes.io/gpu-memory",
+        "kubernetes.io/gpu-memory-ratio",
         "nvidia.com/gpu",
     )
     hami_resources: Annotated[

@@ -16,7 +16,7 @@ def test_encoding_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
     both = looks()
     encoder = Encoder("node-1", FieldPlan.everything())
     told = points(encoder.encode(both[0]))
-    assert len(told) == CONTAINERS * 4 + GPUS * EACH * 6
+    assert len(told) == CONTAINERS * 4 + GPUS * EACH * 8
     theirs = Theirs(told)
 
     def look() -> None:

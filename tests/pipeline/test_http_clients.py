@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contracts import HttpRequest, HttpResponse
+from pipeline.hosts import Hosts
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
 
 
@@ -32,7 +33,9 @@ async def test_many_scrapes_at_once(connect: Connect) -> None:
 @pytest.mark.parametrize("host", ["xn--", "xn--a", "a.xn--0", "a..b", "a" * 300, "[1::2::3]", "%"])
 async def test_a_host_that_is_no_name_is_no_matter(host: str, connect: Connect) -> None:
     """An answer, and not a connection that nobody serves and nobody ends."""
-    async with listeners().listen(LOCAL) as mounts:
+    every = Hosts()
+    every.allow((), ["*"])
+    async with listeners(every).listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
         client = await connect(mounts.port)
         async with asyncio.timeout(5):

@@ -5,10 +5,12 @@ import logging
 
 import pytest
 
+from pipeline.accepted import Gpu
 from pipeline.channels import Channel
 from pipeline.hints import HintBoard
 from pipeline.model import (
     NS,
+    AdvertisedResource,
     ClaimsReplaced,
     ClockTicked,
     DevicesDiscovered,
@@ -19,8 +21,10 @@ from pipeline.model import (
     Level,
     ProcessesSampled,
     RawDeviceId,
+    ResourcesAdvertised,
     SamplesTaken,
     Snapshot,
+    SourceAdded,
     TopologyCard,
     TopologyPair,
     TopologyRead,
@@ -29,7 +33,7 @@ from pipeline.model import (
 )
 from pipeline.publishing import Publisher
 from tests.pipeline.usage.looking import use
-from tests.support.nodes import START, at, claim, claims, gpu, reading, uuid_of
+from tests.support.nodes import START, at, claim, claims, gpu, mig, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 
@@ -129,29 +133,64 @@ async def test_a_change_of_holders_alone_is_published_with_nothing_fresh() -> No
     assert len(snapshots[-1].readings) == 2
 
 
+SLICE = mig(GPUS[0], 1)
+OFFERED = ResourcesAdvertised(
+    (AdvertisedResource("nvidia.com/gpu", (RawDeviceId("plugin", uuid_of(0)),)),), 300 * NS
+)
+
+
+def given(evidence: Evidence, *, share: float | None = None) -> Event:
+    return claims(claim("victim", uuid_of(0), evidence=evidence, share=share))
+
+
 @pytest.mark.parametrize(
-    ("evidence", "contradicting"),
+    ("said", "closed", "alone"),
     [
-        (Evidence.KUBELET_IDS, {"ml/evil"}),
-        (Evidence.RUNTIME_NODES, {"ml/evil"}),
-        (Evidence.SCHEDULER_ANNOTATION, set()),
+        pytest.param([], False, set(), id="nobody's"),
+        pytest.param([OFFERED], True, set(), id="a device plugin's"),
+        pytest.param([given(Evidence.KUBELET_IDS)], True, {"ml/victim"}, id="given out"),
+        pytest.param([given(Evidence.RUNTIME_NODES)], False, {"ml/victim"}, id="in a container"),
+        pytest.param(
+            [given(Evidence.RUNTIME_NODES, share=0.5)], False, set(), id="a part, in a container"
+        ),
+        pytest.param([given(Evidence.SCHEDULER_ANNOTATION)], False, set(), id="annotated"),
+        pytest.param(
+            [claims(claim("victim", SLICE.uuid, evidence=Evidence.KUBELET_IDS))],
+            True,
+            {"ml/victim"},
+            id="an instance of it is given out",
+        ),
     ],
 )
-async def test_t03_injection_is_told_who_claims_what_was_given_to_another(
-    evidence: Evidence, contradicting: set[str]
+async def test_t03_injection_is_told_which_gpus_are_a_scheduler_s(
+    said: list[Event], closed: bool, alone: set[str]
 ) -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
-    said: list[tuple[str, Event]] = [
-        ("gpus", DevicesDiscovered(GPUS)),
-        ("kubelet", claims(claim("victim", uuid_of(0), evidence=evidence))),
-        ("pods", claims(claim("evil", uuid_of(0), evidence=Evidence.SCHEDULER_ANNOTATION))),
-    ]
-    for seq, (source, event) in enumerate(said, 1):
+    events = [("gpus", DevicesDiscovered((*GPUS, SLICE))), *(("kubelet", event) for event in said)]
+    for seq, (source, event) in enumerate([*events, ("gpus", SAMPLE)], 1):
         await inbox.put(Envelope(source, source, seq, START, event))
+    # What the kubelet offers is no list of what it gave out.
+    untold = bool(said) and isinstance(said[-1], ResourcesAdvertised)
+    if untold:
+        await inbox.put(Envelope("kubelet", "kubelet", 9, START, claims()))
     inbox.close()
     await publisher.run()
-    assert publisher.accepted.contradicting == contradicting
+    assert publisher.accepted.gpus == {
+        0: Gpu(uuid_of(0), closed, frozenset(alone)),
+        1: Gpu(uuid_of(1), False, frozenset()),
+    }
+
+
+async def test_t03_no_gpu_is_known_to_be_a_scheduler_s_before_all_sources_have_told() -> None:
+    inbox: Channel[Envelope] = Channel(100)
+    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
+    for event in (SourceAdded(1), OFFERED):
+        await inbox.put(Envelope("kubelet", "podresources", 1, START, event))
+    await inbox.put(Envelope("gpus", "nvml", 1, START, DevicesDiscovered(GPUS)))
+    inbox.close()
+    await publisher.run()
+    assert publisher.accepted.gpus is None
 
 
 async def test_hints_merge_until_they_are_taken() -> None:

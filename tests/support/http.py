@@ -7,18 +7,20 @@ from typing import Self
 
 from config.types import ListenAddress
 from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
+from pipeline.hosts import Hosts
 from pipeline.http import Limits, Listeners
 
 LOCAL = ListenAddress.parse("127.0.0.1:0")
 
 
-def listeners(**limits: float) -> Listeners:
+def listeners(hosts: Hosts | None = None, /, **limits: float) -> Listeners:
     return Listeners(
         node="node-<1>",
         version="1.2.3",
         health=lambda: (True, "ok"),
         ready=lambda: (False, "no readings yet"),
         limits=Limits(**limits),  # type: ignore[arg-type]
+        hosts=hosts,
     )
 
 

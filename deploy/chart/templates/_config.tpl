@@ -16,6 +16,19 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Options for the code that the configuration leads to, as JSON. The values say it and not the file: whoever may change the
+ConfigMap alone can't add to it. */}}
+{{- define "podgpu.allowing" -}}
+{{- $words := list -}}
+{{- if .Values.allowConfiguredCode -}}
+{{- $words = append $words "--allow-configured-code" -}}
+{{- end -}}
+{{- range (include "podgpu.needs" . | fromJson).libraries -}}
+{{- $words = concat $words (list "--allow-library" .) -}}
+{{- end -}}
+{{- toJson $words -}}
+{{- end -}}
+
 {{/* Whether the pods run under dcgm-exporter's command line. */}}
 {{- define "podgpu.dcgm" -}}
 {{- if or .Values.arguments .Values.dcgmExporter -}}yes{{- end -}}

@@ -75,6 +75,9 @@
 {{- end -}}
 {{- $_ := set $needs.files $library (dict "host" $library "why" (printf "%s calls DCGM's client library" $who)) -}}
 {{- end -}}
+{{- if and (hasPrefix "/" $library) (not (contains "${" $library)) -}}
+{{- $_ := set $needs "libraries" (append $needs.libraries $library | uniq) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -161,7 +164,7 @@
 
 {{/* All of it, as JSON. */}}
 {{- define "podgpu.needs" -}}
-{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list "privileged" list -}}
+{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list "privileged" list "libraries" list -}}
 {{- $root := . -}}
 {{- if include "podgpu.dcgm" . -}}
 {{- include "podgpu.dcgmneeds" (list $root $needs) -}}

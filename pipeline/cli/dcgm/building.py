@@ -8,6 +8,7 @@ import msgspec
 from config.types import Duration
 from pipeline.cli.dcgm.settings import Settings
 from pipeline.cli.dcgm.writing import Made, Verbatim
+from pipeline.hosts import EVERY
 from pipeline.registry import RegisteredKinds
 
 _LEAST_INTERVAL: Final = 100  # milliseconds, as the nvml source has it
@@ -36,6 +37,8 @@ def made(settings: Settings) -> Made:
     _counters(config, settings)
     if path := settings.text("web-config-file"):
         config.put("http.web_config", path, settings.origin("web-config-file"))
+    # dcgm-exporter answers whatever host a request has.
+    config.put("http.allowed_hosts", (EVERY,))
     if settings.switch("web-systemd-socket"):
         raise settings.refused(
             "web-systemd-socket", "podgpu opens its address itself", "leave it out, and give -a"

@@ -5,6 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pipeline.cli.allowing import add_allowed, allowed_of
+from pipeline.configured_code import LIBRARY, NOTHING, OPTION
+
 BEHIND: Final = "dcgm-exporter"
 """The word behind which options are dcgm-exporter's."""
 
@@ -14,7 +17,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser(
         "doctor",
         help="say what is wrong on this node, or in a cluster, and what mends it",
-        usage="podgpu doctor [-h] [-c FILE] [--json] [dcgm-exporter OPTION ...]\n"
+        usage="podgpu doctor [-h] [-c FILE] [--json] [--allow-configured-code] "
+        "[--allow-library FILE]\n"
+        "                     [dcgm-exporter OPTION ...]\n"
         "       podgpu doctor --cluster [--kubeconfig FILE] [--namespace NS] [--json]",
         description="Looks at what the configuration needs, and changes nothing. Run it where "
         "podgpu runs: kubectl exec POD -- podgpu doctor. Exit status 0, 1 for warnings, 2 for "
@@ -30,6 +35,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "variables come to",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+    add_allowed(parser)
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
@@ -69,6 +75,8 @@ def _contradiction(arguments: argparse.Namespace) -> str:
         return f"-c names a file, {BEHIND} options: give one of the two"
     if arguments.cluster and (config is not None or words):
         return f"--cluster looks at no configuration: leave out {'-c' if config else BEHIND}"
+    if arguments.cluster and allowed_of(arguments) != NOTHING:
+        return f"--cluster looks at no configuration: leave out {OPTION} and {LIBRARY}"
     if not arguments.cluster and (arguments.kubeconfig is not None or arguments.namespace):
         name = "--kubeconfig" if arguments.kubeconfig is not None else "--namespace"
         return (

@@ -13,8 +13,11 @@ from types import FrameType
 from typing import Any, Final
 
 from config.errors import ConfigError
+from config.schema import Config
+from pipeline.cli.allowing import allowed_of
 from pipeline.cli.doctor.configuring import configured
 from pipeline.cli.printing import EXIT_UNWRITTEN, put
+from pipeline.configured_code import GIVE_BOTH, Allowed, libraries
 from pipeline.doctor.checks import CHECKS
 from pipeline.doctor.findings import Finding, exit_status
 from pipeline.doctor.showing import Subject, as_json, as_text
@@ -58,13 +61,19 @@ def _silence() -> Iterator[None]:
 def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.doctor.context import DoctorContext
     from pipeline.doctor.general import diagnose
+    from pipeline.doctor.patience import patient
+    from pipeline.kube.sessions import Sessions
 
     try:
         config, place = configured(arguments.config, arguments.words)
     except ConfigError as error:
         return Subject("", error.origin), _wrong(error)
-    ctx = DoctorContext(config)
-    findings = [CHECKS["config"].ok(place, _told(len(config.sources), len(config.sinks)))]
+    allowed = allowed_of(arguments)
+    kube = patient(Sessions(plugins=allowed.everything).join)
+    ctx = DoctorContext(config, kube=kube, allowed=allowed)
+    findings = _refused(config, place, allowed) or [
+        CHECKS["config"].ok(place, _told(len(config.sources), len(config.sinks)))
+    ]
     findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
 
@@ -74,6 +83,15 @@ def _wrong(error: ConfigError) -> list[Finding]:
     check = CHECKS["config"]
     texts = [problem.render(error.origin) for problem in error.problems]
     return [check.failure(error.origin, text, mend) for text in texts]
+
+
+def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
+    """Return what podgpu would not load; a kubeconfig is looked at by whoever needs it."""
+    check = CHECKS["config"]
+    return [
+        check.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
+        for each in libraries(config, allowed)
+    ]
 
 
 def _told(sources: int, sinks: int) -> str:
@@ -90,7 +108,8 @@ def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
         saw = "is missing, KUBECONFIG isn't set, and this is no pod with a service account"
         mend = "name one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
         return Subject("", place), [CHECKS["cluster.server"].failure(place, saw, mend)]
-    kube = Sessions().join
+    # The command line names it, or a variable of whoever runs the command.
+    kube = Sessions(plugins=True).join
     findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)
     return Subject("", str(kubeconfig or _ACCOUNT)), findings
 

@@ -12,6 +12,7 @@ from pipeline.kube.names import wrong_with_key
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._/]{0,315}[A-Za-z0-9])?")
 """A prefix of at most 253 characters, a slash, and a name of at most 63."""
 
+_HOST: Final = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9_.-]+")
 _LEAST: Final = Duration.parse("10ms")
 _MOST: Final = Duration.parse("9s")
 """A listener gives up after ten seconds."""
@@ -60,6 +61,16 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="TLS, client certificates, users and their passwords",
     )
     parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        dest="allowed_hosts",
+        type=_host,
+        action="append",
+        help="a further name by which the scheduler may ask, *.example.com for all below it, * for "
+        "any; allowed without it are IP addresses, localhost, names without a dot, *.svc and "
+        "*.cluster.local; may be given again",
+    )
+    parser.add_argument(
         "--timeout",
         metavar="DURATION",
         type=_timeout,
@@ -72,6 +83,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is no name; write such as example.com/gpu")
+    return text
+
+
+def _host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no name; write such as gpus.example")
     return text
 
 

@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         tuple(dict.fromkeys(arguments.resources or (RESOURCE,))),
         arguments.web_config,
         float(arguments.timeout),
+        tuple(arguments.allowed_hosts or ()),
     )
     try:
         _check(settings)

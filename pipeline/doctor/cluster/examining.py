@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.contracts import KubeApi
 from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.cluster import daemonsets, exporters, extenders, monitors, nodes
+from pipeline.doctor.cluster import daemonsets, exporters, extenders, monitors, nodes, policies
 from pipeline.doctor.cluster.fetching import Fetcher
 from pipeline.doctor.cluster.objects import Cluster
 from pipeline.doctor.examining import Examination, run
@@ -73,8 +73,13 @@ async def _fetched(
         async with kube(kubeconfig) as api:
             fetcher = Fetcher(api)
             cluster = await fetcher.cluster(namespace)
-            look = partial(extenders.look, api, cluster)
-            asked = await run([Examination("scheduler extenders", look, late=_LATE)], _ASKED)
+            looks = [
+                Examination(
+                    "scheduler extenders", partial(extenders.look, api, cluster), late=_LATE
+                ),
+                Examination("NetworkPolicies", partial(policies.look, api, cluster), late=_LATE),
+            ]
+            asked = await run(looks, _ASKED)
     except TransientError as error:
         mend = "see that --kubeconfig is right, its server can be reached and its token is fresh"
         return [check.failure(place, str(error), mend)], None, []

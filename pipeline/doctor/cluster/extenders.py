@@ -39,14 +39,25 @@ async def look(api: KubeApi, cluster: Cluster) -> list[Finding]:
     check, place = CHECKS["cluster.extender"], "Deployments"
     if cluster.deployments is None:
         return [check.skipped(place, "they can't be listed")]
-    ours = [
-        each
-        for each in cluster.deployments
-        if is_extender(each) and cluster.namespace in ("", namespace_of(each))
-    ]
+    ours = extenders(cluster)
     if not ours:
         return [check.skipped(place, "none runs podgpu extender")]
     return [finding for each in ours for finding in await _one(api, each)]
+
+
+def extenders(cluster: Cluster) -> list[Raw]:
+    """Return the Deployments of extenders, in the namespace that was named, if one was."""
+    return [
+        each
+        for each in cluster.deployments or ()
+        if is_extender(each) and cluster.namespace in ("", namespace_of(each))
+    ]
+
+
+def has_option(deployment: Mapping[str, Any], option: str) -> bool:
+    """Whether one of its containers is started with an option, `--name` or `--name=value`."""
+    containers = _containers(template_of(deployment))
+    return any(word.partition("=")[0] == option for _, words in containers for word in words)
 
 
 def is_extender(deployment: Mapping[str, Any]) -> bool:
@@ -81,7 +92,7 @@ async def _one(api: KubeApi, deployment: Raw) -> list[Finding]:
         text(table(template.get("spec")).get("serviceAccountName")) or "default",
     )
     found = _readiness(deployment)
-    if any(word.startswith(_KUBECONFIG) for _, words in _containers(template) for word in words):
+    if has_option(deployment, _KUBECONFIG):
         why = f"its rights are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
         return [*found, check.skipped(place, why)]
     try:

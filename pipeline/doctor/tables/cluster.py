@@ -65,4 +65,13 @@ CHECKS: Final = (
         "events and logs",
         BOTH,
     ),
+    Check(
+        "cluster.networkpolicy",
+        "the NetworkPolicies that select the pods of `podgpu extender`, where it has no web config",
+        "none does, or one lets everybody in: every pod of the cluster may ask it, and keep the "
+        "scheduler waiting",
+        "set `extender.networkPolicy.from` of the chart to the scheduler, and to whoever reads the "
+        "extender's metrics",
+        WARNS,
+    ),
 )

@@ -8,7 +8,8 @@ CHECKS: Final = (
     Check(
         "config",
         "the configuration file",
-        "podgpu would not start with this file",
+        "podgpu would not start with this file, or it names a library that the command line does "
+        "not allow",
         "mend what is named; `podgpu check` tells the same",
         FAILS,
         skips=False,
@@ -80,6 +81,15 @@ CHECKS: Final = (
         "mount a folder of the node's disk that podgpu may write to, one for each podgpu; "
         "`chown -R` where podgpu ran as another user before",
         BOTH,
+    ),
+    Check(
+        "queue.rate",
+        "how much the podgpu that answers at `http.port` makes in a second for each sink with a "
+        "queue, against `queue.max_rate`",
+        "more than half of it: after an outage the backlog takes longer to go than the outage "
+        "took, and as much or more: it never goes, and the queue runs over",
+        "raise `queue.max_rate`, or let podgpu make less: longer intervals, fewer fields",
+        WARNS,
     ),
     Check(
         "check.deadline",

@@ -177,7 +177,6 @@ CHECKS: Final = (
         "it isn't here, or it is none of DCGM's",
         "add it to the image or mount it, and set `library`",
         FAILS,
-        skips=False,
     ),
     Check(
         "hostengine.address",

@@ -13,6 +13,7 @@ from pipeline.status_page.document import (
 )
 from pipeline.status_page.html.parts import bar, cell, figure, known, table, text
 from pipeline.status_page.words import (
+    access,
     contradiction,
     gpu_name,
     held,
@@ -104,6 +105,8 @@ def _holders(device: DeviceStatus, now: datetime, instances: str = "") -> str:
         shown.append(f'<span class="soft">{known(nobody(device))}</span>')
     if said := contradiction(device):
         shown.append(f'<div class="warn">{said}</div>')
+    if said := access(device):
+        shown.append(f'<div class="soft">{said}: see <a href="./status">/status</a></div>')
     return "".join(shown)
 
 

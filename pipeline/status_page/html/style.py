@@ -15,6 +15,7 @@ body{margin:0 auto;padding:1rem;max-width:90rem;background:var(--bg);color:var(-
 font:14px/1.4 system-ui,"DejaVu Sans",sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.35rem;margin:0}
 h2{font-size:1.05rem;margin:1.5rem 0 .4rem}
+h3{font-size:.95rem;margin:1rem 0 .3rem}
 p{margin:.2rem 0}
 a{color:var(--link)}
 ul{margin:.3rem 0;padding-left:1.2rem}
@@ -29,7 +30,7 @@ tbody th b,.who b{font-weight:600}
 .num{white-space:nowrap}
 .gpus .dev{width:25%}.gpus .use,.gpus .mem{width:13%}.gpus .held{width:31%}
 .gpus small{white-space:nowrap}
-.day .dev{width:44%}
+.day .dev,.cards .dev{width:44%}
 small,.soft{color:var(--soft);font-size:.85rem}
 small{display:block}
 .bad{color:var(--bad);font-weight:600}
@@ -48,7 +49,7 @@ tr.mig{grid-template-columns:1fr .8fr 1.2fr;margin-left:.6rem;padding-left:.6rem
 border-left:2px solid var(--line)}
 th,td,.mig th{padding:.1rem 0;min-width:0}
 .gpus small{white-space:normal}
-.gpus th,.gpus td,.day th{width:auto}
+.gpus th,.gpus td,.day th,.cards th{width:auto}
 tr>th,.wide{grid-column:1/-1}
 tr.mig>th{grid-column:auto}
 .mig th .soft{display:block}

@@ -1,12 +1,27 @@
-"""What was used over the last 24 hours: a table of pods."""
+"""What was used over the last 24 hours: a table of pods, and one of devices."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pipeline.status_page.document import AmountsStatus, DayStatus, PodAmountsStatus, UsageStatus
+from pipeline.status_page.document import (
+    AmountsStatus,
+    DayStatus,
+    DeviceAmountsStatus,
+    GpuStatus,
+    PodAmountsStatus,
+    UsageStatus,
+)
 from pipeline.status_page.html.parts import cell, known, table, text
-from pipeline.status_page.words import UNKNOWN, amount, hours, kilowatt_hours, span
+from pipeline.status_page.words import (
+    UNKNOWN,
+    amount,
+    gpu_name,
+    hours,
+    kilowatt_hours,
+    place,
+    span,
+)
 
 _COLUMNS: Final = (
     ("Pod", "dev"),
@@ -18,9 +33,25 @@ _COLUMNS: Final = (
     ("Energy", ""),
 )
 
+_OF_DEVICES: Final = (
+    ("Device", "dev"),
+    ("Held", ""),
+    ("Free", ""),
+    ("Unknown", ""),
+    ("Allocated", ""),
+    ("Used", ""),
+    ("Busy", ""),
+    ("Energy", ""),
+)
 
-def used(status: UsageStatus | None) -> str:
-    """Return the section; nothing where no ledger runs."""
+
+def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
+    """Return the section; nothing where no ledger runs.
+
+    Args:
+        status: what a ledger tells.
+        gpus: those that are there now, which are called as in their own table.
+    """
     if status is None:
         return ""
     error = ""
@@ -29,7 +60,7 @@ def used(status: UsageStatus | None) -> str:
             f'<p class="warn">The ledger {text(status.sink)} cannot be read now: '
             f"{text(status.error)}</p>\n"
         )
-    day = "" if status.day is None else _day(status.day, status.age_seconds)
+    day = "" if status.day is None else _day(status.day, status.age_seconds, gpus)
     if not day and not error:
         told = (
             "is being read"
@@ -41,7 +72,7 @@ def used(status: UsageStatus | None) -> str:
     return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
 
 
-def _day(day: DayStatus, age: float | None) -> str:
+def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
     ago = "" if age is None else f", as of {span(age)} ago"
     names = Counter(_name(each) for each in day.pods)
     rows = [_row(f"<b>{text(_own(each, names))}</b>", each) for each in day.pods]
@@ -55,7 +86,46 @@ def _day(day: DayStatus, age: float | None) -> str:
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
         f"</time>{ago}. {_accounted(day)} {_parts(day.total)}</p>\n"
         + table("day", "day", _COLUMNS, f'<tbody role="rowgroup">{"".join(rows)}</tbody>')
+        + _devices(day, gpus)
         + _notes(day)
+    )
+
+
+def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
+    if not day.devices:
+        return ""
+    names = {gpu.uuid: gpu_name(gpu) for gpu in gpus if gpu.index is not None}
+    for gpu in gpus:
+        names |= {each.uuid: f"{gpu_name(gpu)}, {place(each)}" for each in gpu.instances}
+    rows = "".join(_device(each, names.get(each.uuid, "")) for each in day.devices)
+    more = day.devices_left_out
+    return (
+        '<h3 id="cards">By device</h3>\n'
+        + table("cards", "cards", _OF_DEVICES, f'<tbody role="rowgroup">{rows}</tbody>')
+        + (f"<p>{amount(more)} more devices are not shown.</p>\n" if more else "")
+    )
+
+
+def _device(had: DeviceAmountsStatus, called: str) -> str:
+    """Return the row of a device.
+
+    Args:
+        had: what there was of it.
+        called: what it is called in the table of GPUs; empty if it isn't there.
+    """
+    model = f" {text(had.name)}" if had.name else ""
+    uuid = f"<small>{text(had.uuid)}</small>" if called else ""
+    mark = " *" if had.incomplete else ""
+    return (
+        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(called or had.uuid)}</b>{model}'
+        f"{mark}{uuid}</th>"
+        f"{cell(_hours(had.held_seconds), 'num', 'Held')}"
+        f"{cell(_hours(had.free_seconds), 'num', 'Free')}"
+        f"{cell(_hours(had.unknown_seconds), 'num', 'Unknown')}"
+        f"{cell(_percent(had.allocated_ratio), 'num', 'Allocated')}"
+        f"{cell(_percent(had.used_ratio), 'num', 'Used')}"
+        f"{cell(_hours(had.busy_seconds), 'num', 'Busy')}"
+        f"{cell(_energy(had.energy_joules), 'num', 'Energy')}</tr>\n"
     )
 
 
@@ -71,7 +141,8 @@ def _parts(total: AmountsStatus) -> str:
 
 
 def _notes(day: DayStatus) -> str:
-    every = (*day.pods, day.unattributed, day.total, *((day.others,) if day.others else ()))
+    others = () if day.others is None else (day.others,)
+    every = (*day.pods, day.unattributed, day.total, *others, *day.devices)
     if not any(each.incomplete for each in every):
         return ""
     return '<p class="soft">* a figure lacks what is not known.</p>\n'

@@ -18,7 +18,7 @@ class Track:
         begun: since when it counts, by the monotonic clock; None before its first point.
         start: the same by the wall clock, as it is sent.
         last: time of its last point; None before the first.
-        value: the value last read, of a counter that is sent in increments.
+        value: the value last read, of a counter that is sent in increments and of an account.
     """
 
     cell: Cell

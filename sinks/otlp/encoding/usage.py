@@ -2,6 +2,10 @@
 
 They are no readings: they come when an account has moved on, whatever is fresh. What a container
 had stands in its resource, what belongs to none and what is the whole device's in the node's.
+
+Each look tells of every container that is there, changed or not. Of one that has ended it tells
+what has changed since the last point: its final values are sent once, however long the account
+keeps them, so that what is sent grows with the containers that are there, not with those that were.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,7 +100,7 @@ class _Told:
 
 
 class UsagePoints:
-    """Makes points of accounts, for each that is another than the last one.
+    """Makes points of accounts that are others than the last ones.
 
     Attributes:
         doubled: values that were left out because another has their name and attributes.
@@ -192,11 +196,11 @@ class UsagePoints:
         frame = self._frame(tracks, odd)
         made = frame.pack(moments, values, self._started)
         frame.note()
-        if self._delta:
-            self._started += 1
-            for row, time in zip(rows, moments, strict=True):
-                if row.track.cell.column.instrument.kind == "counter":
-                    row.track.value, row.track.start = row.value, time
+        self._started += self._delta
+        for row, time in zip(rows, moments, strict=True):
+            row.track.value = row.value
+            if self._delta and row.track.cell.column.instrument.kind == "counter":
+                row.track.start = time
         return made
 
     def _look(
@@ -212,6 +216,8 @@ class UsagePoints:
         back = self._cells.own(known)
         now = _Told(used, back, before.used.at.mono_ns if before is not None else self._until)
         former = before.series if before is not None else {}
+        # Else it is only known now that somebody came or went: no figure is a newer one for that.
+        looked = before is None or before.used.at != used.at
         places: set[Place] = set()
         for one in used.containers:
             was = former.get(one.subject)
@@ -221,12 +227,14 @@ class UsagePoints:
                 self.doubled += len(values) - values.count(None) + len(one.xids)
                 continue
             places.add(whose.place)
-            self._add(now, whose, was, zip(self._of_container, values, strict=True), one.start)
-            self._add_errors(now, whose, was, one, known)
+            anew = looked and one.ended is None
+            told_of = zip(self._of_container, values, strict=True)
+            self._add(now, whose, was, told_of, one.start, anew=anew)
+            self._add_errors(now, whose, was, one, known, anew=anew)
         whole = now.series[None] = _Whose(self._cells.on_node)
         values = [family.value(used) if family in told else None for family, _ in self._of_device]
-        told_of = zip(self._of_device, values, strict=True)
-        self._add(now, whole, former.get(None), told_of, used.start)
+        of_device = zip(self._of_device, values, strict=True)
+        self._add(now, whole, former.get(None), of_device, used.start, anew=looked)
         return now
 
     def _whose(self, one: ContainerUsage, was: _Whose | None, holder: Holder | None) -> _Whose:
@@ -247,8 +255,19 @@ class UsagePoints:
         was: _Whose | None,
         values: Iterable[tuple[tuple[_Family, Column], int | None]],
         start: Instant,
+        *,
+        anew: bool,
     ) -> None:
-        """Note the points of a container or a device: of each quantity, if it is known."""
+        """Note the points of a container or a device: of each quantity, if it is known.
+
+        Args:
+            now: the device's series.
+            whose: whose points they are.
+            was: the same after the look before.
+            values: by quantity; None for those that aren't known.
+            start: since when there is an account.
+            anew: whether those count as news that haven't changed.
+        """
         former = was.tracks if was is not None else []
         at = now.used.at.mono_ns
         for found, ((family, column), value) in zip_longest(former, values):
@@ -259,10 +278,18 @@ class UsagePoints:
             whose.tracks.append(track)
             if column.instrument.kind == "counter":
                 self._begin(track, start, value, now.until)
-            self._rows.append(_Row(track, at, value, family.divisor))
+            if anew or _is_news(track, value):
+                self._rows.append(_Row(track, at, value, family.divisor))
 
     def _add_errors(
-        self, now: _Told, whose: _Whose, was: _Whose | None, one: ContainerUsage, known: Known
+        self,
+        now: _Told,
+        whose: _Whose,
+        was: _Whose | None,
+        one: ContainerUsage,
+        known: Known,
+        *,
+        anew: bool,
     ) -> None:
         """Note the points of a container's XID errors, of each code that has come up."""
         former = was.errors if was is not None else {}
@@ -277,7 +304,8 @@ class UsagePoints:
                 track.value, track.start = 0, self._timeline(now.until)
                 self._started += 1
             self._begin(track, one.start, count, now.until)
-            self._rows.append(_Row(track, now.used.at.mono_ns, count, 1))
+            if anew or _is_news(track, count):
+                self._rows.append(_Row(track, now.used.at.mono_ns, count, 1))
 
     @staticmethod
     def _track(found: Track | None, place: Place, column: Column, back: bytes) -> Track:
@@ -337,6 +365,10 @@ class UsagePoints:
             frame = Frame(tracks, frozenset(), odd, self._blocks)
         self._frames[tracks, odd] = frame
         return frame
+
+
+def _is_news(track: Track, value: int) -> bool:
+    return track.last is None or track.value != value
 
 
 def _gone(before: _Told, now: _Told) -> Iterable[Track]:

@@ -20,6 +20,9 @@ _HUNDREDTHS: Final = {
     "koordinator.sh/gpu",
     "koordinator.sh/gpu-core",
     "koordinator.sh/gpu-memory-ratio",
+    "kubernetes.io/gpu",
+    "kubernetes.io/gpu-core",
+    "kubernetes.io/gpu-memory-ratio",
 }
 _OF_EACH: Final = {
     "nvidia.com/gpucores",
@@ -28,6 +31,7 @@ _OF_EACH: Final = {
 }
 _ON_ONE: Final = {
     "koordinator.sh/gpu-memory",
+    "kubernetes.io/gpu-memory",
     "nvidia.com/gpumem",
     "nvidia.com/gpumem-percentage",
     "volcano.sh/vgpu-memory",
@@ -64,6 +68,9 @@ def amount(text: str) -> Fraction:
 def requested(facts: Facts, resources: Collection[str], container: str = "") -> Request | None:
     """Return what a container requests of a scheduler; None if nothing.
 
+    A pod as a whole requests the sum of what its containers request at one time, as Kubernetes
+    counts: twice 50 hundredths are one GPU, not two halves.
+
     Args:
         facts: what is known of the pod.
         resources: the scheduler's.
@@ -71,32 +78,27 @@ def requested(facts: Facts, resources: Collection[str], container: str = "") -> 
     """
     amounts = facts.requested
     if container:
-        amounts = {container: amounts.get(container, {})}
-    found = [_of_one(one, resources) for one in amounts.values()]
-    some = [one for one in found if one is not None]
-    if not some:
-        return None
-    if len(some) == 1:
-        return some[0]
-    # Init containers end before the others begin, and leave their devices to them.
-    first = {one.name for one in facts.containers if one.kind == "init"}
-    of_each = dict(zip(amounts, found, strict=True))
-    numbers = {name: one.number for name, one in of_each.items() if one is not None}
-    lasting = sum(number for name, number in numbers.items() if name not in first)
-    most = max([lasting, *(number for name, number in numbers.items() if name in first)])
-    shares = [one.share for one in some]
-    told = [share for share in shares if share is not None]
-    if len(told) < len(shares):
-        return Request(most, None)
-    return Request(most, told[0] if len(set(told)) == 1 else min(1.0, sum(told)))
+        return _of(_amounts(amounts.get(container, {}), resources))
+    kinds = {one.name: one.kind for one in facts.containers}
+    running: dict[str, Fraction] = {}
+    most: dict[str, Fraction] = {}
+    for name, asked in amounts.items():  # init containers first
+        for resource, much in _amounts(asked, resources).items():
+            at_once = running.get(resource, Fraction(0)) + much
+            most[resource] = max(most.get(resource, at_once), at_once)
+            # An init container ends before the next one begins, and leaves its devices to it.
+            if kinds.get(name) != "init":
+                running[resource] = at_once
+    return _of(most)
 
 
-def _of_one(amounts: Mapping[str, str], resources: Collection[str]) -> Request | None:
-    wanted = {
-        name: found
-        for name in resources
-        if name in amounts and (found := amount(amounts[name])) > 0
-    }
+def _amounts(asked: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
+    """Return what of a container's requests is a scheduler's, greater than 0."""
+    found = {name: amount(asked[name]) for name in resources if name in asked}
+    return {name: much for name, much in found.items() if much > 0}
+
+
+def _of(wanted: Mapping[str, Fraction]) -> Request | None:
     if not wanted:
         return None
     number = max((ceil(n) for name, n in wanted.items() if _counts(name)), default=0)

@@ -5,7 +5,7 @@ a row; rows have semicolons between or after them. A container without devices h
 placeholder `,,0,0:`, or no row at all, depending on the release.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pipeline.allocations.reading import Held, MalformedError, gathered, percent, uuid, whole
 from pipeline.model import RawDeviceId
@@ -17,15 +17,15 @@ Place = tuple[int, int]
 Instead = Callable[[Place], RawDeviceId | None]
 
 Rows = list[tuple[str, str]]
-"""Rows, each with the container that it belongs to."""
+"""Rows, each with the container that it belongs to; empty for a row of nobody."""
 
 
 def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False) -> Rows:
     """Return the rows with their containers, as the pod's spec tells.
 
-    The number of rows says which containers have one: all, those that aren't init containers, or
-    those that request the scheduler's resource. Of these the first counts in which no row names a
-    device for a container that requests none.
+    The number of rows says which containers have one: all, those that aren't init containers,
+    those that request the scheduler's resource, or, of HAMi's, those of `_shifted`. Of these the
+    first counts in which no row names a device for a container that requests none.
 
     Args:
         value: the text.
@@ -41,6 +41,8 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
     ended = parts[:-1] if not parts[-1].strip() else parts
     every, lasting = facts.names(init=init), facts.names()
     candidates = [every, lasting, [name for name in every if facts.asks(name)]]
+    if not between:
+        candidates.append(_shifted(lasting, facts))
     contradiction = ""
     for found in (parts, ended) if between else (ended,):
         for names in candidates:
@@ -56,6 +58,21 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
             raise MalformedError(contradiction)
     expected = " or ".join(str(count) for count in dict.fromkeys(map(len, candidates)))
     raise MalformedError(f"expected {expected} containers, found {len(ended)}")
+
+
+def _shifted(names: Iterable[str], facts: Facts) -> list[str]:
+    """Return whose rows HAMi up to 2.5 writes where the first containers request nothing.
+
+    Those have no row. The next one that requests nothing has the row of its own number, and so do
+    the others behind it; rows that are skipped belong to nobody, and are empty.
+    """
+    rows: list[str] = []
+    for number, name in enumerate(names):
+        if facts.asks(name):
+            rows.append(name)
+        elif rows:
+            rows += [""] * (number - len(rows)) + [name]
+    return rows
 
 
 def _contradicting(parts: Sequence[str], names: Sequence[str], facts: Facts) -> int | None:
@@ -78,7 +95,8 @@ def held(found: Rows, instead: Instead) -> Iterator[Held]:
         MalformedError: a row can't be read.
     """
     for number, (part, name) in enumerate(found):
-        yield from gathered(_devices(part, number, instead), name)
+        if name:
+            yield from gathered(_devices(part, number, instead), name)
 
 
 def _devices(

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,13 @@ def small_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's processes and clock are none of these tests'."""
     roots = healthy(tmp_path / "node")
 
-    def context(config: object) -> DoctorContext:
+    def context(config: object, **more: Any) -> DoctorContext:
         made: DoctorContext = DoctorContext(
             config,  # type: ignore[arg-type]
             roots=roots,
             environ={},
             synchronised=lambda: True,
+            **more,
         )
         return made
 
@@ -193,6 +195,8 @@ FILES = [
     (("--config=/a/b.yaml",), "/a/b.yaml"),
     (("-c/a/b.yaml",), "/a/b.yaml"),
     (("-c=/a/b.yaml",), "/a/b.yaml"),
+    (("--allow-configured-code", "-c", "/a/b.yaml"), "/a/b.yaml"),
+    (("-c", "/a/b.yaml", "--allow-library", "/a/lib.so"), "/a/b.yaml"),
     (("-c=-",), None),
     (("--config", "/dev/stdin"), None),
     (("-c", "/dev/fd/0"), None),

@@ -44,7 +44,9 @@ import sys
 import pipeline.doctor.context as context
 from pipeline.cli import main
 init = context.DoctorContext.__init__
-context.DoctorContext.__init__ = lambda self, config: init(self, config, deadline=6.0)
+context.DoctorContext.__init__ = lambda self, config, **more: init(
+    self, config, deadline=6.0, **more
+)
 sys.exit(main(sys.argv[1:]))
 """
 KINDS = [
@@ -73,6 +75,7 @@ def test_each_source_s_library_costs_its_own_check_alone(
             "-c",
             str(write(tmp_path / "c.yaml", text)),
             "--json",
+            *(["--allow-library", str(path)] if named else []),
         ],
         cwd=ROOT,
         env={**os.environ, "LD_LIBRARY_PATH": "" if named else str(tmp_path)},

@@ -72,7 +72,7 @@ def file_of(folder: Path) -> Path:
     return write(folder / "podgpu.yaml", yaml.safe_dump(configuration(folder, port)))
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("more", [(), ("--json",), ("--allow-configured-code",)])
 def test_the_doctor_repeats_none(tmp_path: Path, more: tuple[str, ...]) -> None:
     words = ["doctor", "-c", str(file_of(tmp_path)), *more]
     done = subprocess.run(
@@ -116,7 +116,7 @@ def test_a_web_config_s_passwords_and_keys_are_not_repeated(tmp_path: Path) -> N
 @contextmanager
 def running(path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*PODGPU, "run", "-c", str(path)],
+        [*PODGPU, "run", "--allow-configured-code", "-c", str(path)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

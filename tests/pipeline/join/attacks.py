@@ -4,10 +4,13 @@ What he writes goes through the real readers of pods and containers and through 
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
+from pipeline.accepted import Accepted, by_minor
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -15,6 +18,7 @@ from pipeline.model import (
     ClaimsReplaced,
     ContainersReplaced,
     Device,
+    DeviceAliasesReplaced,
     Evidence,
     PartialRef,
     PodsReplaced,
@@ -22,6 +26,7 @@ from pipeline.model import (
     ResourcesAdvertised,
     XidsReported,
 )
+from sources.nri.injection import from_koordinator
 from sources.pods.distil import Distiller
 from sources.pods.moments import Moments
 from sources.pods.options import Options
@@ -75,6 +80,7 @@ class Made:
         nodes: minor numbers of the GPUs whose device nodes its container has.
         cdi: its CDI names.
         answer: what the device plugin answered; None where it answered what it was asked.
+        dra: the name by which a DRA driver gave it a GPU.
     """
 
     namespace: str
@@ -87,6 +93,7 @@ class Made:
     env: list[str] = field(default_factory=list)
     answer: list[str] | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    dra: str = ""
     lie: Lie = field(default_factory=Lie)
 
     @property
@@ -100,14 +107,16 @@ class Made:
     @property
     def requested(self) -> bool:
         """Whether it requests any resource that a plugin or scheduler of GPUs has."""
-        return any(name != "example.com/fuse" for name in self.requests)
+        return bool(self.dra) or any(name != "example.com/fuse" for name in self.requests)
 
 
 class World:
-    """A node with GPUs of two kinds: those that a device plugin offers, and a scheduler's.
+    """A node with GPUs of two kinds: those of a device plugin or DRA driver, and a scheduler's.
 
     Attributes:
         managed: the scheduler's GPUs.
+        withdrawn: those that the plugin has withdrawn since.
+        published: by uuid, the names of those of a DRA driver.
     """
 
     def __init__(self, seed: int) -> None:
@@ -140,9 +149,24 @@ class World:
         for one in self.pods:
             if one.namespace == AUTHOR:
                 one.lie = self.lie()
+        self.withdraw(Random(seed + 0.5))
+        free = [uuid for uuid in free if uuid not in self.published]
         self.reserved = ""
         if free and Random(~seed).random() < 0.5:
             self.reserve(free.pop())
+
+    def withdraw(self, rng: Random) -> None:
+        """Let the plugin withdraw GPUs, and a DRA driver have some that nobody holds."""
+        held = {text for one in self.pods for text in [*one.ids, *(one.answer or ())]}
+        own = [u for u, form in self.form.items() if form == "whole"]
+        self.withdrawn = {u for u in own if rng.random() < 0.3}
+        mine = [u for u in own if u not in held and rng.random() < 0.4]
+        self.published = {u: f"gpu.nvidia.com/node-1/gpu-{n}" for n, u in enumerate(mine)}
+        for uuid, name in self.published.items():
+            self.form[uuid] = "dra"
+            pods = [one for one in self.pods if not (one.ids or one.dra or one.requests)]
+            if pods and rng.random() < 0.5:
+                rng.choice(pods).dra = name
 
     def made(self, namespace: str, name: str, free: list[str]) -> Made:
         rng, author = self.rng, namespace == AUTHOR
@@ -237,8 +261,15 @@ class World:
             return {key: rng.choice(["{", "", "[]", "x;y"]) for key in honest(scheduler, "x", 0)}
         if scheduler == "koordinator":
             entries = [
-                {"minor": rng.randint(0, 3), "resources": {"koordinator.sh/gpu-core": core}}
-                | ({"id": self.target()} if rng.random() < 0.6 else {})
+                {
+                    "minor": rng.choice([0, 1, 2, 3, 3, 99]),
+                    "resources": {"koordinator.sh/gpu-core": core},
+                }
+                | (
+                    {"id": rng.choice([self.target()] * 5 + ["GPU-x"])}
+                    if rng.random() < 0.6
+                    else {}
+                )
                 for _ in range(rng.randint(1, 4))
                 for core in [rng.choice(["1", "50", "100"])]
             ]
@@ -277,8 +308,11 @@ def told(world: World, *, lying: bool) -> Watched:
     node = Watched([*world.gpus, *world.slices])
     node.tell("gpus", joints(*world.gpus))
     node.tell("pods", PodsReplaced(tuple(pods(world, lying=lying)), GOOD_FOR * NS))
+    names = [(RawDeviceId("dra", name), uuid) for uuid, name in world.published.items()]
+    node.tell("pods", DeviceAliasesReplaced(tuple(names)))
     if "kubelet" in world.sources:
         node.tell("kubelet", offered(world))
+        node.tell("kubelet", offered(world, without=world.withdrawn))
         claims = [claim(one, PartialRef(one.namespace, one.name, "main")) for one in world.pods]
         node.tell("kubelet", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
     if "checkpoint" in world.sources:
@@ -299,6 +333,8 @@ def told(world: World, *, lying: bool) -> Watched:
 
 
 def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None:
+    if pod.dra and not answered:
+        return said(Evidence.KUBELET_IDS, ref, [pod.dra], "dra")
     if not pod.ids:
         return None
     if answered and pod.answer is not None:
@@ -313,9 +349,11 @@ def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None
     return said(Evidence.KUBELET_IDS, ref, pod.ids, "plugin", resource=pod.resource)
 
 
-def offered(world: World) -> ResourcesAdvertised:
+def offered(world: World, without: Collection[str] = ()) -> ResourcesAdvertised:
     ids: dict[str, list[str]] = {}
     for uuid, form in world.form.items():
+        if uuid in without:
+            continue
         if form == "whole":
             ids.setdefault(GPU, []).append(uuid)
         elif form == "replicas":
@@ -352,6 +390,7 @@ def raw(pod: Made, *, lying: bool) -> dict[str, Any]:
         "spec": {
             "nodeName": "node-1",
             "containers": [{"name": "main", "resources": {"limits": pod.requests}}],
+            "resourceClaims": [{"name": "gpu"}] if pod.dra else [],
         },
         "status": {"phase": "Running", "startTime": STARTED},
     }
@@ -363,18 +402,7 @@ def containers(world: World, *, lying: bool) -> ContainersReplaced:
     for one in world.pods:
         lie = one.lie if lying else Lie()
         sandbox = f"sandbox-{one.uid}"
-        made_pods.append(
-            wire.message(
-                {
-                    1: sandbox,
-                    2: one.name,
-                    3: one.uid,
-                    4: one.namespace,
-                    5: lie.labels,
-                    6: one.annotations | lie.annotations,
-                }
-            )
-        )
+        made_pods.append(sandbox_of(one, lying=lying))
         nodes = [wire.gpu_node(minor) for minor in one.nodes]
         mounts = [wire.message({1: path, 2: "bind", 3: "/dev/null"}) for path in lie.mounts]
         made.append(
@@ -395,3 +423,31 @@ def containers(world: World, *, lying: bool) -> ContainersReplaced:
         )
     talk.synchronize(made_pods, made)
     return ContainersReplaced(tuple(talk.running().values()), GOOD_FOR * NS)
+
+
+def sandbox_of(pod: Made, *, lying: bool) -> bytes:
+    lie = pod.lie if lying else Lie()
+    return wire.message(
+        {
+            1: f"sandbox-{pod.uid}",
+            2: pod.name,
+            3: pod.uid,
+            4: pod.namespace,
+            5: lie.labels,
+            6: pod.annotations | lie.annotations,
+        }
+    )
+
+
+def injected(world: World, node: Watched, pod: Made) -> list[int]:
+    """The minor numbers of the GPUs that a new container of a pod gets by its annotation."""
+    accepted = Accepted()
+    accepted.replace("pods", pods(world, lying=True))
+    accepted.gpus = by_minor(node.snapshot().layout.attributions.values(), node.join.closed)
+    talk = Talk(partial(from_koordinator, accepted))
+    new = wire.subject(sandbox_of(pod, lying=True), wire.container())
+    _, answer = talk.call("CreateContainer", new)
+    if not answer:
+        return []
+    [pair] = [each for each in wire.fields(wire.one(answer, 1))[4] if isinstance(each, bytes)]
+    return [int(minor) for minor in wire.one(pair, 2).decode().split(",")]

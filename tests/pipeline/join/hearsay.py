@@ -48,16 +48,26 @@ class Said:
 
 
 def closed(tables: Tables, index: DeviceIndex) -> set[str]:
-    """What a device plugin offers by its real id: no annotation and no variable reaches it."""
-    offers = tables.offered.resources if tables.offered is not None else ()
-    ids = [index.resolve(raw) for offer in offers for raw in offer.devices]
-    found = {one.uuid for one in ids if one is not None and not one.placeholder}
-    parents = {
-        device.mig.parent_uuid
-        for device in tables.devices
-        if device.mig is not None and device.uuid in found
-    }
-    return found | parents
+    """What a device plugin offered last by its real id: no annotation and no variable reaches it.
+
+    Nor what a DRA driver ever published.
+    """
+    closed: set[str] = set()
+    for event in tables.offered:
+        ids = [index.resolve(raw) for offer in event.resources for raw in offer.devices]
+        real = {one.uuid for one in ids if one is not None and not one.placeholder}
+        closed -= {one.uuid for one in ids if one is not None and one.placeholder}
+        closed |= real
+    for told in tables.published:
+        found = [index.target(target) for _, target in told.aliases]
+        closed |= {one.uuid for one in found if one is not None}
+    return closed
+
+
+def with_parents(closed: set[str], tables: Tables) -> set[str]:
+    """And the GPUs of the MIG instances among them."""
+    parents = {d.uuid: d.mig.parent_uuid for d in tables.devices if d.mig is not None}
+    return closed | {parents[uuid] for uuid in closed if uuid in parents}
 
 
 def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pipeline.join.identity import DeviceIndex
 from pipeline.model import Evidence, Instant, PartialRef
 from tests.pipeline.join.cluster import SOURCES
-from tests.pipeline.join.hearsay import PodName, Said, closed, named, sayings
+from tests.pipeline.join.hearsay import PodName, Said, closed, named, sayings, with_parents
 from tests.pipeline.join.worlds import Tables
 
 Holding = tuple[float | None, str, Evidence, list[str]]
@@ -32,6 +32,7 @@ def expected(tables: Tables) -> Shown:
         for found in word.found
         if not found.placeholder
     }
+    shut = with_parents(shut, tables)
     for word in words:
         word.shut = shut
     stands = [

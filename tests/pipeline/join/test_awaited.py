@@ -1,13 +1,25 @@
-"""Ids that fit no device count once all sources that could resolve them have reported."""
+"""What counts once all sources that it takes have reported.
+
+Ids that fit no device wait for those that could resolve them, schedulers' annotations for those
+that tell what the kubelet gave out.
+"""
+
+import pytest
 
 from pipeline.model import (
+    NS,
     DeviceAliasesReplaced,
     DevicesDiscovered,
+    Event,
+    Evidence,
+    Pod,
+    PodInfo,
+    PodsReplaced,
     RawDeviceId,
     SourceAdded,
     SourceLost,
 )
-from tests.support.nodes import Node, claim, gpu, uuid_of
+from tests.support.nodes import Node, at, claim, claims, gpu, uuid_of
 
 NAME = "gpu.nvidia.com/node-1/gpu-0"
 
@@ -86,3 +98,56 @@ def test_t17_names_bring_no_lost_source_up() -> None:
     node.say(NAMED, "pods", "pods")
     state = node.snapshot().sources["pods"]
     assert (state.up, state.reason) == (False, "may not list pods")
+
+
+class Begun(Node):
+    """A node on which podgpu starts: the pods are heard first, and one has an annotation."""
+
+    def __init__(self, *kinds: str) -> None:
+        super().__init__()
+        for order, kind in enumerate(["nvml", "pods", *kinds]):
+            resolves = ("claims",) if kind in kinds else ()
+            self.say(SourceAdded(order, resolves), kind, kind)  # type: ignore[arg-type]
+        self.say(FOUND, "nvml", "nvml")
+        held = claim("a", uuid_of(0), container="", evidence=Evidence.SCHEDULER_ANNOTATION)
+        pod = Pod(PodInfo("uid-a", "ml", "a"), at(0), claims=(held,))
+        self.say(PodsReplaced((pod,), 600 * NS), "pods", "pods")
+
+    def held(self) -> list[str]:
+        holders = self.snapshot().layout.attributions[uuid_of(0)].holders
+        return [holder.subject.pod for holder in holders]
+
+
+LOST = SourceLost("no kubelet")
+
+
+@pytest.mark.parametrize("said", [claims(), LOST])
+def test_t01_an_annotation_counts_once_the_kubelet_s_word_is_known(said: Event) -> None:
+    node = Begun("podresources", "checkpoint")
+    assert node.held() == []
+    node.say(said, "podresources", "podresources")
+    assert node.held() == []
+    node.say(claims(), "checkpoint", "checkpoint")
+    assert node.held() == ["a"]
+    # One that is added later changes nothing.
+    node.say(SourceAdded(5, ("claims",)), "late", "checkpoint")
+    assert node.held() == ["a"]
+
+
+def test_t01_before_it_nobody_takes_what_the_kubelet_gave_out() -> None:
+    node = Begun("podresources")
+    given = claim("victim", uuid_of(0), evidence=Evidence.KUBELET_IDS, scheme="plugin")
+    node.say(claims(given), "podresources", "podresources")
+    assert node.held() == ["victim"]
+
+
+def test_t01_an_annotation_waits_a_minute_for_a_kubelet_that_says_nothing() -> None:
+    node = Begun("podresources")
+    for seconds, held in ((59.9, []), (60, ["a"])):
+        node.seconds = seconds
+        node.say(FOUND, "nvml", "nvml")
+        assert node.held() == held
+
+
+def test_t01_where_nobody_tells_what_the_kubelet_gave_out_nobody_is_waited_for() -> None:
+    assert Begun().held() == ["a"]

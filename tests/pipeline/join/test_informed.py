@@ -1,5 +1,7 @@
 """When it is known what is free: while somebody lists the holders, and no holder is a riddle."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,7 +155,6 @@ RIDDLES: list[tuple[str, Claim]] = [
     ("checkpoint", answered(uid_of("a"), ["x"], "9")),
     ("podlist", filed("a", "no-such-id")),
     ("runtime", ran("a", "nvidia.com/gpu=9", evidence=Evidence.RUNTIME_CDI)),
-    ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "index")),
 ]
 
 
@@ -185,6 +186,10 @@ HARMLESS: list[tuple[str, Claim]] = [
     ("kubelet", listed("a", "0000:3b:00.1", resource="nvidia.com/hostdev")),
     ("runtime", ran("a", "nvidia.com/imex-channel=0", evidence=Evidence.RUNTIME_CDI)),
     ("runtime", ran("a", "management.nvidia.com/gpu=all", evidence=Evidence.RUNTIME_CDI)),
+    # Every GPU has another number: an annotation means none of them.
+    ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "index")),
+    ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "minor")),
+    ("kubelet", said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["GPU-x"], "uuid")),
     # Anybody can write this into an image.
     ("runtime", ran("a", "7", evidence=Evidence.RUNTIME_ENV)),
     ("runtime", ran("a", "all", evidence=Evidence.RUNTIME_ENV)),
@@ -226,6 +231,15 @@ def test_placeholders_are_solved_by_an_annotation_too() -> None:
     assert free(node) is None
     node.pods(pod("a", claims=[annotated("a", B, share=0.5)]))
     assert free(node) == 0b1101
+
+
+def test_a_number_is_a_riddle_where_a_gpu_has_none() -> None:
+    """Where dcgm-exporter's page is all that tells of GPUs, they have no minor numbers."""
+    node = joined()
+    node.kubelet(said(Evidence.SCHEDULER_ANNOTATION, PartialRef("ml", "a"), ["9"], "minor"))
+    assert free(node) == 0b1111
+    node.has(*GPUS[:3], replace(GPUS[3], minor=None))
+    assert free(node) is None
 
 
 def test_another_container_s_holding_solves_nothing() -> None:

@@ -1,25 +1,42 @@
 """The rule of trust: its table, and the faults that it answers, through the readers of raw pods."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.join.trust import AMONG_PODS, TRUST, as_table
-from pipeline.model import NS, Evidence, PodsReplaced
+from pipeline.model import (
+    NS,
+    AdvertisedResource,
+    Claim,
+    DeviceAliasesReplaced,
+    Event,
+    Evidence,
+    PodsReplaced,
+    RawDeviceId,
+    ResourcesAdvertised,
+    SourceRemoved,
+)
 from tests.pipeline.join.cluster import (
     GOOD_FOR,
     GPUS,
     A,
     B,
+    C,
     Cluster,
+    D,
+    kept,
     listed,
     offer,
     ran,
     uid_of,
 )
 from tests.sources.pods.raws import distilled, raw_container, raw_pod
+from tests.support.joints import joints
+from tests.support.nodes import mig
 
 DOCS = Path(__file__).parents[3] / "docs"
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
@@ -98,3 +115,142 @@ def test_t02_a_variable_takes_no_device_from_the_nodes_really_given(given: bool)
     assert cluster.held() == {A: ["victim/main"]} | ({B: ["evil/main"]} if given else {})
     assert cluster.conflicts() == {A: 1}
     assert [one.subject.pod for one in cluster.on(A).access] == ["evil"]
+
+
+ALL_FOUR = allocated(0, 1, 2, 3)
+SLICES = DeviceAliasesReplaced(
+    tuple((RawDeviceId("dra", f"gpu.nvidia.com/node-1/gpu-{g.index}"), g.uuid) for g in GPUS)
+)
+WITHDRAWN = offer(gpu=[])
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        pytest.param("kubelet", [offer(gpu=[A, B, C, D])], id="offered"),
+        pytest.param("kubelet", [offer(gpu=[A, B, C, D]), offer(gpu=[A, B])], id="two are ill"),
+        pytest.param("kubelet", [offer(gpu=[A, B, C, D]), WITHDRAWN], id="the plugin restarts"),
+        pytest.param("kubelet", [offer(gpu=[f"{u}::0" for u in (A, B, C, D)])], id="time slices"),
+        pytest.param("pods", [SLICES], id="a DRA driver's"),
+        pytest.param("pods", [SLICES, DeviceAliasesReplaced(())], id="its slices are deleted"),
+    ],
+)
+def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(source: str, told: list[Event]) -> None:
+    """Whoever names the node himself may request a resource that the node doesn't have."""
+    cluster = Cluster()
+    cluster.tell("gpus", joints(*GPUS))
+    cluster.seconds = 1
+    for event in told:
+        cluster.tell(source, event)
+    evil = distilled(raw("evil", {"koordinator.sh/gpu.shared": "4"}, ALL_FOUR))
+    cluster.pods(evil)
+    cluster.kubelet()
+    found = cluster.snapshot().availability
+    assert (cluster.held(), found and found.free) == ({}, 0b1111)
+    # What the kubelet offered is remembered when it has been silent for long.
+    cluster.tick(GOOD_FOR)
+    cluster.pods(evil)
+    cluster.tick(GOOD_FOR + 5)
+    assert cluster.held() == {}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(SourceRemoved(), id="the source left"),
+        pytest.param(offer(gpu=[f"{u}-0" for u in (A, B, C, D)]), id="HAMi took over"),
+        pytest.param(
+            ResourcesAdvertised(
+                (
+                    AdvertisedResource(
+                        "volcano.sh/gpu-number",
+                        tuple(RawDeviceId("plugin", u) for u in (A, B, C, D)),
+                    ),
+                ),
+                GOOD_FOR * NS,
+            ),
+            id="volcano took over",
+        ),
+    ],
+)
+def test_t01_a_gpu_is_a_scheduler_s_once_its_plugin_has_gone(event: Event) -> None:
+    cluster = node(raw("shared", {"koordinator.sh/gpu-core": "100"}, allocated(3)))
+    assert cluster.held() == {}
+    cluster.tell("kubelet", event)
+    assert cluster.held() == {A: ["shared/main"]}
+    cluster.tell("kubelet", WITHDRAWN)
+    assert cluster.held() == {A: ["shared/main"]}
+
+
+def test_t01_the_gpu_of_an_instance_that_was_given_out_is_no_scheduler_s() -> None:
+    """The checkpoint is the only source of what the kubelet gave out."""
+    instance = mig(GPUS[0], 1)
+    cluster = Cluster([*GPUS, instance])
+    cluster.pods(
+        distilled(raw("victim", {"nvidia.com/mig-1g.10gb": "1"})),
+        distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, allocated(3))),
+    )
+    cluster.checkpoint(kept(uid_of("victim"), instance.uuid, resource="nvidia.com/mig-1g.10gb"))
+    assert cluster.held() == {instance.uuid: ["victim/main"]}
+
+
+@pytest.mark.parametrize("named", [allocated(99), allocated(99, id="GPU-x")])
+def test_t01_what_no_gpu_of_the_node_is_leaves_known_what_is_free(named: dict[str, str]) -> None:
+    cluster = Cluster()
+    cluster.tell("gpus", joints(*GPUS))
+    cluster.seconds = 1
+    cluster.pods(distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, named)))
+    cluster.kubelet()
+    found = cluster.snapshot().availability
+    assert (cluster.held(), found and found.free) == ({}, 0b1111)
+
+
+@pytest.mark.parametrize("annotation", [{}, {"hami.io/vgpu-devices-allocated": "x"}])
+@pytest.mark.parametrize(("held", "free"), [([], 0b0011), ([A], 0b0010), ([A, B], None)])
+def test_t01_a_placeholder_leaves_known_what_a_plugin_gives_out(
+    annotation: dict[str, str], held: list[str], free: int | None
+) -> None:
+    """HAMi has two of the GPUs; which one its pod was given, the pod's author doesn't let on."""
+    cluster = Cluster()
+    cluster.tell("gpus", joints(*GPUS))
+    cluster.seconds = 1
+    cluster.tell("kubelet", offer(gpu=[A, B, f"{C}-0", f"{D}-0"]))
+    cluster.pods(distilled(raw("evil", GPU, annotation)))
+    cluster.kubelet(listed("evil", f"{C}-0"), *(listed(f"p-{uuid}", uuid) for uuid in held))
+    found = cluster.snapshot().availability
+    assert (found and found.free) == free
+
+
+@pytest.mark.parametrize(
+    ("limits", "added", "own"),
+    [
+        pytest.param({}, listed("evil", A), [], id="nothing is requested"),
+        pytest.param({"example.com/fuse": "1"}, listed("evil", A), [], id="something else is"),
+        pytest.param(GPU, replace(listed("evil", A), relayed=True), [B], id="a GPU is"),
+        pytest.param(
+            GPU, replace(listed("evil", C), relayed=True), [B], id="a GPU is, another free"
+        ),
+    ],
+)
+def test_t01_what_a_proxy_of_the_kubelet_adds_is_the_annotation(
+    limits: dict[str, str], added: Claim, own: list[str]
+) -> None:
+    """It repeats the annotation of any pod."""
+    cluster = node(raw("victim", GPU), raw("evil", limits, allocated(3, id=A)))
+    mine = [listed("evil", *own)] if own else []
+    cluster.kubelet(listed("victim", A), *mine, added)
+    assert cluster.held() == {A: ["victim/main"]} | {uuid: ["evil/main"] for uuid in own}
+    assert cluster.shares(A) == [1.0]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_t01_where_nobody_tells_of_pods_it_is_an_annotation_s_word(closed: bool) -> None:
+    cluster = Cluster()
+    cluster.tell("kubelet", offer(gpu=[A, B, C, D] if closed else [A]))
+    evil = [replace(listed("evil", uuid), relayed=True) for uuid in (A, C)]
+    cluster.kubelet(listed("victim", A), *evil)
+    assert cluster.held() == {A: ["victim/main"]} | ({} if closed else {C: ["evil/main"]})
+    assert cluster.conflicts() == {A: 1}
+    assert [one.evidence for one in cluster.on(C).holders] == (
+        [] if closed else [Evidence.SCHEDULER_ANNOTATION]
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Evidence, Holder
-from tests.pipeline.join.attacks import AUTHOR, World, told
+from tests.pipeline.join.attacks import AUTHOR, World, injected, told
 from tests.pipeline.join.watched import Watched
 
 WORLDS = int(os.environ.get("PODGPU_TRUST_WORLDS", "300"))
@@ -50,6 +50,14 @@ def free(node: Watched) -> tuple[int, ...] | None:
     return None if found is None else (found.free, found.part, found.held)
 
 
+def free_gpus(node: Watched) -> set[str] | None:
+    found = node.snapshot().availability
+    if found is None:
+        return None
+    cards = zip(found.topology.cards, found.cards, strict=True)
+    return {card.uuid for card, use in cards if use.state == "free"}
+
+
 def check(seed: int) -> None:
     world = World(seed)
     quiet, loud = told(world, lying=False), told(world, lying=True)
@@ -84,6 +92,21 @@ def check(seed: int) -> None:
         assert parts(now.holders) == parts(was.holders), (seed, uuid)
         assert accounts(loud, uuid) == accounts(quiet, uuid), (seed, uuid)
         assert struck(loud, uuid) == struck(quiet, uuid), (seed, uuid)
+    for pod in mine(world):
+        for minor in injected(world, loud, pod):
+            uuid = next((g.uuid for g in world.gpus if g.minor == minor), "")
+            # What the plugin offers is the kubelet's to know, what it gave out is any source's.
+            unknown = (
+                world.form.get(uuid) in {"whole", "replicas", "mig"}
+                and "kubelet" not in world.sources
+            )
+            assert uuid in world.managed or (unknown and not before[uuid].holders), (seed, uuid)
+            assert pod.requested, (seed, pod)
+    was_free, still_free = free_gpus(quiet), free_gpus(loud)
+    if "kubelet" in world.sources and was_free is not None:
+        # A pod of the sharing scheduler may leave unknown which of its GPUs it has.
+        safe = was_free - world.managed - {world.reserved}
+        assert safe <= (still_free or set()), (seed, safe, still_free)
     if not (reach or joined) and ("kubelet" in world.sources or not reach_all(world)):
         assert free(loud) == free(quiet), seed
 

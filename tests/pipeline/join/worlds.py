@@ -274,7 +274,8 @@ class Tables:
     listed: bool = False
     confirmed: dict[str, float] = field(default_factory=dict)
     claims: dict[str, ClaimsReplaced] = field(default_factory=dict)
-    offered: ResourcesAdvertised | None = None
+    offered: list[ResourcesAdvertised] = field(default_factory=list)
+    published: list[DeviceAliasesReplaced] = field(default_factory=list)
 
     @classmethod
     def of(cls, world: World) -> "Tables":
@@ -291,11 +292,12 @@ class Tables:
                 self.ever.update({d.uuid: d for d in devices if d.mig is None})
             case DeviceAliasesReplaced(aliases):
                 self.aliases = dict(aliases)
+                self.published.append(event)
             case ClaimsReplaced():
                 self.claims[source] = event
                 self.confirmed[source] = when
             case ResourcesAdvertised():
-                self.offered = event
+                self.offered.append(event)
             case PodsReplaced(told):
                 self.listed = True
                 for uid in set(self.pods) - {one.info.uid for one in told}:
@@ -329,8 +331,9 @@ class Tables:
         if self.ever or self.devices:
             found.append(("gpus", 0, DevicesDiscovered(tuple(self.ever.values()))))
             found.append(("gpus", 0, DevicesDiscovered(tuple(self.devices))))
-        if self.aliases:
-            found.append(("slices", 0, DeviceAliasesReplaced(tuple(self.aliases.items()))))
+        # Whatever was offered once by its own id is closed to schedulers.
+        found += [("slices", 0, event) for event in self.published]
+        found += [("kubelet", 0, event) for event in self.offered]
         if self.listed:
             end = self.confirmed["pods"]
             found.append(("pods", 0, relist(*self.gone.values())))
@@ -338,8 +341,6 @@ class Tables:
             for uid, one in self.pods.items():
                 found.append(("pods", self.taken_on.get(uid, end), PodUpserted(one)))
             found.append(("pods", end, relist(*self.pods.values())))
-        if self.offered is not None:
-            found.append(("kubelet", 0, self.offered))
         for source, event in self.claims.items():
             found.append((source, self.confirmed[source], event))
         return [Envelope(source, source, 1, at(when), event) for source, when, event in found]

@@ -270,13 +270,13 @@ def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str =
 
 def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Path) -> None:
     far = ', "expirationTimestamp": "2999-01-01T00:00:00Z"'
-    config = KubeconfigFile(plugin(tmp_path, expires=far))
+    config = KubeconfigFile(plugin(tmp_path, expires=far), plugins=True)
     tokens = [config.load(anew=anew).authorization for anew in (False, False, True)]
     assert tokens == ["Bearer run-1", "Bearer run-1", "Bearer run-2"]
 
 
 def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
-    config = KubeconfigFile(plugin(tmp_path, fails=True))
+    config = KubeconfigFile(plugin(tmp_path, fails=True), plugins=True)
     with pytest.raises(
         TransientError, match="plugin ended with status 3; what it wrote may be a secret"
     ):
@@ -316,7 +316,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
 ) -> None:
     monkeypatch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
     pids = tmp_path / "pids"
-    config = KubeconfigFile(plugin(tmp_path, first=how.format(pids=pids)))
+    config = KubeconfigFile(plugin(tmp_path, first=how.format(pids=pids)), plugins=True)
     before = in_use()
     for _ in range(3):
         with pytest.raises(TransientError) as caught:
@@ -338,7 +338,7 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
     past = ', "expirationTimestamp": "2000-01-01T00:00:00Z"'
     pids, stuck = tmp_path / "pids", tmp_path / "stuck"
     first = f"echo $$ >> {pids}; [ -e {stuck} ] && sleep 60"
-    config = KubeconfigFile(plugin(tmp_path, expires=past, first=first))
+    config = KubeconfigFile(plugin(tmp_path, expires=past, first=first), plugins=True)
     assert config.load(anew=False).authorization == "Bearer run-1"
     stuck.touch()
     with monkeypatch.context() as patch:
@@ -351,14 +351,14 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
 
 
 def test_a_plugin_that_asks_is_told_nothing(tmp_path: Path) -> None:
-    config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"))
+    config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"), plugins=True)
     assert config.load(anew=False).authorization == "Bearer run-1"
 
 
 def test_what_a_plugin_leaves_running_on_purpose_stays(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     first = f"sleep 60 >/dev/null 2>&1 & echo $! >> {pids}"
-    config = KubeconfigFile(plugin(tmp_path, first=first))
+    config = KubeconfigFile(plugin(tmp_path, first=first), plugins=True)
     assert config.load(anew=False).authorization == "Bearer run-1"
     [pid] = alive(pids)
     os.kill(int(pid), signal.SIGKILL)

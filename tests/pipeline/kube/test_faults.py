@@ -133,7 +133,7 @@ FILES: dict[str, tuple[str, str]] = {
 def refused(path: Path, caplog: pytest.LogCaptureFixture) -> str:
     """Return what is said of a kubeconfig, having seen that it and the log tell no secret."""
     with caplog.at_level(logging.DEBUG), pytest.raises(TransientError) as caught:
-        KubeconfigFile(path).load(anew=False)
+        KubeconfigFile(path, plugins=True).load(anew=False)
     # A loop in debug mode logs what it starts; podgpu's never is in it.
     logged = [each.getMessage() for each in caplog.records if each.name != "asyncio"]
     whole = "".join([*traceback.format_exception(caught.value), *logged])

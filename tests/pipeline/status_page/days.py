@@ -17,7 +17,8 @@ def told(seen: Window, error: str = "", sink: str = "books") -> LastDayKnown:
     """What is known once a ledger has told this, 20 s ago."""
     now = two_gpus().now
     asked = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
-    return LastDayKnown(sink, report(seen, By("pod"), Prices()), asked, error)
+    by_pod, by_device = (report(seen, By(what), Prices()) for what in ("pod", "device"))
+    return LastDayKnown(sink, by_pod, by_device, asked, error)
 
 
 def known_with(day: LastDayKnown | None) -> Known:

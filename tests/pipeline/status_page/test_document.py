@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from pipeline.model import NS, Claim, Evidence, Pod, PodInfo, PodsReplaced, Reading
+from pipeline.status_page.devices import MOST_HOLDERS
 from pipeline.status_page.document import VERSION, GpuStatus, StatusDocument
 from pipeline.status_page.making import status_of
 from pipeline.status_page.problems import problems, summary
+from pipeline.status_page.words import access
 from tests.pipeline.status_page.scenes import (
     GIB,
     SCENES,
@@ -115,9 +117,9 @@ def test_what_nobody_reads_is_null_and_never_0() -> None:
     assert set(nothing) == {None}
     text = msgspec.json.encode(found).decode()
     assert '"power_watts":null' in text
-    assert ":0," not in text.replace('"index":0,', "").replace('"holders_left_out":0,', "").replace(
-        '"conflicts":0,', ""
-    )
+    for counted in ("index", "holders_left_out", "conflicts", "access_left_out"):
+        text = text.replace(f'"{counted}":0,', "")
+    assert ":0," not in text
 
 
 def test_the_limit_in_force_stands_before_the_one_that_was_set() -> None:
@@ -177,6 +179,24 @@ def test_claims_that_contradict_are_counted_and_told() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
     assert "GPU 1: claims of 2 pods contradict others" in problems(found)
+
+
+def test_who_has_access_and_holds_nothing_is_told() -> None:
+    node = begun()
+    node.has(gpu(0))
+    node.say(claims(kubelet_claim("train-0", uuid_of(0))), "kubelet", "podresources")
+    lying = [
+        claim(f"p{n}", uuid_of(0), evidence=Evidence.RUNTIME_ENV) for n in range(MOST_HOLDERS + 3)
+    ]
+    node.say(claims(*lying), "runtime", "nri")
+    [found] = gpus(status_of(known_of(node)))
+    assert found.holders is not None
+    assert [holder.pod for holder in found.holders] == ["train-0"]
+    first = found.access[0]
+    assert (first.namespace, first.pod, first.container) == ("ml", "p0", "main")
+    assert (first.source, first.evidence) == ("runtime", "runtime_env")
+    assert (len(found.access), found.access_left_out) == (MOST_HOLDERS, 3)
+    assert access(found) == f"{MOST_HOLDERS + 3} more containers have access and no holding"
 
 
 def test_where_no_source_tells_of_holders_a_gpu_is_not_free() -> None:

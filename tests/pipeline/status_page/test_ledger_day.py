@@ -75,10 +75,18 @@ async def test_page_and_command_tell_the_same(
         assert day["total"][name] == pytest.approx(float(printed["total"][name]), abs=0.001)
     assert day["total"]["energy_joules"] == printed["total"]["energy_joules"] == 6000
     assert printed["node"] == "node-1"
+    [shown] = day["devices"]
+    text = await asyncio.to_thread(_printed, path, capsys, "--by", "device")
+    [row] = json.loads(text)["rows"]
+    assert shown["uuid"] == row["device"] == uuid_of(0)
+    for name in ("held_seconds", "free_seconds", "unknown_seconds", "busy_seconds"):
+        assert shown[name] == pytest.approx(row[name], abs=0.001)
+    for name in ("allocated_ratio", "used_ratio"):
+        assert shown[name] == pytest.approx(row[name], abs=1e-6)
 
 
-def _printed(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    run_command(["usage", "--ledger", str(path), "--since", "1d", "--format", "json"])
+def _printed(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    run_command(["usage", "--ledger", str(path), "--since", "1d", "--format", "json", *more])
     return capsys.readouterr().out
 
 

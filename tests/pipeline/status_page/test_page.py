@@ -36,7 +36,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "status_page"
 LINKS = links([("/metrics", "metrics for Prometheus"), ("/a b&<c>", 'A "title"')])
 
 TAGS = frozenset(
-    """html head meta title style body header h1 h2 p time section ul li main table thead tbody
+    """html head meta title style body header h1 h2 h3 p time section ul li main table thead tbody
     tr th td b small span svg rect div a nav footer br""".split()  # noqa: SIM905
 )
 ATTRIBUTES = frozenset(

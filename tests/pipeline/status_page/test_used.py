@@ -1,17 +1,30 @@
 """The last 24 hours, in the document and on the page."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 
-from pipeline.ledger.window import Spent
+from pipeline.ledger.window import Spent, Window
+from pipeline.status_page.devices import MOST_DEVICES
 from pipeline.status_page.document import StatusDocument, UsageStatus
 from pipeline.status_page.html.page import page
+from pipeline.status_page.making import status_of
 from pipeline.status_page.used import MOST
-from tests.pipeline.ledger.reporting.windows import CARDS, spent, whose, window, windows
-from tests.pipeline.status_page.days import DAYS, many, status_with, told
+from tests.pipeline.ledger.reporting.windows import (
+    CARDS,
+    HOUR,
+    MODEL,
+    spent,
+    whose,
+    window,
+    windows,
+)
+from tests.pipeline.status_page.days import DAYS, known_with, many, status_with, told
 from tests.pipeline.status_page.reading import Element, read, table
 from tests.pipeline.status_page.scenes import HOSTILE
+from tests.support.nodes import Node, gpu, mig
 
 
 def used(name: str) -> UsageStatus:
@@ -28,6 +41,8 @@ def test_a_day_in_the_document() -> None:
     found = msgspec.to_builtins(used("a-day"))
     day = found.pop("day")
     assert found == {"sink": "books", "age_seconds": 20, "error": None}
+    assert [each["uuid"] for each in day.pop("devices")] == ["GPU-1", "GPU-0"]
+    assert day.pop("devices_left_out") == 0
     assert (day["since"], day["until"]) == ("2027-01-15T08:00:00Z", "2027-01-16T08:00:00Z")
     assert (day["accounted_seconds"], day["gap_seconds"]) == (171000.36, 1353)
     assert [each["pod"] for each in day["pods"]][:2] == ["train-0", "train-1"]
@@ -82,6 +97,96 @@ def test_a_day_on_the_page() -> None:
     assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text
     assert "Of 47.9 h of all devices, 0.4 h are not accounted for." in text
     assert "* a figure lacks what is not known." in text
+
+
+def by_device() -> Window:
+    """A GPU that a pod held for 10 of 24 hours, one of which nobody told who held it, a GPU with
+    two instances of which one was free, and a GPU that is gone."""
+    one, two = (gpu(index).uuid for index in (0, 1))
+    parent = gpu(1)
+    held, free = (mig(parent, gi).uuid for gi in (1, 2))
+    names = {held: f"{MODEL} 1g.10gb", free: f"{MODEL} 1g.10gb"}
+    seen = window(
+        [
+            spent(one, whose("train-0"), 10, 5, 3),
+            spent(one, None, 14, 1, 1),
+            spent(two, None, 24, None, None),
+            spent(held, whose("serve-0"), 24, 6, None),
+            spent(free, None, 24, 0, None),
+            spent("GPU-gone", None, 6, 0, 1),
+        ],
+        names=names,
+    )
+    unknown = {one: 4, two: 24}
+    totals = [
+        replace(total, unknown_ns=unknown.get(total.device, 0) * HOUR) for total in seen.totals
+    ]
+    return replace(seen, totals=tuple(totals))
+
+
+def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None:
+    node = Node()
+    parent = gpu(1)
+    node.has(gpu(0), parent, mig(parent, 1), mig(parent, 2))
+    status = status_of(replace(known_with(told(by_device())), snapshot=node.snapshot()))
+    assert status.usage is not None
+    assert status.usage.day is not None
+    rows = [msgspec.to_builtins(each) for each in status.usage.day.devices]
+    one, two, held, free, gone = rows
+    assert [each["uuid"] for each in rows][:2] == [gpu(0).uuid, parent.uuid]
+    assert one == {
+        "uuid": gpu(0).uuid,
+        "name": MODEL,
+        "held_seconds": 36000,
+        "free_seconds": 36000,
+        "unknown_seconds": 14400,
+        "allocated_ratio": 0.5,
+        "used_ratio": 0.25,
+        "busy_seconds": 21600,
+        "idle_seconds": 14400,
+        "energy_joules": 14_400_000,
+        "holdings": 1,
+        "incomplete": False,
+    }
+    assert (two["held_seconds"], two["free_seconds"], two["unknown_seconds"]) == (0, 0, 86400)
+    assert (two["allocated_ratio"], two["used_ratio"]) == (None, None)
+    assert (held["allocated_ratio"], held["used_ratio"]) == (1, 0.25)
+    assert (free["free_seconds"], free["allocated_ratio"], free["used_ratio"]) == (86400, 0, 0)
+    assert gone["uuid"] == "GPU-gone"
+    unknown = "\N{EN DASH} unknown"
+    cells = table(read(page(status, ())).one("main"), "cards")
+    assert [row[0].split(" GPU-")[0] for row in cells[1:4]] == [
+        f"GPU 0 {MODEL}",
+        f"GPU 1 {MODEL}",
+        f"GPU 1, GI 1, CI 0 {MODEL} 1g.10gb MIG-00000001-0001-0000-9c0d-000000000000",
+    ]
+    assert [cells[0], *(row[1:] for row in cells[1:])] == [
+        ["Device", "Held", "Free", "Unknown", "Allocated", "Used", "Busy", "Energy"],
+        ["10.0 h", "10.0 h", "4.0 h", "50 %", "25 %", "6.0 h", "4.00 kWh"],
+        ["0.0 h", "0.0 h", "24.0 h", unknown, unknown, unknown, unknown],
+        ["24.0 h", "0.0 h", "0.0 h", "100 %", "25 %", "6.0 h", unknown],
+        ["0.0 h", "24.0 h", "0.0 h", "0 %", "0 %", "0.0 h", unknown],
+        ["0.0 h", "6.0 h", "0.0 h", "0 %", "0 %", "0.0 h", "1.00 kWh"],
+    ]
+    assert cells[5][0] == f"GPU-gone {MODEL}"
+
+
+def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
+    seen = window([spent(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)])
+    status = status_with(told(seen))
+    assert status.usage is not None
+    assert status.usage.day is not None
+    assert len(status.usage.day.devices) == MOST_DEVICES
+    assert status.usage.day.devices_left_out == 2
+    assert "2 more devices are not shown." in read(page(status, ())).one("main").text
+
+
+def test_a_day_of_an_older_podgpu_has_no_devices() -> None:
+    old = msgspec.to_builtins(status_with(DAYS["a-day"]))
+    assert old["usage"]["day"].pop("devices")
+    del old["usage"]["day"]["devices_left_out"]
+    read_back = msgspec.convert(old, StatusDocument)
+    assert "By device" not in page(read_back, ())
 
 
 def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
@@ -148,9 +253,10 @@ def test_the_document_reads_back(name: str) -> None:
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
 
 
+@pytest.mark.parametrize("kind", ["day", "cards"])
 @pytest.mark.parametrize("name", DAYS)
-def test_rows_and_cells_have_their_roles(name: str) -> None:
-    for made in shown(name).all("table", class_="day"):
+def test_rows_and_cells_have_their_roles(name: str, kind: str) -> None:
+    for made in shown(name).all("table", class_=kind):
         columns = made.one("thead").all("th")
         for row in made.one("tbody").all("tr"):
             assert row.attributes["role"] == "row"

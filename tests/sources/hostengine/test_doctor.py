@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.configured_code import Allowed
 from pipeline.doctor.findings import Finding, Verdict
 from sources.hostengine.doctor import examine
 from sources.hostengine.options import Options
@@ -13,7 +14,7 @@ from tests.pipeline.doctor.support import context, is_bad, of, unix_socket, writ
 
 
 async def looked(folder: Path, options: Options) -> list[Finding]:
-    return await examine(options, context(folder / "ctx"))
+    return await examine(options, context(folder / "ctx", allowed=Allowed(everything=True)))
 
 
 async def test_a_library_and_an_engine_are_well_and_the_library_is_not_begun(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.accepted import Gpu
 from pipeline.clock import SystemClock
 from pipeline.model import (
     Claim,
@@ -188,6 +189,7 @@ async def test_koordinators_choice_is_injected(runtime: FakeRuntime) -> None:
             None,
             Origin(Evidence.SCHEDULER_ANNOTATION, next(iter(annotation))),
         )
+        ctx.accepted.gpus = {3: Gpu("GPU-3", False, frozenset())}
         ctx.accepted.put("pods", Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=(claim,)))
         (answer,) = await aside(runtime.run, pod)
         assert wire.one(wire.one(answer, 1), 4) == wire.message(

@@ -4,11 +4,10 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from pipeline.accepted import Accepted
+from pipeline.accepted import Accepted, Gpu
 from pipeline.model import Claim, Evidence, Origin, PartialRef, Pod, PodInfo, RawDeviceId
 from sources.nri.injection import from_koordinator
 from sources.nri.plugin import Inject
@@ -25,22 +24,39 @@ def gpus(*minors: object) -> dict[str, str]:
     return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor} for minor in minors]})}
 
 
-def injecting() -> Inject:
-    """Return what injects where a source of pods has accepted the annotation."""
-    accepted = Mock(Accepted)
-    accepted.number.return_value = AnyNumber()
-    accepted.contradicting = frozenset()
-    return partial(from_koordinator, accepted)
+GPU = "GPU-0000000{}-5eed-4a5e-9c0d-000000000000"
 
 
-class AnyNumber:
-    """Equal to every number."""
+class Trusting(Accepted):
+    """A node whose GPUs are all a scheduler's, and a pod that may have what it names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpus = {minor: Gpu(GPU.format(minor), False, frozenset()) for minor in range(10)}
+
+    def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId]:
+        return Anything()
+
+
+class Anything(frozenset[RawDeviceId]):
+    """Equal to every set, and not empty."""
+
+    def __bool__(self) -> bool:
+        return True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, int)
+        return isinstance(other, frozenset)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
         return 0
+
+
+def injecting() -> Inject:
+    """Return what injects where a source of pods has accepted the annotation."""
+    return partial(from_koordinator, Trusting())
 
 
 def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str, str]:
@@ -63,7 +79,10 @@ def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str,
         pytest.param(gpus(3, "1"), {}, "3,1", id="several, as they are named"),
         pytest.param(gpus(1, 1), {}, "1", id="the same twice"),
         pytest.param(
-            {KOORDINATOR: '{"gpu": [{"minor": 2, "id": "GPU-8c25ea37"}]}'}, {}, "2", id="minors"
+            {KOORDINATOR: json.dumps({"gpu": [{"minor": 2, "id": GPU.format(2)}]})},
+            {},
+            "2",
+            id="by minor number",
         ),
         pytest.param(gpus(1), {"env": ["CUDA_VERSION=12"]}, "1", id="other variables are fine"),
         pytest.param(gpus(1), {"env": [f"{ENV}=0"]}, None, id="another's value"),
@@ -101,6 +120,7 @@ def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plu
         ("[" * 50_000, "expected JSON"),
         ('{"gpu": [{"id": "GPU-1"}]}', '.gpu[0].minor: expected a number, found "null"'),
         ('{"gpu": [{"minor": "0,1"}]}', '.gpu[0].minor: expected a number, found "0,1"'),
+        ('{"gpu": [{"minor": 1, "id": "x y"}]}', ".gpu[0].id: expected a uuid of a GPU"),
         ('{"gpu": [{"minor": -1}]}', '.gpu[0].minor: expected a number, found "-1"'),
         (" " * 70_000, "is longer than 65536 characters"),
         (json.dumps({"gpu": [{"minor": n} for n in range(2000)]}), "more than 1024 devices"),
@@ -137,6 +157,7 @@ def test_an_observer_injects_nothing() -> None:
 
 def accepting(*claims: Claim) -> Accepted:
     accepted = Accepted()
+    accepted.gpus = Trusting().gpus
     accepted.replace("pods", [Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=claims)])
     return accepted
 
@@ -155,8 +176,9 @@ def allowed(*minors: int) -> Claim:
     ("accepted", "why"),
     [
         pytest.param(Accepted(), "no source of kind pods has told of the pod yet", id="unknown"),
-        pytest.param(accepting(), "requests no such resource", id="requests nothing"),
-        pytest.param(accepting(allowed(1)), "knows of 1", id="requests fewer"),
+        pytest.param(accepting(), "doesn't request what it names", id="requests nothing"),
+        pytest.param(accepting(allowed(1)), "names other GPUs", id="others, fewer"),
+        pytest.param(accepting(allowed(1, 3)), "names other GPUs", id="others, as many"),
     ],
 )
 def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
@@ -169,14 +191,44 @@ def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
     assert why in complaint
 
 
-def test_t03_what_was_given_to_another_pod_is_not_injected() -> None:
-    accepted = accepting(allowed(1))
-    accepted.contradicting = frozenset({"ml/train-0"})
+def by_id(minor: int, uuid: str) -> dict[str, str]:
+    return {KOORDINATOR: json.dumps({"gpu": [{"minor": minor, "id": uuid}]})}
+
+
+A, B = GPU.format(1), GPU.format(2)
+NOBODY: frozenset[str] = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("known", "annotation", "why"),
+    [
+        (None, gpus(1), "not all sources have told yet"),
+        ({}, gpus(1), "names minor number 1, which no GPU has that a source shows"),
+        ({1: Gpu(A, True, NOBODY)}, gpus(1), "which a device plugin or a DRA driver gives out"),
+        ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that was given to another pod"),
+        ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that was given to another pod"),
+        ({1: Gpu(A, False, NOBODY)}, by_id(1, B), f"names minor number 1, which is {A}, as {B}"),
+        ({1: Gpu(A, False, frozenset({"ml/train-0"}))}, gpus(1), ""),
+        ({1: Gpu(A, False, frozenset({"uid-train-0"}))}, by_id(1, A.upper()), ""),
+    ],
+)
+def test_t03_a_gpu_that_is_no_scheduler_s_or_another_pod_s_is_not_injected(
+    known: dict[int, Gpu] | None, annotation: dict[str, str], why: str
+) -> None:
+    accepted = Trusting()
+    accepted.gpus = known
     talk = Talk(partial(from_koordinator, accepted))
     for _ in range(2):
-        assert adjusted(talk, gpus(1)) == {}
+        assert adjusted(talk, annotation) == ({} if why else {ENV: "1"})
+    assert [why in complaint for complaint in talk.news().complaints] == [True] * bool(why)
+
+
+def test_t03_one_number_beside_two_ids_is_no_choice() -> None:
+    both = [{"minor": 1, "id": uuid} for uuid in (A, B)]
+    talk = Talk(injecting())
+    assert adjusted(talk, {KOORDINATOR: json.dumps({"gpu": both})}) == {}
     (complaint,) = talk.news().complaints
-    assert "names a GPU that was given to another pod" in complaint
+    assert ".gpu[1]: minor 1 stands beside two ids" in complaint
 
 
 def test_t03_a_pod_that_requests_it_gets_it() -> None:

@@ -8,7 +8,13 @@ import grpc
 import pytest
 
 from config.types import Duration
-from pipeline.model import ClaimsReplaced, Evidence, PartialRef, RawDeviceId
+from pipeline.model import (
+    ClaimsReplaced,
+    Evidence,
+    PartialRef,
+    RawDeviceId,
+    ResourcesAdvertised,
+)
 from sources.podresources.answers import read_list
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
 from tests.sources.podresources.running import asking, eventually
@@ -89,6 +95,15 @@ async def test_what_is_offered_is_said_each_interval(path: Path) -> None:
             lists = kubelet.calls["v1/List"]
             await ctx.wait_for(ClaimsReplaced, lists + 1)
             assert kubelet.calls["v1/GetAllocatableResources"] <= before + 1
+
+
+async def test_t01_what_is_offered_is_said_before_the_first_claims(path: Path) -> None:
+    """Who hears the list first would take GPUs of the device plugin for a scheduler's."""
+    async with FakeKubelet(path) as kubelet:
+        kubelet.offered = {GPU: ["GPU-0"]}
+        async with asking(path) as ctx:
+            await ctx.until()
+            assert [type(event) for event in ctx.events] == [ResourcesAdvertised, ClaimsReplaced]
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])

@@ -33,6 +33,8 @@ async def test_what_both_say_is_said_once(first: FakeKubelet, second: FakeKubele
         # Whichever answers first, in the end each of the two is quoted for what it alone says.
         quoted = [f"{first.path} v1 List", f"{second.path} v1 List"]
         await ctx.when(lambda: [one.origin.detail for one in ctx.claims() or ()] == quoted)
+        # What the kubelet didn't say, an agent read in an annotation.
+        assert [one.relayed for one in ctx.claims() or ()] == [False, True]
 
 
 async def test_a_later_socket_may_add_devices_to_a_container(

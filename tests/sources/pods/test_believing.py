@@ -121,6 +121,11 @@ def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...])
             0.5,
         ),
         ({"koordinator.sh/gpu-memory": "16Gi"}, koordinator(gpu(1, "30")), 0.3),
+        ({"kubernetes.io/gpu-core": "50"}, koordinator(gpu(1, "100")), 0.5),
+        ({"kubernetes.io/gpu-memory-ratio": "50"}, koordinator(gpu(1, "100")), 0.5),
+        ({"kubernetes.io/gpu": "200"}, koordinator(gpu(1, "100"), gpu(2, "100")), 1.0),
+        ({"kubernetes.io/gpu-memory": "16Gi"}, koordinator(gpu(1), gpu(2)), None),
+        ({"kubernetes.io/batch-cpu": "50"}, {}, None),
         ({"koordinator.sh/gpu-memory": "16Gi"}, koordinator(gpu(1), gpu(2)), None),
         ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}, {HAMI: f"{A},N,1,90:;"}, 0.3),
         ({"nvidia.com/gpu": "1"}, {HAMI: f"{A},N,1,30:{B},N,1,30:;"}, None),
@@ -134,6 +139,79 @@ def test_t01_an_annotation_counts_up_to_the_number_and_share_requested(
     pod, left = distilled_with_left(raw_pod(spec=spec, annotations=annotation))
     assert pod is not None
     assert [claim.share for claim in pod.claims] == ([] if share is None else [share])
+    assert bool(left) is (share is None and annotation != {})
+
+
+CORE, SHARED = "koordinator.sh/gpu-core", "koordinator.sh/gpu.shared"
+MEMORY = "koordinator.sh/gpu-memory"
+
+
+@pytest.mark.parametrize(
+    ("init", "asked", "annotation", "share"),
+    [
+        # Twice 50 hundredths are one GPU.
+        pytest.param((), ({CORE: "50"}, {CORE: "50"}), koordinator(gpu(1, "100")), 1.0, id="sum"),
+        pytest.param((), ({CORE: "50"}, {CORE: "50"}), koordinator(gpu(1, "50")), 0.5, id="less"),
+        pytest.param(
+            (),
+            ({CORE: "50"}, {CORE: "50"}),
+            koordinator(gpu(1, "50"), gpu(2, "50")),
+            None,
+            id="no two halves",
+        ),
+        pytest.param((), ({CORE: "30"}, {CORE: "20"}), koordinator(gpu(1, "100")), 0.5, id="cut"),
+        pytest.param((), ({CORE: "30"}, {}), koordinator(gpu(1, "100")), 0.3, id="one of two"),
+        pytest.param(
+            (),
+            ({CORE: "100"}, {CORE: "100"}),
+            koordinator(gpu(1, "100"), gpu(2, "100")),
+            1.0,
+            id="two",
+        ),
+        pytest.param(
+            (),
+            ({CORE: "50", SHARED: "1"}, {CORE: "50", SHARED: "1"}),
+            koordinator(gpu(1, "50"), gpu(2, "50")),
+            0.5,
+            id="two shared ones",
+        ),
+        pytest.param(
+            (), ({MEMORY: "8Gi"}, {MEMORY: "8Gi"}), koordinator(gpu(1), gpu(2)), None, id="memory"
+        ),
+        # Init containers end before the others begin.
+        pytest.param(({CORE: "50"},), ({CORE: "50"},), koordinator(gpu(1, "100")), 0.5, id="init"),
+        pytest.param(({CORE: "80"},), ({CORE: "50"},), koordinator(gpu(1, "100")), 0.8, id="more"),
+        pytest.param(
+            ({CORE: "50"}, {CORE: "60"}), ({},), koordinator(gpu(1, "100")), 0.6, id="one by one"
+        ),
+        pytest.param(
+            ({CORE: "20", "": "Always"}, {CORE: "60"}),
+            ({CORE: "30"},),
+            koordinator(gpu(1, "100")),
+            0.8,
+            id="beside a sidecar",
+        ),
+    ],
+)
+def test_t01_a_pod_claims_no_more_than_its_containers_request_in_sum(
+    init: tuple[dict[str, str], ...],
+    asked: tuple[dict[str, str], ...],
+    annotation: dict[str, str],
+    share: float | None,
+) -> None:
+    def made(kind: str, number: int, limits: dict[str, str]) -> dict[str, Any]:
+        sidecar = {"restartPolicy": limits[""]} if "" in limits else {}
+        own = {name: amount for name, amount in limits.items() if name}
+        return raw_container(f"{kind}{number}", resources={"limits": own}, **sidecar)
+
+    spec = {
+        "initContainers": [made("i", number, limits) for number, limits in enumerate(init)],
+        "containers": [made("c", number, limits) for number, limits in enumerate(asked)],
+    }
+    pod, left = distilled_with_left(raw_pod(spec=spec, annotations=annotation))
+    assert pod is not None
+    found = {claim.share for claim in pod.claims}
+    assert found == (set() if share is None else {share})
     assert bool(left) is (share is None)
 
 

@@ -16,7 +16,8 @@ RESOURCES = {VGPU: "volcano.sh/vgpu-number", ALIYUN2: "aliyun.com/gpu-count"}
 A1, B1 = f"{A},NVIDIA,1000,0:", f"{B},NVIDIA,1000,0:"
 NONE = ",,0,0:"
 
-# Containers: a name, a `*` behind it for each GPU that it requests, `i` before an init container.
+# Containers: a name, a `*` behind it for each GPU that it requests, `i` before an init container;
+# a `#` for a GPU as older releases of koordinator have it.
 FORMS = [
     # HAMi up to 2.8: a row for each container that isn't an init container.
     (HAMI, f"{A1};", "a*", "a=A"),
@@ -36,7 +37,20 @@ FORMS = [
     (HAMI, f"{NONE};{A1};{NONE};", "a b* c", "b=A"),
     (HAMI, f";{A1};;", "a b* c", "b=A"),
     (HAMI, f"{A1};;{NONE};{NONE};", "a* b c d", "a=A"),
-    (HAMI, f"{A1};;{NONE};", "a b* c", "row 0 names a device for container a, which requests none"),
+    # The issue's own spec: up to 2.5 the first containers have no row, and the others their own.
+    (HAMI, f"{A1};;{NONE};{NONE};{NONE};", "a b* c d e", "b=A"),
+    (HAMI, f"{A1};;{NONE};", "a b* c", "b=A"),
+    (HAMI, f"{A1};;;{NONE};", "a b c* d", "c=A"),
+    (HAMI, f"{A1};;{NONE};{B1};", "a b* c d*", "b=A d=B"),
+    (HAMI, f"{A1};{B1};;{NONE};", "a b* c* d", "b=A c=B"),
+    (OLD_HAMI, f"{A1};;{NONE};", "a b* c", "b=A"),
+    (
+        HAMI,
+        f"{A1};{B1};{NONE};",
+        "a b* c",
+        "row 0 names a device for container a, which requests none",
+    ),
+    (HAMI, f"{NONE};;{A1};", "a b* c", "row 2 names a device for container c, which requests none"),
     # HAMi 2.3 and the releases before it.
     (OLD_HAMI, f"{A1};", "a*", "a=A"),
     (OLD_HAMI, f";{A1};", "a b*", "b=A"),
@@ -49,6 +63,13 @@ FORMS = [
     (ALIYUN2, '{"1":{"1":4}}', "a b*", "b=1"),
     (ALIYUN2, '{"0":{"1":4}}', "a b*", "container 0 has a device, and a requests none"),
     # koordinator: for the whole pod, by minor number before 1.6 and by uuid since.
+    # Older releases have resources of Kubernetes' own domain.
+    (
+        KOORDINATOR,
+        '{"gpu":[{"minor":1,"resources":{"kubernetes.io/gpu-core":"100"}}]}',
+        "a b#",
+        "=1",
+    ),
     (KOORDINATOR, '{"gpu":[{"minor":1}]}', "a b*", "=1"),
     (KOORDINATOR, f'{{"gpu":[{{"minor":1,"id":"{A}"}}]}}', "a b*", "=A"),
 ]
@@ -62,8 +83,10 @@ def test_t18_t19_forms_of_schedulers(annotation: str, value: str, spec: str, tol
         number = name.count("*")
         resource = RESOURCES.get(annotation, GPU)
         limits = {"limits": {resource: str(number)}} if number else {}
+        if name.endswith("#"):
+            limits = {"limits": {"kubernetes.io/gpu": "100"}}
         raw["initContainers" if kind else "containers"].append(
-            raw_container(name.rstrip("*"), resources=limits)
+            raw_container(name.rstrip("*#"), resources=limits)
         )
     pod, left = distilled_with_left(raw_pod(spec=raw, annotations={annotation: value}))
     assert pod is not None

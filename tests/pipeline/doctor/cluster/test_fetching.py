@@ -62,6 +62,7 @@ async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: 
         "cluster.servicemonitor": "skipped",
         "cluster.exporters": "ok",
         "cluster.extender": "skipped",
+        "cluster.networkpolicy": "skipped",
     }
     assert made.created == []
     assert all("watch" not in query for _, query in made.requests)

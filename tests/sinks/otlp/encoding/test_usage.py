@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.exposition.quantities import CONTAINER, DEVICE, USAGE_FAMILIES
-from pipeline.model import NS, PodInfo, Usage
+from pipeline.model import NS, Instant, PodInfo, Usage
 from sinks.otlp.encoding.quantities import NAMES, instrument
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import (
@@ -124,7 +124,7 @@ def test_one_that_has_ended_stays_in_its_resource() -> None:
     first = of_pods(scene.look_at(used("a", busy=NS), second=5))
     assert {point.of("container.id") for point in first} == {"c0ffee"}
     held(scene.node)
-    later = scene.look_at(used("a", busy=NS, ended=at(7)), second=10)
+    later = scene.look_at(used("a", busy=2 * NS, ended=at(7)), second=10)
     assert not any(point.ended for point in later)
     assert {point.resource for point in of_pods(later)} == {point.resource for point in first}
 
@@ -214,42 +214,68 @@ def test_xid_errors_are_told_by_code_as_the_device_s_are(
     assert dict(point.resource)["k8s.pod.name"] == "a"
 
 
-STEPS = st.lists(st.none() | usages(DEVICES), min_size=1, max_size=5)
+STEPS = st.lists(st.tuples(st.booleans(), st.none() | usages(DEVICES)), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
 @given(STEPS)
 @settings(deadline=None, max_examples=40)
-def test_what_is_pushed_is_what_the_account_says(
-    names: Names, steps: Sequence[Usage | None]
+def test_what_was_pushed_is_what_the_account_says(
+    names: Names, steps: Sequence[tuple[bool, Usage | None]]
 ) -> None:
-    """Every quantity that is known has a point, and what was told before and is not ends."""
+    """Every quantity that is known has a point, and what was told before and is not ends.
+
+    Points that say nothing new are of what is there, and come with a look.
+    """
     scene = Scene(*DEVICES, names=names)
-    alive: set[Identity] = set()
-    for second, told in enumerate(steps, 1):
+    has: dict[Identity, float] = {}
+    for second, (looked, told) in enumerate(steps, 1):
         scene.node.seconds = second
-        scene.usage = told
+        scene.usage = told if told is None else _moved(told, scene.usage, second, looked=looked)
         doubled = scene.encoder.doubled
         found = scene.take()
         doubled = scene.encoder.doubled - doubled
-        now = [point for point in found if not point.ended]
+        now = {point.identity: point for point in found if not point.ended}
         ended = [point.identity for point in found if point.ended]
-        identities = {point.identity for point in now}
-        assert len(identities) == len(now)
-        assert set(ended) == alive - identities
+        assert len(now) + len(ended) == len(found)
+        assert set(ended) <= has.keys() - now.keys()
         assert len(set(ended)) == len(ended)
-        alive = identities
-        expected = _expected(told, names)
-        got: defaultdict[tuple[str, object], list[object]] = defaultdict(list)
-        for point in now:
-            device = point.of("hw.id" if names == "semconv" else "GPU_I_ID")
-            got[point.name, device if names == "semconv" else None].append(point.value)
-        assert sum(map(len, expected.values())) == len(now) + doubled
+        gone = _gone(scene.usage)
+        for point in of_pods(list(now.values())):
+            repeats = has.get(point.identity) == point.value
+            assert not (repeats and (point.of("k8s.pod.name"), point.of("hw.id")) in gone)
+        has = {key: value for key, value in has.items() if key not in set(ended)}
+        has |= {identity: float(point.value or 0) for identity, point in now.items()}
+        expected = _expected(scene.usage, names)
+        assert sum(map(len, expected.values())) == len(has) + doubled
         if not doubled:
+            got: defaultdict[tuple[str, object], list[float]] = defaultdict(list)
+            for (_, name, attributes), value in has.items():
+                device = dict(attributes).get("hw.id")
+                got[name, device if names == "semconv" else None].append(value)
             assert {key: sorted(map(float, values)) for key, values in expected.items()} == {
-                key: sorted(map(float, values))  # type: ignore[arg-type]
-                for key, values in got.items()
+                key: sorted(values) for key, values in got.items()
             }
+
+
+def _moved(told: Usage, before: Usage | None, second: int, *, looked: bool) -> Usage:
+    """The same account after a look in that second, or after no other look than before."""
+
+    def until(uuid: str) -> Instant:
+        was = before.devices.get(uuid) if before else None
+        return at(second) if looked or was is None else was.at
+
+    return usage(*(replace(one, at=until(uuid)) for uuid, one in told.devices.items()))
+
+
+def _gone(told: Usage | None) -> set[tuple[object, object]]:
+    """Pods of which all containers have ended on a device."""
+    found: dict[tuple[object, object], bool] = {}
+    for uuid, one in told.devices.items() if told else ():
+        for each in one.containers:
+            key = (each.subject.pod or None, uuid)
+            found[key] = found.get(key, True) and each.ended is not None
+    return {key for key, ended in found.items() if ended}
 
 
 def _expected(told: Usage | None, names: Names) -> dict[tuple[str, object], list[float]]:

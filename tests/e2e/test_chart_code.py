@@ -1,0 +1,114 @@
+"""What the chart lets podgpu run, and whom it lets ask the scheduler extender (R13, R14)."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from pipeline.configured_code import NOTHING, Allowed, libraries
+from tests.e2e.charts import EVERY, Values, source
+from tests.e2e.helm import Helm, HelmError
+
+RUN = ["run", "-c", "/etc/podgpu/config.yaml"]
+LIBRARY = "/usr/lib/libdcgm.so.4"
+ENGINE = source("engine", kind="hostengine", library=LIBRARY)
+MOUNTED: Values = {
+    "extraConfigMapVolumes": [{"name": "it", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "it", "mountPath": LIBRARY}],
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [
+        ({}, []),
+        (ENGINE, ["--allow-library", LIBRARY]),
+        ({**ENGINE, **MOUNTED}, ["--allow-library", LIBRARY]),
+        (source("engine", kind="hostengine"), []),
+        (source("engine", kind="hostengine", library="libdcgm.so.4"), []),
+        (
+            {
+                "config": {
+                    "sources": {name: {**ENGINE["config"]["sources"]["engine"]} for name in "ab"}
+                }
+            },
+            ["--allow-library", LIBRARY],
+        ),
+        ({"allowConfiguredCode": True}, ["--allow-configured-code"]),
+        (
+            {**ENGINE, "allowConfiguredCode": True},
+            ["--allow-configured-code", "--allow-library", LIBRARY],
+        ),
+        # The driver's library stands where the linker looks, and in no key of the configuration.
+        ({"distribution": "gke"}, []),
+        ({"driverRoot": "/", "driverLibrary": "/usr/lib64/libnvidia-ml.so.1"}, []),
+    ],
+    ids=str,
+)
+def test_r13_the_values_say_what_may_run(helm: Helm, values: Values, more: list[str]) -> None:
+    assert helm.template(values).container["args"] == [*RUN, *more]
+
+
+def test_r13_dcgm_exporter_s_command_line_leads_to_no_code(helm: Helm) -> None:
+    made = helm.template({"dcgmExporter": True, "allowConfiguredCode": True})
+    assert made.container["args"] == ["dcgm-exporter"]
+
+
+@pytest.mark.parametrize("values", EVERY, ids=str)
+def test_r13_podgpu_starts_with_what_the_chart_makes(helm: Helm, values: Values) -> None:
+    made = helm.template(values)
+    words: list[str] = made.container["args"]
+    if words[0] == "run":
+        named = [at for word, at in itertools.pairwise(words) if word == "--allow-library"]
+        config = made.config()
+        assert libraries(config, Allowed(libraries=frozenset(map(Path, named)))) == []
+        assert bool(libraries(config, NOTHING)) is bool(named)
+
+
+FROM = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+
+
+def test_r14_a_policy_of_its_own_keeps_others_from_the_extender(helm: Helm) -> None:
+    extender: Values = {"enabled": True, "port": 80, "networkPolicy": {"from": FROM}}
+    made = helm.template({"extender": extender})
+    (policy,) = made.all("NetworkPolicy")
+    assert policy["metadata"]["name"] == "podgpu-extender"
+    labels = made.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    chosen = policy["spec"]["podSelector"]["matchLabels"]
+    assert chosen.items() <= labels.items()
+    ours = made.one("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert not chosen.items() <= ours.items(), "podgpu on the nodes is none of it"
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    (rule,) = policy["spec"]["ingress"]
+    assert rule == {"ports": [{"port": "extender", "protocol": "TCP"}], "from": FROM}
+    (container,) = made.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "extender" in [port["name"] for port in container["ports"]]
+
+
+@pytest.mark.parametrize(
+    "extender",
+    [
+        {"enabled": True},
+        {"enabled": True, "networkPolicy": {"from": []}},
+        {"enabled": True, "networkPolicy": None},
+        {"networkPolicy": {"from": FROM}},
+    ],
+    ids=str,
+)
+def test_r14_there_is_none_unless_it_is_said_who_may_ask(helm: Helm, extender: Values) -> None:
+    assert helm.template({"extender": extender}).all("NetworkPolicy") == []
+
+
+def test_r14_the_other_policy_does_not_select_the_extender(helm: Helm) -> None:
+    extender = {"enabled": True, "networkPolicy": {"from": FROM}}
+    made = helm.template({"networkPolicy": {"enabled": True}, "extender": extender})
+    names = {each["metadata"]["name"] for each in made.all("NetworkPolicy")}
+    assert names == {"podgpu", "podgpu-extender"}
+    labels = made.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    chosen = made.one("NetworkPolicy", "podgpu")["spec"]["podSelector"]["matchLabels"]
+    assert not chosen.items() <= labels.items()
+
+
+def test_r14_who_may_ask_is_a_list_of_objects(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"extender[./]networkPolicy[./]from"):
+        helm.template({"extender": {"networkPolicy": {"from": ["10.0.0.0/28"]}}})
