@@ -90,14 +90,21 @@ class Presence:
                 if one.end is not None and one.end > now:
                     one.end = now
 
-    def abandon(self) -> None:
-        """The device wasn't found for too long: the page begins anew, and holdings have ended."""
+    def abandon(self) -> bool:
+        """The device wasn't found for too long: the page begins anew, and holdings have ended.
+
+        Returns:
+            Whether there were any: the account is written then, with moments of this boot.
+        """
+        told = False
         for had in self.had.values():
             last = had.episodes[-1] if had.episodes else None
             if last is not None and not last.final:
                 last.end, last.final = max(had.seen[0], last.start), True
+                told = True
             had.pending = False
         self.renewed = True
+        return told
 
     def undecided(self, now: int, tick: int) -> bool:
         """Whether it isn't known yet, or only just, who goes on after a start."""
@@ -135,9 +142,10 @@ class Presence:
                 if last.end is None and not had.pending:
                     had.seen = (self.at, self.elapsed, self.gap)
                 had.pending = last.end is None
-                if last.end is not None:
-                    last.gap += last.overlap(self.at, last.end)
-                    last.final = True
+            for one in had.episodes[-4:]:
+                if one.end is not None and not one.final:
+                    one.gap += one.overlap(self.at, one.end)
+                    one.final = True
 
     def hold(self, at: int, holders: Holders, listed: bool) -> None:
         """Others hold the device from now on."""
