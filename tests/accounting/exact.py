@@ -89,9 +89,9 @@ class Reference:
         """Let time go on."""
         for account in self.accounts.values() if self.up else ():
             account.expire(now)
-            if account.away and not account.renewed and now > self.begun + FOUND_WITHIN:
-                if account.abandon():
-                    account.boot, account.moved = self.boot, 0
+            late = account.away and not account.renewed and now > self.begun + FOUND_WITHIN
+            if late and account.abandon():
+                account.boot, account.moved = self.boot, 0
 
     def _do(self, at: int, act: Act) -> None:
         match act:
