@@ -13,6 +13,7 @@ from tests.accounting.account import Account
 from tests.accounting.exact import Reference
 from tests.accounting.parts import Had, Sum
 from tests.accounting.playing import Seen
+from tests.accounting.running import MORE
 from tests.accounting.telling import NAMES, who_of
 from tests.accounting.told import MS, Act, Killed, Looked, Rebooted, S, Set, Story, Waited, Who
 
@@ -108,6 +109,8 @@ def _committed(found: Differences, at_end: Reference, run: Seen, number: int, co
         )
     lost = [at for at in looks if at > cut]
     counted = [at for at in lost if _counts(run.acts[at], before)]
+    # Each reload of the ledger makes its interval longer.
+    commit += sum(MORE for act in run.acts if act == Reloaded(act.at, "usage"))
     if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
         found.append(f"run {number}: more than an interval of commits was lost")
     after = next((at for at in counted if at > cut), len(run.acts))

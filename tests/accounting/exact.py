@@ -71,6 +71,7 @@ class Reference:
         self.up = False
         self.begun = self.offset_begun = 0
         self.known: set[str] = set()
+        self.looked = False
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
 
@@ -92,6 +93,7 @@ class Reference:
             late = account.away and not account.renewed and now > self.begun + FOUND_WITHIN
             if late and account.abandon():
                 account.boot, account.moved = self.boot, 0
+                account.offset = self.offset_begun
 
     def _do(self, at: int, act: Act) -> None:
         match act:
@@ -110,7 +112,7 @@ class Reference:
                 self.listed = "kubelet" in self.sources or (not late and "runtime" in self.sources)
                 for account in self.accounts.values():
                     account.begin_run()
-                self.known = set()
+                self.known, self.looked = set(), False
                 self._show(at, devices)
                 self._held(at)
             case Spoken():
@@ -153,9 +155,17 @@ class Reference:
             if account is not None and account.away:
                 account.cap(at)
                 account.away = False
-                if abs(self.offset_begun - account.offset) > NOT_SET:
-                    account.offset = self.offset_begun
-                account.boot, account.moved = self.boot, 0
+        self._write()
+
+    def _write(self) -> None:
+        """Accounts are on the page, and so in the file, once a source looks at devices."""
+        for account in self.accounts.values() if self.looked else ():
+            if account.away or account.written:
+                continue
+            account.written = True
+            account.boot, account.moved = self.boot, 0
+            if abs(self.offset_begun - account.offset) > NOT_SET:
+                account.offset = self.offset_begun
 
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():
@@ -186,6 +196,9 @@ class Reference:
                 ]
             account.hold(look.at, self._holders(look.device), self.informed)
         account = self.accounts[look.device]
+        if not self.looked:
+            self.looked = True
+            self._write()
         account.boot, account.moved = self.boot, 0
         if not account.cuts:
             account.hold(look.at, self._holders(look.device), self.informed)

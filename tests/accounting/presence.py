@@ -57,7 +57,7 @@ class Presence:
         self.first: int | None = None
         self.patience = 15 * S
         self.memory_good = 0
-        self.away = self.renewed = False
+        self.away = self.renewed = self.written = False
         self.offset = 0
         self.boot = 0
         self.moved = 0
@@ -129,7 +129,7 @@ class Presence:
 
     def begin_run(self) -> None:
         """podgpu starts: what was there may go on."""
-        self.away, self.renewed = True, False
+        self.away, self.renewed, self.written = True, False, False
         self.cuts, self.first = [], None
         self.counter.clear()
         self.since = Since()

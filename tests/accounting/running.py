@@ -31,6 +31,10 @@ SOURCES: Final = {
 }
 
 
+MORE: Final = NS // 10
+"""By how much a reload of the ledger makes its commit interval longer."""
+
+
 class Silent:
     """A source that says what the story lets it say."""
 
@@ -131,7 +135,7 @@ class Podgpu:
 
     async def reload(self, what: str) -> None:
         if what == "usage":
-            self._commit += NS // 10
+            self._commit += MORE
         else:
             self._options[what] += 1
             del self.contexts[what]

@@ -139,7 +139,7 @@ class Author(Node):
             self.look()
 
     def step(self) -> None:
-        steps = [by for by in STEPS if abs(by) <= HOUR or not self.reboots]
+        steps = [by for by in STEPS if abs(by) == HOUR or not self.reboots]
         self.acts.append(Set(self.now, self.rng.choice(steps)))
 
     def reload(self) -> None:
