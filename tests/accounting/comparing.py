@@ -15,7 +15,19 @@ from tests.accounting.parts import Had, Sum
 from tests.accounting.playing import Seen
 from tests.accounting.running import MORE
 from tests.accounting.telling import NAMES, who_of
-from tests.accounting.told import MS, Act, Killed, Looked, Rebooted, S, Set, Story, Waited, Who
+from tests.accounting.told import (
+    MS,
+    Act,
+    Killed,
+    Looked,
+    Rebooted,
+    Reloaded,
+    S,
+    Set,
+    Story,
+    Waited,
+    Who,
+)
 
 KEPT = 300 * S
 """How long a container that has ended is shown."""
