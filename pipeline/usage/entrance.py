@@ -32,7 +32,7 @@ class Entrance:
         """Let in those who held the device at a look that nothing is counted up to."""
         for one in held:
             entry = self._roster.get(one.container)
-            if entry is None or entry.awaited:
+            if entry is None or entry.awaited or entry.running is None:
                 self.holder(one, at, at)
 
     def let_in(

@@ -149,7 +149,10 @@ class Author(Node):
             self.forget_looks()
 
     def lose(self) -> None:
-        """A GPU is lost, or back."""
+        """A GPU is lost, or back; not in stories with boots, where its account would be as old as
+        the wall clock says that last had a part in it."""
+        if self.reboots:
+            return
         if self.gone:
             self.gone.clear()
         else:
