@@ -115,6 +115,10 @@ class Reference:
                 self.known, self.looked = set(), False
                 self._show(at, devices)
                 self._held(at)
+            case Looked():
+                # It is passed over, and all the same somebody looks.
+                self.looked = True
+                self._write()
             case Spoken():
                 self.running, self.listed = self.unheard, True
                 self._held(at)
@@ -244,6 +248,7 @@ def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, "Act | Look"]]:
         elif isinstance(act, Looked) and waits:
             asked = act.at if asked is None else asked
             if act.at < asked + PATIENCE:
+                found.append((act.at, len(found), act))
                 continue
         if isinstance(act, Looked) and act.by != "gpus":
             continue  # who stands earlier in the configuration is believed
