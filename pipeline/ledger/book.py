@@ -14,7 +14,17 @@ from pipeline.ledger.rows import Batch, HoldingRow
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.spreading import spread
 from pipeline.ledger.window import Gap
-from pipeline.model import NS, DeviceUsage, Holding, Instant, Layout, PartialRef, PodInfo, Snapshot
+from pipeline.model import (
+    NS,
+    ContainerUsage,
+    DeviceUsage,
+    Holding,
+    Instant,
+    Layout,
+    PartialRef,
+    PodInfo,
+    Snapshot,
+)
 
 _SLEWED_NS: Final = 20_000_000
 """How far the two clocks may part within the moments of which the wall clock alone is known."""
@@ -47,6 +57,9 @@ class Book:
         born: when this began: before any account of this process.
         states: the accounts as the file has them, with moments of the present monotonic clock.
         going_on: ids of the holdings in the file that have no end.
+        unseen: devices of the file that nobody has looked at since podgpu began: what is missing
+            before their first look is time for which podgpu was down. All of them, if none is
+            given; changed in place, so that the next book of this process can have it.
 
     Attributes:
         fallen: how often an account made no sense, so that a gap stands in its place.
@@ -58,15 +71,15 @@ class Book:
         born: Instant,
         states: Mapping[str, DeviceUsage],
         going_on: Iterable[str] = (),
+        unseen: set[str] | None = None,
     ) -> None:
         self.fallen = 0
         self.lost = 0
         self._born = born
         self._seen = dict(states)
         self._told = frozenset(states)
-        self._restored = set(states)
+        self._unseen = set(states) if unseen is None else unseen
         self._open: dict[str, int | None] = dict.fromkeys(going_on)
-        self._last: dict[str, dict[str, Holding]] = {}
         self._pods: dict[PartialRef, PodInfo] = {}
         self._gaps: dict[str, tuple[str, Gap, int]] = {}
         self._now = born
@@ -88,16 +101,14 @@ class Book:
 
     def renew(self) -> None:
         """Let everything that is known be written again: another file has begun."""
-        states = {uuid: self._with_ends(device) for uuid, device in self._seen.items()}
-        self._batch.states.update(states)
+        self._batch.states.update(self._seen)
         self._batch.pods.update(self._pods)
         if self._layout is not None:
             for uuid, known in self._layout.attributions.items():
                 self._batch.devices[uuid] = known.device
         for device in self._seen.values():
             for one in device.containers:
-                if one.holding is not None:
-                    self._put(one.holding, device.at)
+                self._put_all(one, device.at)
 
     def take(self, snapshot: Snapshot) -> None:
         """Take in what a snapshot tells of usage; cheap where that hasn't changed."""
@@ -117,7 +128,7 @@ class Book:
             self._ended(holding, usage.devices)
         for uuid, now in usage.devices.items():
             subjects.update([one.subject for one in now.containers])
-            running.update([one.holding.id for one in now.containers if one.holding is not None])
+            running.update([each.id for one in now.containers for each in _open(one)])
             before = self._seen.get(uuid)
             if before is not now:
                 self._account(before, now)
@@ -144,17 +155,14 @@ class Book:
         gained = self._gain(before, now)
         self._note(uuid, now.at, gained)
         if gained.time_ns or gained.gap_ns:
-            self._restored.discard(uuid)
+            self._unseen.discard(uuid)
         for one in now.containers:
             self._tell(one.subject, one.pod)
             for key in one.absorbed:
-                if key in self._open or key in self._last.get(uuid, {}):
-                    self._drop(uuid, key)
-            if one.holding is not None:
-                self._put(one.holding, now.at)
-                self._last.setdefault(uuid, {})[one.holding.id] = one.holding
-        self._seen[uuid] = now
-        batch.states[uuid] = self._with_ends(now)
+                if key in self._open or key in self._batch.holdings:
+                    self._drop(key)
+            self._put_all(one, now.at)
+        self._seen[uuid] = batch.states[uuid] = now
         batch.at_ns = max(batch.at_ns, now.at.wall_ns)
 
     def _gain(self, before: DeviceUsage | None, now: DeviceUsage) -> Gain:
@@ -170,7 +178,7 @@ class Book:
             self.fallen += counts
             gap_ns = 0 if before is None or carrier else max(now.at.mono_ns - since.mono_ns, 0)
             return Gain(Nothing, 0, gap_ns)
-        if now.device in self._restored and found.gap_ns < _SLEWED_NS:
+        if now.device in self._unseen and found.gap_ns < _SLEWED_NS:
             return replace(found, gap_ns=0)
         return found
 
@@ -197,7 +205,7 @@ class Book:
         for hour, (part,) in spread(end_ns, gap_ns, (gap_ns,)):
             key = hour, uuid
             self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
-        reason = "down" if uuid in self._restored else "blind"
+        reason = "down" if uuid in self._unseen else "blind"
         start_ns, own_id = end_ns - gap_ns, token_hex(8)
         if uuid in self._gaps:
             last_id, known, until_ns = self._gaps[uuid]
@@ -221,7 +229,6 @@ class Book:
         self._tell(holding.subject, holding.pod)
         self._put(holding, end)
         self._open.pop(key, None)
-        self._let_go(uuid, key)
         seen = self._seen.get(uuid)
         if seen is not None and devices.get(uuid, seen) is seen:
             self._settle(seen, key, end)
@@ -232,25 +239,26 @@ class Book:
         As that of a device which has left the layout: whoever goes on from it after a restart would
         end that holding once more.
         """
-        containers = [
-            replace(one, holding=None, ended=end)
-            if one.holding is not None and one.holding.id == key
-            else one
-            for one in seen.containers
-        ]
-        self._seen[seen.device] = settled = replace(seen, containers=tuple(containers))
-        self._batch.states[seen.device] = self._with_ends(settled)
+        containers = [_without(one, key, end) for one in seen.containers]
+        settled = replace(seen, containers=tuple(containers))
+        self._seen[seen.device] = self._batch.states[seen.device] = settled
 
-    def _let_go(self, device: str, key: str) -> None:
-        self._last.get(device, {}).pop(key, None)
+    def _put_all(self, one: ContainerUsage, at: Instant) -> None:
+        """Write a container's holdings that aren't told of yet, as far as they are counted."""
+        for each in one.closing:
+            counted_ns = each.counted_ns + each.gap_ns
+            start = each.start
+            until = Instant(start.mono_ns + counted_ns, start.wall_ns + counted_ns)
+            self._put(replace(each, end=None), until)
+        if one.holding is not None:
+            self._put(one.holding, at)
 
-    def _drop(self, device: str, key: str) -> None:
+    def _drop(self, key: str) -> None:
         """Take out a holding that was kept apart while a part of the container's name was missing.
 
         The container's holding has all that it had.
         """
         self._open.pop(key, None)
-        self._let_go(device, key)
         self._batch.holdings.pop(key, None)
         self._batch.dropped.add(key)
 
@@ -259,27 +267,6 @@ class Book:
         until = max(until, holding.start)
         self._batch.closed.discard(key)
         self._batch.holdings[key] = HoldingRow(holding, wall_of(holding.start), wall_of(until))
-
-    def _with_ends(self, now: DeviceUsage) -> DeviceUsage:
-        """Return an account with the holdings that have ended and aren't final yet.
-
-        They stand nowhere else until then: should podgpu be killed, whoever goes on from it ends
-        them.
-        """
-        waiting = {
-            one.subject: one
-            for key, one in self._last.get(now.device, {}).items()
-            if key in self._open
-        }
-        if not any(one.holding is None and one.subject in waiting for one in now.containers):
-            return now
-        containers = [
-            replace(one, holding=waiting[one.subject])
-            if one.holding is None and one.subject in waiting
-            else one
-            for one in now.containers
-        ]
-        return replace(now, containers=tuple(containers))
 
     def _tell(self, subject: PartialRef, pod: PodInfo | None) -> None:
         if pod is not None and self._pods.get(subject) != pod:
@@ -295,9 +282,21 @@ class Book:
                 self._open[key] = now_ns
             elif now_ns - since > _ORPHANED_NS:
                 del self._open[key]
-                for device in self._last:
-                    self._let_go(device, key)
                 self._batch.closed.add(key)
+
+
+def _open(one: ContainerUsage) -> tuple[Holding, ...]:
+    """Return a container's holdings that aren't told of yet."""
+    return one.closing if one.holding is None else (*one.closing, one.holding)
+
+
+def _without(one: ContainerUsage, key: str, end: Instant) -> ContainerUsage:
+    """Return a container without a holding, which has ended."""
+    if one.holding is not None and one.holding.id == key:
+        return replace(one, holding=None, ended=end)
+    if any(each.id == key for each in one.closing):
+        return replace(one, closing=tuple([each for each in one.closing if each.id != key]))
+    return one
 
 
 def _less(amounts: Amounts, unknown_ns: int) -> Amounts:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.ledger.schema import HOUR_NS, senseless
+from pipeline.model import Instant
 
 _STEP: Final = 24
 """Hours that go at once where there is too much."""
@@ -80,10 +81,31 @@ def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes:
         removed.before_ns = until * HOUR_NS
         # Where pods are short and have many labels, it is they that take the room.
         removed.swept += sweep(connection)
-    connection.execute("DELETE FROM state WHERE at_ns < ?", (now_ns - _STATE_NS,))
     # Not with `execute`, which ends after the first page: the statement has rows without columns.
     connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
     return removed
+
+
+def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, boot: str) -> None:
+    """Remove the accounts of devices that are gone for long: nothing goes on from them.
+
+    Those of this boot of the machine are as old as its monotonic clock tells: the wall clock may
+    have been set.
+
+    Args:
+        connection: the writer's, in no transaction.
+        now: the present.
+        now_ns: the present, in nanoseconds of Unix time, as far as the wall clock is believed.
+        boot: identifies this boot; empty where that isn't known.
+
+    Raises:
+        sqlite3.Error: it can't be written.
+    """
+    connection.execute(
+        "DELETE FROM state WHERE CASE WHEN boot = ? AND boot <> '' AND json_valid(usage) "
+        "THEN json_extract(usage, '$.at.mono_ns') < ? ELSE at_ns < ? END",
+        (boot, now.mono_ns - _STATE_NS, now_ns - _STATE_NS),
+    )
 
 
 def sweep(connection: sqlite3.Connection) -> int:

@@ -99,6 +99,10 @@ class Holding:
         xids: (code, count) of XID errors on the device meanwhile, sorted by code.
         serial: number of the end among all ends since podgpu started, from 1; 0 before it.
         id: identifies the holding among all holdings of all time, also over restarts.
+        unseen_counted_ns: of `counted_ns`, the time since podgpu began of a container that was
+            there when podgpu last ran, for as long as nobody has seen it since. If nobody does, the
+            holding ended before that time.
+        unseen_gap_ns: likewise of `gap_ns`.
     """
 
     device: str
@@ -121,6 +125,8 @@ class Holding:
     xids: tuple[tuple[int, int], ...] = ()
     serial: int = 0
     id: str = ""
+    unseen_counted_ns: int = 0
+    unseen_gap_ns: int = 0
 
     @property
     def memory_mean_bytes(self) -> int | None:
@@ -156,6 +162,8 @@ class ContainerUsage:
             is forgotten and comes back has another.
         absorbed: ids of accounts and holdings that were kept apart while a part of the container's
             name was missing. All they had is part of this account, or of its holding.
+        closing: holdings that have ended and for which something may still come, the latest last:
+            `Usage.ended` has them once that is over.
     """
 
     subject: PartialRef
@@ -170,6 +178,7 @@ class ContainerUsage:
     holding: Holding | None = None
     id: str = ""
     absorbed: tuple[str, ...] = ()
+    closing: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,7 @@ class DeviceAccount:
         self._start, self.at, self._restored_at = found.start, found.at, found.at
         found.add_up(self._sums)
         for entry in (*self.roster, *found.nameless):
-            if entry.ended is not None:
-                self._closing.close_all(entry, now.mono_ns)
+            self._closing.close_all(entry, now.mono_ns)
         self._usage = None
 
     def since(self, use: DeviceUse) -> Instant | None:
@@ -144,6 +143,9 @@ class DeviceAccount:
         self.renamed(self.renaming.look(processes))
         pieces = self.timeline.pieces(begin.mono_ns, at.mono_ns)
         before = self._users if self.adjoins(since) else frozenset[Name | None]()
+        if not pieces:
+            # What has changed since the look was taken comes after it.
+            self._entrance.holders(self.timeline.at(at.mono_ns), at)
         self._entrance.let_in(self.timeline.last, pieces, processes, begin, at)
         # Who found no room counts as nobody.
         kept = self.roster.get
@@ -152,8 +154,9 @@ class DeviceAccount:
             for p in processes
         ]
         self._remember(use, processes, begin)
+        shown = self._memory
         self._settle(at)
-        times = self._pass_time(since, at)
+        times = self._pass_time(since, at, shown)
         interval = None
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
@@ -180,7 +183,7 @@ class DeviceAccount:
         self._use_no_more(at)
         self._settle(at)
         self.withdraw()
-        self._pass_time(None, at)
+        self._pass_time(None, at, _UNKNOWN)
         self._looked(at)
 
     def spend(self, total: int, idle: int, interval: Interval) -> None:
@@ -222,10 +225,12 @@ class DeviceAccount:
         """Tell of the holdings that a look has passed, now that it is wholly taken in."""
         if self.at is not None:
             self._closing.publish(self.at.mono_ns, now_ns)
+            self._usage = None
 
     def flush(self, now_ns: int) -> None:
         """Tell of all holdings that have ended, since it may be that no look comes any more."""
         self._closing.flush(now_ns)
+        self._usage = None
 
     def leave(self, at: Instant, now_ns: int) -> None:
         """Let all holdings end at a moment: the device is gone, or its account is."""
@@ -258,7 +263,7 @@ class DeviceAccount:
             self.publish(now_ns)
             changed = True
         if self._closing.late(self._good_for_ns, now_ns):
-            changed = True
+            self._usage, changed = None, True
         for entry in self.roster.forget(now_ns):
             self._closing.let_go(entry, now_ns)
             self._usage, changed = None, True
@@ -325,15 +330,20 @@ class DeviceAccount:
             if entry.uses:
                 entry.uses, entry.used_to_ns = False, at.mono_ns
 
-    def _pass_time(self, since: Instant | None, at: Instant) -> dict[HoldingAccount, int]:
-        """Let time go on to a look; return what was counted of each holding's."""
+    def _pass_time(
+        self, since: Instant | None, at: Instant, shown: Memory
+    ) -> dict[HoldingAccount, int]:
+        """Let time go on to a look that showed this; return what was counted of each holding."""
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.adjoins(since), dict[HoldingAccount, int]()
-        told = self._memory.containers
-        nothing = 0 if self._memory.whole else None
+        told = shown.containers
+        nothing = 0 if shown.whole else None
         for entry in self.roster:
             running = entry.running
-            if entry.awaited or (running is None and not entry.closing):
+            if running is not None and entry.awaited:
+                running.await_sight(since_ns, at_ns)
+                continue
+            if running is None and not entry.closing:
                 continue
             for one in entry.open():
                 counted_ns = one.pass_time(since_ns, at_ns, adjoins=adjoins)
@@ -357,9 +367,13 @@ class DeviceAccount:
         def ending(entry: Entry) -> Instant:
             # Processes that were there at the look before and aren't now have ended with their
             # container, if it ceased to hold the device meanwhile.
-            released = self.timeline.released(entry.name)
-            if self.at is None or released is None or released.mono_ns <= self.at.mono_ns:
+            released, running = self.timeline.released(entry.name), entry.running
+            before = moment if self.at is None else self.at
+            if released is None or released.mono_ns <= before.mono_ns:
                 return moment
+            if running is not None and released.mono_ns <= running.start.mono_ns:
+                # Another holding ended then; where processes were seen since, this is theirs.
+                return moment if entry.used_at(moment.mono_ns) else released
             return released
 
         self.roster.settle(holding, moment, ending)
@@ -373,7 +387,8 @@ class DeviceAccount:
         self._await_ns = NEVER
         for entry in self.roster:
             if entry.awaited and self._restored_at is not None:
-                self.roster.end(entry, self._restored_at)
+                entry.give_up(self._restored_at)
+                self.roster.closing = True
         self._usage = None
 
     def _looked(self, at: Instant) -> None:

@@ -28,6 +28,13 @@ class Entrance:
             holding = entry.begin(start)
             holding.source, holding.evidence = held.source, held.evidence
 
+    def holders(self, held: Sequence[Held], at: Instant) -> None:
+        """Let in those who held the device at a look that nothing is counted up to."""
+        for one in held:
+            entry = self._roster.get(one.container)
+            if entry is None or entry.awaited or entry.running is None:
+                self.holder(one, at, at)
+
     def let_in(
         self,
         last: Cut | None,

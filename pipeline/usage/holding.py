@@ -29,6 +29,8 @@ class HoldingAccount:
         memory_bytes: what the last look showed, while that stands; None where it isn't known.
         peak_ppm: the largest part of an interval that is long enough to tell.
         concealed: as of `Entry`.
+        unseen_counted_ns: as of `Holding`; `unseen_gap_ns` too.
+        restored: it was told of before podgpu began.
     """
 
     start: Instant
@@ -50,10 +52,15 @@ class HoldingAccount:
     peak_ppm: int | None = None
     xids: dict[int, int] = field(default_factory=dict)
     concealed: bool = False
+    unseen_counted_ns: int = 0
+    unseen_gap_ns: int = 0
+    restored: bool = False
 
     @property
     def void(self) -> bool:
         """Whether it ended when it began, and nothing is in it: there is nothing to be told of."""
+        if self.restored:
+            return False  # whoever keeps it has to hear of its end
         no_time = self.end is not None and self.end.mono_ns == self.start.mono_ns
         return no_time and not (self.busy_ns or self.energy_mj or self.xids)
 
@@ -86,6 +93,30 @@ class HoldingAccount:
             self.memory_ns += counted_ns
         return counted_ns
 
+    def await_sight(self, since_ns: int | None, at_ns: int) -> None:
+        """Let time go on to a look for a container that nobody has seen since a start.
+
+        Args:
+            since_ns: as of `pass_time`.
+            at_ns: likewise.
+        """
+        gap_ns = self.gap_ns
+        self.unseen_counted_ns += self.pass_time(since_ns, at_ns, adjoins=False)
+        self.unseen_gap_ns += self.gap_ns - gap_ns
+
+    def see(self) -> None:
+        """Note that its container is there: the time until now is its own."""
+        self.unseen_counted_ns = self.unseen_gap_ns = 0
+
+    def give_up(self) -> Instant:
+        """Take back what has passed since its container was last there; return when that was."""
+        self.counted_ns -= self.unseen_counted_ns
+        self.gap_ns -= self.unseen_gap_ns
+        self.until_ns -= self.unseen_counted_ns + self.unseen_gap_ns
+        self.see()
+        start = self.start
+        return Instant(self.until_ns, start.wall_ns + self.until_ns - start.mono_ns)
+
     def see_memory(self, found: int | None) -> None:
         """Note how much memory it has at a look; None where that isn't known."""
         self.memory_bytes = found
@@ -117,7 +148,13 @@ class HoldingAccount:
             self.until_ns = max(self.end.mono_ns, self.until_ns)
 
     def shown(
-        self, device: str, subject: PartialRef, pod: PodInfo | None, at_ns: int, serial: int = 0
+        self,
+        device: str,
+        subject: PartialRef,
+        pod: PodInfo | None,
+        at_ns: int,
+        *,
+        awaited: bool = False,
     ) -> Holding:
         """Return it as it is.
 
@@ -126,7 +163,7 @@ class HoldingAccount:
             subject: the container.
             pod: what is known of its pod.
             at_ns: when the device was last looked at: up to then its time is counted or a gap.
-            serial: of its end.
+            awaited: its container hasn't been seen since podgpu began.
         """
         return Holding(
             device,
@@ -147,8 +184,9 @@ class HoldingAccount:
             self.busy_time_ns,
             self._busy_peak(),
             told_of(self.xids),
-            serial,
-            self.id,
+            id=self.id,
+            unseen_counted_ns=self.unseen_counted_ns,
+            unseen_gap_ns=self.unseen_gap_ns + (max(at_ns - self.until_ns, 0) if awaited else 0),
         )
 
     def _busy_peak(self) -> int | None:

@@ -77,7 +77,7 @@ def restored(told: DeviceUsage, now: Instant, ids: Ids) -> Restored:
     entries = [_entry(one, at, now, ids) for one in told.containers]
     nameless = [entry for entry in entries if not entry.subject.uid]
     for entry in nameless:
-        entry.end(entry.ended or at)
+        _end(entry, at)
     own_id = told.id or ids()
     return Restored(own_id, start, at, [e for e in entries if e.subject.uid], nameless, told)
 
@@ -86,12 +86,20 @@ def end_all(told: DeviceUsage, ended: Ended, now: Instant, ids: Ids) -> None:
     """Let the holdings of an account that goes on nowhere have ended when it was last looked at."""
     at = _passed(told.at, now)
     for one in told.containers:
-        if one.holding is not None:
+        if one.holding is not None or one.closing:
             entry = _entry(one, at, now, ids)
-            entry.end(entry.ended or at)
+            _end(entry, at)
             for holding in entry.closing:
                 holding.finish()
                 ended.add(holding.shown(told.device, entry.subject, entry.pod, 0), now.mono_ns)
+
+
+def _end(entry: Entry, at: Instant) -> None:
+    """Let a container have ended with the last look, or before where it has."""
+    if entry.awaited:
+        entry.give_up(at)
+    else:
+        entry.end(entry.ended or at)
 
 
 def _entry(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> Entry:
@@ -102,6 +110,12 @@ def _entry(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> Entry:
     entry.busy_ns, entry.held_ns, entry.energy_mj = one.busy_ns, one.held_ns, one.energy_mj
     entry.xids = dict(one.xids[:MOST_CODES])
     ended = None if one.ended is None else _passed(one.ended, now)
+    for each in one.closing:
+        if each.end is not None:
+            end = _passed(each.end, now)
+            closing = _holding(each, at, end, now, ids)
+            closing.end = max(end, closing.start)
+            entry.closing.append(closing)
     if one.holding is not None:
         entry.running = _holding(one.holding, at, ended, now, ids)
     elif ended is None:
@@ -144,6 +158,9 @@ def _holding(
         busy_time_ns=told.busy_time_ns,
         peak_ppm=told.busy_peak_ppm,
         xids=dict(told.xids[:MOST_CODES]),
+        unseen_counted_ns=min(told.unseen_counted_ns, told.counted_ns),
+        unseen_gap_ns=min(told.unseen_gap_ns, told.gap_ns),
+        restored=True,
     )
 
 

@@ -69,8 +69,10 @@ class Entry:
 
         One that has only just ended goes on, if it isn't told of yet and that moment isn't later.
         """
-        self.ended, self.awaited = None, False
         running = self.running
+        if running is not None and self.awaited:
+            running.see()
+        self.ended, self.awaited = None, False
         if running is None:
             last = self.closing[-1].end if self.closing else None
             if last is not None and last.mono_ns >= start.mono_ns:
@@ -95,6 +97,14 @@ class Entry:
     def over(self, moment: Instant) -> bool:
         """Whether it had ended before a moment."""
         return self.ended is not None and self.ended.mono_ns < moment.mono_ns
+
+    def give_up(self, moment: Instant) -> None:
+        """Let it have ended when it was last there, before podgpu began.
+
+        Args:
+            moment: when it did, if it has no holding.
+        """
+        self.end(moment if self.running is None else self.running.give_up())
 
     def conceal(self) -> None:
         """Let what it does now be unknown, and what it did so far too where that was nothing."""
@@ -139,9 +149,12 @@ class Entry:
             self.held_ns,
             self.energy_mj,
             told_of(self.xids),
-            running.shown(device, self.subject, self.pod, at_ns) if running else None,
+            running.shown(device, self.subject, self.pod, at_ns, awaited=self.awaited)
+            if running
+            else None,
             self.id,
             self.absorbed,
+            tuple([one.shown(device, self.subject, self.pod, at_ns) for one in self.closing]),
         )
 
 

@@ -13,7 +13,7 @@ from pipeline.clock import boot_id
 from pipeline.ledger.creating import Left, open_readwrite, read_left
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.opening import FAILS, fault
-from pipeline.ledger.retaining import Removed, retain, sweep
+from pipeline.ledger.retaining import Removed, forget_accounts, retain, sweep
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.storing import Store
 from pipeline.model import NS, Instant
@@ -60,18 +60,26 @@ class LedgerFile:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
         now: the clocks.
+        began: a moment since which podgpu has run; now, if none is given. A wall clock that is set
+            forward after that makes nothing old.
 
     Attributes:
         boot: identifies this boot of the machine; empty where that isn't known.
     """
 
-    def __init__(self, options: Options, node: str, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        node: str,
+        now: Callable[[], Instant],
+        began: Instant | None = None,
+    ) -> None:
         self.path = options.path
         self.boot = ""
         self._options = options
         self._node = node
         self._now = now
-        self._first = now()
+        self._first = began or now()
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
@@ -257,6 +265,7 @@ class LedgerFile:
         latest_ns = self._first.wall_of(now) + _ASTRAY_NS
         now_ns = min(now.wall_ns, latest_ns)
         report.removed = retain(connection, now_ns, self._options.keep.ns, size)
+        forget_accounts(connection, now, now_ns, self.boot)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
             report.removed.swept += sweep(connection)

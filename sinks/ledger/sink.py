@@ -4,6 +4,7 @@ import asyncio
 import weakref
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,7 +21,7 @@ from pipeline.ledger.reading import read_window
 from pipeline.ledger.rows import Batch
 from pipeline.ledger.state import rebased
 from pipeline.ledger.window import Window
-from pipeline.model import NS, Snapshot, TotalsRestored
+from pipeline.model import NS, Instant, Snapshot, TotalsRestored
 from pipeline.threads import DaemonExecutor
 from pipeline.warning import warn
 from sinks.ledger.file import LedgerFile, Report
@@ -41,6 +42,31 @@ _AGAIN: Final = 1.0
 _Opened = tuple[Left, Report]
 
 
+@dataclass(slots=True)
+class _Since:
+    """What is remembered over reloads: a ledger that goes on in its file has missed nothing.
+
+    Attributes:
+        path: the file.
+        began: a moment since which podgpu has run.
+        born: when the first ledger with this file began.
+        unseen: devices of the file that nobody has looked at since then; None until it is open.
+    """
+
+    path: Path
+    began: Instant
+    born: Instant
+    unseen: set[str] | None = None
+
+
+def _since(ctx: SinkContext, path: Path) -> _Since:
+    now, kept = ctx.clock.now(), ctx.kept.get("since")
+    if isinstance(kept, _Since) and kept.path == path:
+        return kept
+    ctx.kept["since"] = new = _Since(path, kept.began if isinstance(kept, _Since) else now, now)
+    return new
+
+
 class LedgerSink:
     """Keeps who used how much, and tells of it.
 
@@ -55,7 +81,7 @@ class LedgerSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._born = ctx.clock.now()
+        self._since = _since(ctx, options.path)
         self._telling = Telling(ctx, str(options.path))
         self._opening: tuple[DaemonExecutor, LedgerFile, Future[_Opened]] | None = None
         self._unwanted: weakref.finalize[..., LedgerSink] | None = None
@@ -63,7 +89,7 @@ class LedgerSink:
         self._file: LedgerFile | None = None
         self._left: Left | None = None
         self._boot = ""
-        self._book = Book(self._born, {})
+        self._book = Book(self._since.born, {})
         self._writing: tuple[Batch, Future[Report]] | None = None
         self._unwritten: Batch | None = None
         self._wanted = asyncio.Event()
@@ -74,7 +100,8 @@ class LedgerSink:
         """Open the file, and take over the accounts that stand there."""
         if self._opening is None:
             thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
-            file = LedgerFile(self._options, self._ctx.node, self._ctx.clock.now)
+            now, began = self._ctx.clock.now, self._since.began
+            file = LedgerFile(self._options, self._ctx.node, now, began)
             self._opening = thread, file, thread.submit(file.open)
             # Whoever is no more wants nothing: what opens then is closed.
             self._unwanted = weakref.finalize(self, _give_up, thread, file)
@@ -107,7 +134,10 @@ class LedgerSink:
         self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
         self._boot = file.boot
         states = {one.device: one for one in self._rebased(left).devices}
-        self._book = Book(self._born, states, left.going_on)
+        since = self._since
+        if since.unseen is None:
+            since.unseen = set(states)
+        self._book = Book(since.born, states, left.going_on, since.unseen)
         self._unwritten = self._writing = None
         return self
 
@@ -162,7 +192,7 @@ class LedgerSink:
     def _rebased(self, left: Left) -> TotalsRestored:
         """Return the accounts of the file with moments of the present monotonic clock."""
         now = self._ctx.clock.now()
-        return rebased(left.states.values(), now, left.boots, self._boot, self._born)
+        return rebased(left.states.values(), now, left.boots, self._boot, self._since.born)
 
     async def window(self, start_ns: int, end_ns: int) -> Window:
         """Return what was used in a span of time, as far as it is written."""

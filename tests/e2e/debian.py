@@ -57,6 +57,11 @@ def runtime() -> Runtime:
     return found
 
 
+def faketime() -> Path:
+    """Return the library that shows programs another wall clock, fetched first if need be."""
+    return next(_unpacked("libfaketime").glob("usr/lib/*/faketime/libfaketimeMT.so.1"))
+
+
 @dataclass(frozen=True, slots=True)
 class Building:
     """What makes images: the commands `buildah` and `debootstrap`, and variables that they need."""

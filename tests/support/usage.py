@@ -38,6 +38,7 @@ def used(
     xids: tuple[tuple[int, int], ...] = (),
     holding: Holding | None = None,
     own_id: str | None = None,
+    closing: tuple[Holding, ...] = (),
 ) -> ContainerUsage:
     """What a container had: bytes, nanoseconds, millijoules.
 
@@ -47,7 +48,18 @@ def used(
     made = f"{namespace}/{pod}/{container}/{subject.uid} {start.wall_ns}"
     own_id = made if own_id is None else own_id
     return ContainerUsage(
-        subject, info, start, ended, memory, busy, held, energy, xids, holding, own_id
+        subject,
+        info,
+        start,
+        ended,
+        memory,
+        busy,
+        held,
+        energy,
+        xids,
+        holding,
+        own_id,
+        closing=closing,
     )
 
 

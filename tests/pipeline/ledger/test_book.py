@@ -186,17 +186,19 @@ def test_a_holding_goes_on_over_a_restart_in_the_same_row(kept: Kept) -> None:
 def test_one_that_has_ended_and_is_not_final_is_left_to_who_goes_on(kept: Kept) -> None:
     """Killed in between, podgpu has to end it at its start: nothing else knows what it had."""
     kept.book.take(SHOWN(looked(5, runs(5))))
+    waits = used("a", held=5 * NS, ended=at(7), closing=(ended(7),))
     over = used("a", held=5 * NS, ended=at(7))
-    kept.book.take(SHOWN(looked(10, over)))
+    kept.book.take(SHOWN(looked(10, waits)))
+    assert told(kept) == [("a", None, 7)]
     kept = again(kept, 20)
     (left,) = kept.left.states[GPU.uuid].containers
     assert left.ended == at(7)
-    assert left.holding == runs(5).holding
+    assert left.closing == (ended(7),)
     kept.book.take(SHOWN(looked(15, over), ended=[ended(7)]))
     kept.book.take(SHOWN(looked(20, over)))
     assert told(kept) == [("a", 7, 7)]
     (left,) = again(kept, 30).left.states[GPU.uuid].containers
-    assert left.holding is None
+    assert (left.holding, left.closing) == (None, ())
 
 
 def test_a_holding_of_which_nobody_tells_any_more_ends_where_it_was_last_seen(kept: Kept) -> None:

@@ -1,5 +1,6 @@
 """What the ledger keeps in memory is bounded, and what it lays onto hours too."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_short_pods_do_not_pile_up_while_nothing_can_be_written(
     batch, book = kept.book._batch, kept.book
     assert len(batch.pods) <= 101
     assert max(len(batch.hours), len(batch.holdings)) <= 100
-    assert max(len(book._pods), len(book._last), len(book._open)) <= 2
+    assert max(len(book._pods), len(book._open)) <= 2
     kept.commit()
     assert_adds_up(kept.window())
     named = [one.whose.owner_name for one in kept.window().spent if one.whose is not None]
@@ -68,14 +69,14 @@ def test_another_file_gets_a_holding_that_has_ended_and_is_not_final(tmp_path: P
     kept = Kept(tmp_path / "usage.db")
     runs = holding("a", GPU, until=at(10), held=10 * NS)
     kept.book.take(SHOWN(account(GPU, used("a", held=10 * NS, holding=runs), until=at(10))))
-    kept.book.take(
-        SHOWN(account(GPU, used("a", held=10 * NS, ended=at(10)), until=at(20), unheld=10 * NS))
-    )
+    over = replace(runs, end=at(10))
+    one = used("a", held=10 * NS, ended=at(10), closing=(over,))
+    kept.book.take(SHOWN(account(GPU, one, until=at(20), unheld=10 * NS)))
     kept.commit()
     kept.book.renew()
     other = Kept(tmp_path / "other.db")
     other.store.put(kept.book.cut())
     (state,) = Kept(tmp_path / "other.db").left.states.values()
     (container,) = state.containers
-    assert container.holding is not None
-    assert container.holding.start == runs.start
+    assert container.closing == (over,)
+    assert other.rows("SELECT until_ns, end_ns FROM holdings") == [(at(10).wall_ns, None)]

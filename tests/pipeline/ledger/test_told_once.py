@@ -31,9 +31,11 @@ def told_after_restart(kept: Kept, seconds: float) -> tuple[Holding, ...]:
 
 
 def left(kept: Kept) -> list[tuple[str, bool, bool]]:
-    """Containers as they stand in the file: pod, whether a holding goes on, whether it ended."""
+    """Containers as they stand in the file: pod, whether a holding is open, whether it ended."""
     those = kept.left.states[GPU.uuid].containers
-    return [(one.subject.pod, one.holding is not None, one.ended is not None) for one in those]
+    return [
+        (one.subject.pod, bool(one.holding or one.closing), one.ended is not None) for one in those
+    ]
 
 
 def test_the_end_of_one_whose_device_has_left_is_in_the_account_too(tmp_path: Path) -> None:
@@ -61,13 +63,14 @@ def test_a_device_that_is_missing_after_a_restart_is_told_of_once(tmp_path: Path
 
 
 def test_one_that_had_ended_and_was_not_final_when_its_device_left(tmp_path: Path) -> None:
+    waits = used("a", held=5 * NS, ended=at(7), closing=(ended(7),))
     kept = Kept(tmp_path / "usage.db")
     kept.book.take(SHOWN(looked(5, runs(5))))
-    kept.book.take(SHOWN(looked(10, used("a", held=5 * NS, ended=at(7)))))
+    kept.book.take(SHOWN(looked(10, waits)))
     assert left(again(kept, 10)) == [("a", True, True)]
     kept = Kept(tmp_path / "other.db")
     kept.book.take(SHOWN(looked(5, runs(5))))
-    kept.book.take(SHOWN(looked(10, used("a", held=5 * NS, ended=at(7)))))
+    kept.book.take(SHOWN(looked(10, waits)))
     kept.book.take(GONE(OTHER, ended=[ended(7)]))
     assert left(again(kept, 60)) == [("a", False, True)]
 
@@ -77,7 +80,8 @@ def test_one_that_is_final_without_another_look_at_its_device(tmp_path: Path) ->
     kept = Kept(tmp_path / "usage.db")
     kept.book.take(SHOWN(looked(5, runs(5))))
     over = looked(10, used("a", held=5 * NS, ended=at(7)))
-    kept.book.take(SHOWN(over))
+    waits = looked(10, used("a", held=5 * NS, ended=at(7), closing=(ended(7),)))
+    kept.book.take(SHOWN(waits))
     kept.book.take(SHOWN(over, ended=[ended(7)]))
     assert left(again(kept, 60)) == [("a", False, True)]
 

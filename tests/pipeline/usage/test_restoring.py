@@ -224,3 +224,75 @@ def test_a_device_that_goes_before_anybody_looked_was_held_until_podgpu_ended() 
     book.have(42)
     [one] = book.usage().ended
     assert (one.end, one.counted_ns, one.gap_ns) == (at(10), 6 * S, 0)
+
+
+def test_what_passed_before_one_is_seen_again_is_its_time_and_no_gap() -> None:
+    """Looks counted meanwhile: only the time for which podgpu was down is a gap."""
+    book = again()
+    book.look(42, None)
+    book.look(52, 42)
+    book.hold(60, holder("a"))
+    book.look(62, 52)
+    one = going_on(book)
+    assert (one.counted_ns, one.gap_ns) == (6 * S + 20 * S, 32 * S)
+    assert (one.unseen_counted_ns, one.unseen_gap_ns) == (0, 0)
+    assert one.held_ns == 2 * S + 2 * S
+
+
+@pytest.mark.parametrize("starts", [1, 2, 3])
+def test_one_that_no_run_has_seen_ended_where_it_was_last_there(starts: int) -> None:
+    """However often podgpu starts anew within a minute."""
+    told, now, book = before(), 40.0, Book()
+    for _ in range(starts):
+        book = again(told, when=now)
+        for when in (now + 2, now + 12):
+            book.look(when, None if when == now + 2 else now + 2)
+        told, now = book.of(), now + 30
+    one = going_on(book)
+    assert length(one, told.at) == one.counted_ns + one.gap_ns
+    book.look(now + 40, None)
+    book.accounts.expire(at(now + 60))
+    [ended] = book.usage().ended
+    assert (ended.start, ended.end, ended.counted_ns, ended.gap_ns) == (at(4), at(10), 6 * S, 0)
+
+
+def test_one_seen_again_after_two_starts_has_all_looks_between() -> None:
+    book = again()
+    book.look(42, None)
+    book.look(52, 42)
+    book = again(book.of(), when=60)
+    book.look(62, None)
+    book.hold(63, holder("a"))
+    book.look(72, 62)
+    one = going_on(book)
+    assert (one.counted_ns, one.gap_ns) == (6 * S + 10 * S + 10 * S, 32 * S + 10 * S)
+
+
+def test_one_that_had_ended_and_was_not_final_keeps_what_was_counted() -> None:
+    """Its energy was still to come when podgpu ended."""
+    book = Book()
+    book.hold(1, holder("a"))
+    book.look(2, None, energy=1000)
+    book.look(7, 2, process("a", busy=S), busy=S, energy=2000)
+    book.look(10, 7, process("a", busy=S), busy=S, energy=2500)
+    book.hold(11, holder("b"))
+    told = book.look(12, 10, process("a", busy=S, there=False), busy=S, energy=None)
+    [waits] = container(told, "a").closing
+    assert (waits.end, waits.counted_ns, waits.busy_ns) == (at(11), 9 * S, 3 * S)
+    assert book.usage().ended == ()
+    book = again(told)
+    [ended] = [one for one in book.usage().ended if one.subject.pod == "a"]
+    assert (ended.start, ended.end, ended.counted_ns, ended.gap_ns) == (at(2), at(11), 9 * S, 0)
+    assert (ended.busy_ns, ended.id) == (3 * S, waits.id)
+    assert container(book.of(), "a").closing == ()
+
+
+def test_the_end_of_one_with_nothing_in_it_is_told_if_it_was_told_of() -> None:
+    """Else its row would stay open."""
+    one = holding("a", GPU, start=at(10), until=at(10), held=0)
+    book = again(account(GPU, used("a", start=at(10), uid="uid-a", holding=one), until=at(10)))
+    book.look(42, None)
+    book.look(50, 42)
+    book.accounts.expire(at(102.1))
+    [ended] = book.usage().ended
+    assert (ended.start, ended.end, ended.counted_ns, ended.gap_ns) == (at(10), at(10), 0, 0)

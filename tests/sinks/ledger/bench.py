@@ -41,10 +41,14 @@ class Hand:
 class Bench:
     """A sink that runs, and the accounts it is told."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(
+        self, path: Path, seconds: float = 0, kept: dict[str, object] | None = None, **options: Any
+    ) -> None:
         self.path = path
         self.clock = Hand()
+        self.clock.seconds = seconds
         self.ctx = FakeSinkContext("usage", clock=self.clock)
+        self.ctx.kept = {} if kept is None else kept
         self.sink = LedgerSink(Options(path=path, **options), self.ctx)
         self.inbox: Channel[Snapshot] = Channel(1)
 

@@ -1,0 +1,1 @@
+"""An independent reference of the accounting, and random stories that hold podgpu against it."""

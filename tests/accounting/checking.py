@@ -1,0 +1,18 @@
+"""Plays the story of a seed, and tells what differs from the reference."""
+
+import tempfile
+from pathlib import Path
+
+from tests.accounting.comparing import compare
+from tests.accounting.playing import Player
+from tests.accounting.stories import story
+
+_MEMORY = Path("/dev/shm")
+
+
+def check(seed: int) -> list[str]:
+    """Return what differs, in words; nothing is right."""
+    told = story(seed)
+    place = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        return compare(told, Player(told, Path(folder)).play())

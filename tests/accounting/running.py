@@ -1,0 +1,153 @@
+"""One run of podgpu, with sources that say what a test lets them say, and its machine."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config.schema import Component, Config
+from config.types import Duration
+from pipeline.contracts import SourceContext
+from pipeline.errors import TransientError
+from pipeline.model import (
+    NS,
+    Event,
+    Instant,
+    Snapshot,
+)
+from pipeline.runtime import Runtime
+from sinks.ledger.options import Options as LedgerOptions
+from tests.accounting.virtual import VirtualLoop
+from tests.support.components import Options
+
+SOURCES: Final = {
+    "gpus": "nvml",
+    "runtime": "nri",
+    "kubelet": "podresources",
+    "file": "podlist",
+    "pods": "pods",
+    "other": "hostengine",
+    "kernel": "kernel",
+}
+
+
+MORE: Final = NS // 10
+"""By how much a reload of the ledger makes its commit interval longer."""
+
+
+class Silent:
+    """A source that says what the story lets it say."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    async def run(self, ctx: SourceContext) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Machine:
+    """What outlives podgpu: clocks, files."""
+
+    folder: Path
+    loop: VirtualLoop
+    offset: int
+    """What the wall clock shows at the loop's 0."""
+    boots: int = 0
+    booted: int = 0
+    runs: int = 0
+
+    def now(self) -> Instant:
+        now = self.loop.now_ns
+        return Instant(now - self.booted + 1000 * NS, now + self.offset)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def boot(self) -> str:
+        """What identifies this boot."""
+        return f"boot-{self.boots}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / str(self.runs) / "usage.db"
+
+
+class Podgpu:
+    """One run of podgpu."""
+
+    def __init__(self, machine: Machine, commit: int, sources: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.contexts: dict[str, SourceContext] = {}
+        self._fates: dict[str, asyncio.Future[None]] = {}
+        self._commit = commit
+        self._options = dict.fromkeys(sources, 0)
+        self._stop = asyncio.Event()
+        self.runtime = Runtime(self._config(), clock=machine)
+        self._task = asyncio.get_running_loop().create_task(self.runtime.run(self._stop))
+
+    def _config(self) -> Config:
+        ledger = LedgerOptions(
+            path=self.machine.path,
+            commit_interval=Duration(self._commit / NS),
+            keep=Duration(0),  # clocks are set to 2039
+        )
+        return Config(
+            node="node-1",
+            sources={
+                name: Component(
+                    role="source", name=name, kind=kind, options=Options(self._options[name])
+                )
+                for name, kind in SOURCES.items()
+                if name in self._options
+            },
+            sinks={"usage": Component(role="sink", name="usage", kind="ledger", options=ledger)},
+        )
+
+    async def begun(self) -> None:
+        while len(self.contexts) < len(self._options):
+            await asyncio.sleep(0)
+            if self._task.done():
+                self._task.result()
+
+    async def run_source(self, ctx: SourceContext) -> None:
+        name = ctx.name
+        self.contexts[name] = ctx
+        fate = self._fates[name] = asyncio.get_running_loop().create_future()
+        await fate
+
+    async def tell(self, source: str, event: Event) -> None:
+        if source not in self._options:
+            return
+        await self.contexts[source].emit(event)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let all that was told come to the ledger."""
+        for _ in range(8):
+            await asyncio.sleep(0)
+        if self._task.done():
+            self._task.result()
+
+    async def fail(self, source: str) -> None:
+        self._fates[source].set_exception(TransientError("away"))
+        await self.settled()
+
+    async def reload(self, what: str) -> None:
+        if what == "usage":
+            self._commit += MORE
+        else:
+            self._options[what] += 1
+            del self.contexts[what]
+        assert await self.runtime.reload(self._config())
+        await self.begun()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self._task
+
+    @property
+    def snapshot(self) -> Snapshot:
+        latest = self.runtime._publisher.latest
+        assert latest is not None
+        return latest

@@ -1,0 +1,42 @@
+"""The accounting against an independent reference: more stories, and stories of real processes.
+
+`python -m tests.accounting` and `python -m tests.accounting.processes` play as many as asked for.
+"""
+
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+from tests.accounting import checking, processes
+from tests.accounting.test_stories import STORIES
+from tests.e2e import debian
+
+ALL = 1000
+REAL = 4
+
+
+@pytest.mark.timeout(600)
+def test_what_comes_of_a_thousand_stories_is_what_the_reference_says(
+    blockbuster: BlockBuster,
+) -> None:
+    blockbuster.deactivate()  # on virtual time, what blocks is called where it is asked for
+    differ = {seed: found for seed in range(STORIES, ALL) if (found := checking.check(seed))}
+    assert not differ
+
+
+@pytest.fixture(scope="module")
+def faketime() -> Path:
+    try:
+        return debian.faketime()
+    except RuntimeError as error:
+        pytest.skip(f"libfaketime can't be had: {error}")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", range(REAL))
+def test_killed_and_with_its_clock_set_a_real_podgpu_accounts_for_all_time(
+    seed: int, faketime: Path
+) -> None:
+    """T7, T8."""
+    assert processes.check(seed, faketime) == []
