@@ -26,6 +26,18 @@ class Closing:
         self._roster = roster
         self._ended = ended
 
+    def pend(self, interval: Interval) -> None:
+        """Add what an interval brought to what is pending."""
+        if self.pending.time_ns:
+            self.pending.add(interval)
+        else:
+            self.pending = interval
+
+    def take_pending(self) -> Interval:
+        """Return what is pending, once."""
+        interval, self.pending = self.pending, Interval()
+        return interval
+
     def publish(self, at_ns: int, now_ns: int) -> None:
         """Close what a look has passed, but for what energy is still to come for.
 

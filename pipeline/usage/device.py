@@ -164,8 +164,7 @@ class DeviceAccount:
             others = {*before, *interval.held} if use.mps else set[Name | None]()
             if use.mps:
                 self._sums.conceal(interval, concealed(processes, others))
-            total = use.busy_ns
-            if total is not None:
+            if (total := use.busy_ns) is not None:
                 # Nothing is busy for longer than there was time.
                 total = min(total, whole_ns) * time_ns // whole_ns
                 processes = [p.within(time_ns, whole_ns) for p in processes]
@@ -209,17 +208,11 @@ class DeviceAccount:
 
     def pend(self, interval: Interval) -> None:
         """Note what an interval of a MIG instance brought, until its GPU's energy is split."""
-        closing = self._closing
-        if closing.pending.time_ns:
-            closing.pending.add(interval)
-        else:
-            closing.pending = interval
+        self._closing.pend(interval)
 
     def take_pending(self) -> Interval:
         """Return what was noted so, once."""
-        closing = self._closing
-        interval, closing.pending = closing.pending, Interval()
-        return interval
+        return self._closing.take_pending()
 
     def publish(self, now_ns: int) -> None:
         """Tell of the holdings that a look has passed, now that it is wholly taken in."""
@@ -240,17 +233,14 @@ class DeviceAccount:
         for entry in self.roster:
             if entry.running is not None:
                 self.roster.end(entry, moment)
-        self._closing.pending = Interval()
+        self._closing.take_pending()
         self.withdraw()
         self.flush(now_ns)
 
     def withdraw(self) -> None:
         """Let what was told of memory be unknown."""
         self._memory, self._memory_end_ns = _UNKNOWN, NEVER
-        for entry in self.roster:
-            entry.memory_bytes = None
-            for one in entry.open():
-                one.memory_bytes = None
+        self.roster.withdraw_memory()
         self._usage = None
 
     def expire(self, now_ns: int) -> bool:

@@ -300,6 +300,13 @@ class Roster:
         if self.left:
             self.left = {n: end for n, end in self.left.items() if end.mono_ns > at_ns}
 
+    def withdraw_memory(self) -> None:
+        """Let the memory of all be unknown."""
+        for entry in self:
+            entry.memory_bytes = None
+            for one in entry.open():
+                one.memory_bytes = None
+
     def first_end_ns(self) -> int | None:
         """Return when the first of those that are there now ended; None if none has."""
         return min((e.ended.mono_ns for e in self if e.ended is not None), default=None)

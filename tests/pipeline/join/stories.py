@@ -5,9 +5,8 @@ What really happened is known; what the join makes of it is held against that.
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from pipeline.join import Join
 from pipeline.model import (
@@ -22,20 +21,18 @@ from pipeline.model import (
     DeviceUse,
     Envelope,
     Event,
-    Evidence,
     Instant,
     PartialRef,
-    Pod,
     PodDeleted,
     PodsReplaced,
     PodUpserted,
     ProcessesSampled,
     ProcessUse,
-    RunningContainer,
     SourceAdded,
     TotalsRestored,
 )
-from tests.pipeline.join.cluster import GPUS, A, B, container, kept, listed, pod, said
+from tests.pipeline.join.cluster import GPUS, A, B, kept, listed
+from tests.pipeline.join.lives import Life, Polls, pod_of, running_of
 from tests.pipeline.usage.looking import adds_up
 from tests.support.nodes import at
 
@@ -60,43 +57,6 @@ SETS = [
 """Which sources a node has."""
 
 Told: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
-
-
-class Life(NamedTuple):
-    """A pod as it really was."""
-
-    name: str
-    uid: str
-    device: str
-    start: float
-    end: float
-    busy: float
-
-    @property
-    def container_id(self) -> str:
-        return f"c-{self.uid}"
-
-    def lives(self, when: float) -> bool:
-        return self.start <= when < self.end
-
-    def overlap(self, begin: float, end: float) -> float:
-        return max(min(end, self.end) - max(begin, self.start), 0.0)
-
-
-@dataclass
-class Polls:
-    """When two sources that tell parts of a pod have each told of it."""
-
-    names: list[float] = field(default_factory=list)
-    uids: list[float] = field(default_factory=list)
-
-    @property
-    def meet(self) -> bool:
-        """Whether both were told of one moment: the uid was told before the name and after it.
-
-        A uid never comes back; of a name that is listed twice nobody knows what was in between.
-        """
-        return any(self.uids[0] <= when <= self.uids[-1] for when in self.names if self.uids)
 
 
 class Story:
@@ -175,13 +135,13 @@ class Story:
         there = [one for one in self.lives if one.start - 0.3 <= seen < one.end + 0.1]
         for life in there:
             self._known(life)
-        return PodsReplaced(tuple(_pod(one, seen) for one in there), GOOD_NS)
+        return PodsReplaced(tuple(pod_of(one, seen) for one in there), GOOD_NS)
 
     def runtime(self, when: float) -> Event:
         there = [one for one in self.lives if one.lives(when)]
         for life in there:
             self._known(life)
-        return ContainersReplaced(tuple(_running(one) for one in there), GOOD_NS)
+        return ContainersReplaced(tuple(running_of(one) for one in there), GOOD_NS)
 
     def look(self, when: float) -> Event:
         since, self._looked = self._looked, when
@@ -327,10 +287,10 @@ class Story:
         if source == "pods":
             lag = self.lag["pods"]
             for when in (life.start - 0.3, life.start + 0.2):
-                yield when + lag, known(PodUpserted(_pod(life, when)))
+                yield when + lag, known(PodUpserted(pod_of(life, when)))
             yield life.end + 0.1 + lag, lambda _now: PodDeleted(life.uid)
         else:
-            yield life.start + 0.05, known(ContainerStarted(_running(life)))
+            yield life.start + 0.05, known(ContainerStarted(running_of(life)))
             yield life.end, lambda _now: ContainerStopped(life.container_id)
 
     def play(self) -> list[str]:
@@ -420,15 +380,3 @@ class Story:
 
     def _note(self, text: str) -> None:
         self.wrong.append(f"{self.now}: {text}")
-
-
-def _pod(life: Life, when: float) -> Pod:
-    started = float(int(life.start // 1)) if when >= life.start else None
-    made = pod(life.name, container(container_id=life.container_id), uid=life.uid, started=started)
-    return replace(made, containers=made.containers if started is not None else (container(),))
-
-
-def _running(life: Life) -> RunningContainer:
-    subject = PartialRef("ml", life.name, "main", life.uid, life.container_id)
-    claim = said(Evidence.RUNTIME_NODES, subject, [life.device], "visible")
-    return RunningContainer(subject, claims=(claim,))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pipeline.model import Evidence, Holder
-from tests.pipeline.join.attacks import AUTHOR, World, injected, told
+from tests.pipeline.join.attacked import injected, told
+from tests.pipeline.join.attacks import AUTHOR, World
 from tests.pipeline.join.watched import Watched
 
 WORLDS = int(os.environ.get("PODGPU_TRUST_WORLDS", "300"))
