@@ -26,7 +26,7 @@
 7. Shares that come to more than a whole are not believed, and are a conflict of all that hold it.
    So are shares that come to a whole where another pod holds some of it, too.
 8. Where one container is named by several sources on equal evidence, the one that is earlier in the
-   configuration has the word.
+   configuration has the word; between pods the best of their ranks counts.
 
 The result depends on what the sources' tables say, not on the order in which they were heard.
 """
