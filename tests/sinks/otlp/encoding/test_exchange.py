@@ -49,6 +49,10 @@ class Reloaded(Churn):
             second["temporality"] = next(t for t in TEMPORALITIES if t != temporality)
         self.settings = (first, second)
 
+    def run(self, seconds: int) -> "Reloaded":
+        super().run(seconds)
+        return self
+
     def _push(self, second: int) -> None:
         # The newest snapshot is seen once more, as by whoever comes just then.
         self._pushes += 1
@@ -71,9 +75,9 @@ def test_nobody_can_tell_that_an_encoder_was_exchanged(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
     """Soak: a look at the devices was told again, and 28 points came with another start."""
-    churn = Churn(2, 2, temporality=temporality).run(20)
-    reloaded = Reloaded(temporality, every, changed).run(20)
+    churn, reloaded = Churn(2, 2, temporality=temporality), Reloaded(temporality, every, changed)
     for each in (churn, reloaded):
+        each.run(20)
         each.stop()
         each.run(70)
     for second, records in churn.records.items():
