@@ -20,6 +20,9 @@ from sinks.otlp.way import EMPTY, Way
 
 _DROPPED: Final = "podgpu_sink_dropped_total"
 _ERRORS: Final = "podgpu_sink_errors_total"
+_KEPT: Final = "encoder"
+"""What is kept over a reload: the encoder, which knows what was told."""
+
 _NOT_WANTED: Final = "not_wanted"
 """Why records are rejected that waited in the queue: of a signal that isn't sent, or not known."""
 
@@ -57,6 +60,8 @@ class OtlpPush:
         """
         if not self._settings:
             self._settings = self._settle()
+        if self._encoder is None or self._ctx.kept.get(_KEPT) is not self._encoder:
+            self._encode_with(self._made(self._settings[0]))
         async with contextlib.AsyncExitStack() as stack:
             for settings in self._settings:
                 way = await stack.enter_async_context(Way(settings, self._ctx.clock))
@@ -65,7 +70,7 @@ class OtlpPush:
         return self
 
     def _settle(self) -> tuple[Settings, ...]:
-        """Find out what holds for each signal, and make the encoder."""
+        """Find out what holds for each signal; metrics come first."""
         settings = settle(self._options, self._environ)
         logs = settle_logs(self._options, self._environ) if self._options.logs else None
         hints = [*settings.hints, *(logs.hints if logs is not None else ())]
@@ -76,7 +81,14 @@ class OtlpPush:
                 "nothing says where log records go, so none are sent; %s is of metrics alone",
                 settings.endpoint.place,
             )
-        self._encoder = Encoder(
+        return (settings,) if logs is None else (settings, logs)
+
+    def _made(self, settings: Settings) -> Encoder:
+        """Return an encoder that takes the place of the one before, whoever used that."""
+        former = self._ctx.kept.get(_KEPT)
+        # A credential that is exchanged makes no other receiver.
+        headers = {k: v for k, v in settings.headers.items() if k != "authorization"}
+        return Encoder(
             self._ctx.node,
             self._ctx.plan,
             names=self._options.names,
@@ -85,8 +97,14 @@ class OtlpPush:
             temporality=settings.temporality,
             # So that a message that is too large can be halved.
             most_bytes=min(RECORD, self._options.max_message_size // 2),
+            receiver=(settings.endpoint.address, headers),
+            former=former if isinstance(former, Encoder) else None,
         )
-        return (settings,) if logs is None else (settings, logs)
+
+    def _encode_with(self, encoder: Encoder) -> None:
+        self._encoder = self._ctx.kept[_KEPT] = encoder
+        self._left_out.clear()
+        self._steps = encoder.clock_steps
 
     async def __aexit__(
         self,

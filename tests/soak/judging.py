@@ -27,9 +27,6 @@ _EXACT: Final = 6.0
 _LATE: Final = 2.0
 """Seconds that podgpu may take to notice that a GPU has changed hands, and to look again."""
 
-_LOOK: Final = 10
-"""Points of a look at a device, for each that is a gauge."""
-
 _ACCEPT: Final = "socket.accept() out of system resource"
 _LINES: Final = 40
 """Lines of the log for each fault, in the mean."""
@@ -71,16 +68,14 @@ def _grown(first: Figures, last: Figures) -> Iterator[str]:
 
 def _points(world: World, checker: Checker) -> Iterator[str]:
     totals, taken = kept(world.queue).totals, world.receiver.taken
-    came = len(taken.points) + taken.anew + len(taken.contradicting)
+    came = len(taken.points) + len(taken.contradicting)
     dropped, rejected = sum(totals.dropped.values()), sum(totals.rejected.values())
     print(
         f"points: {totals.appended} made, {dropped} dropped and counted, {rejected} rejected; "
-        f"{len(taken.points)} came, {taken.again} of them again, {taken.anew} with another start",
+        f"{len(taken.points)} came, {taken.again} of them again",
         flush=True,
     )
-    # Those that came anew came with others of the same look, which can't be told from what is sent
-    # again: the sink that was exchanged tells a look twice.
-    if (missing := totals.appended - dropped - rejected - came) > _LOOK * taken.anew:
+    if (missing := totals.appended - dropped - rejected - came) > 0:
         yield f"{missing} points are lost and not counted"
     for text in taken.contradicting[:5]:
         yield f"came with two values: {text}"

@@ -25,13 +25,11 @@ class Taken:
     Attributes:
         points: contents by a hash of the identity.
         again: how many came once more, the same to the last bit.
-        anew: how many came once more with another start: of a sink that was exchanged meanwhile.
         contradicting: identities that came with another content.
     """
 
     points: dict[bytes, bytes] = field(default_factory=dict)
     again: int = 0
-    anew: int = 0
     contradicting: list[str] = field(default_factory=list)
 
     def add(self, message: bytes) -> None:
@@ -55,9 +53,6 @@ class Taken:
             self.again += 1
             return
         before = NumberDataPoint.FromString(known)
-        if _value(before) == _value(point) and before.flags == point.flags:
-            self.anew += 1
-            return
         place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
         told = ", ".join(_told(each) for each in (before, point))
         now = time.strftime("%H:%M:%S")

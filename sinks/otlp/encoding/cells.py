@@ -49,6 +49,10 @@ class Known:
 class Cells:
     """Makes cells.
 
+    Attributes:
+        columns: metrics that are serialised already.
+        places: the same of resources.
+
     Args:
         node: the node's name.
         plan: the fields that are told of.
@@ -56,6 +60,8 @@ class Cells:
         containers: whether readings stand in the resource of the container that holds the device.
         resource: attributes that are added to every resource.
         wire: serialises.
+        former: those whose place these take, with the same names and a wire like this one: what has
+            not changed is the same object.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Cells:
         containers: bool,
         resource: Mapping[str, str],
         wire: Wire,
+        former: "Cells | None" = None,
     ) -> None:
         self.plan = plan
         self.semconv = names == "semconv"
@@ -75,9 +82,11 @@ class Cells:
         self._extra = resource
         self._wire = wire
         self._style = Style(PageOptions(hostname=False), plan, node)
-        self._columns: dict[Instrument, Column] = {}
+        self.columns: dict[Instrument, Column] = {} if former is None else former.columns
         self._told: dict[tuple[str, bool], tuple[Told, Column]] = {}
-        self._places: WeakValueDictionary[Pairs, Place] = WeakValueDictionary()
+        self.places: WeakValueDictionary[Pairs, Place] = (
+            WeakValueDictionary() if former is None else former.places
+        )
         self._known: WeakKeyDictionary[Attribution, Known] = WeakKeyDictionary()
         self._series: WeakKeyDictionary[Series, tuple[Cell, int] | None] = WeakKeyDictionary()
         self.on_node = self._place(resources.of_node(node, resource))
@@ -94,10 +103,10 @@ class Cells:
 
     def column(self, instrument: Instrument) -> Column:
         """Return a metric, serialised."""
-        found = self._columns.get(instrument)
+        found = self.columns.get(instrument)
         if found is None:
-            found = self._wire.column(instrument, len(self._columns))
-            self._columns[instrument] = found
+            found = self._wire.column(instrument, len(self.columns))
+            self.columns[instrument] = found
         return found
 
     def reading(self, series: Series) -> tuple[Cell, int] | None:
@@ -216,7 +225,7 @@ class Cells:
         return self.container(holder.subject, holder.pod)
 
     def _place(self, pairs: Pairs) -> Place:
-        place = self._places.get(pairs)
+        place = self.places.get(pairs)
         if place is None:
-            place = self._places[pairs] = Place(self._wire.place(pairs))
+            place = self.places[pairs] = Place(self._wire.place(pairs))
         return place

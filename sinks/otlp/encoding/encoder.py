@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
@@ -29,11 +29,36 @@ _SELECTIONS: Final = 16
 """Sets of readings that come together: one for each tier, one for each source, and so on."""
 
 
+class _Told(NamedTuple):
+    """What an encoder has told, and how.
+
+    Attributes:
+        sort: what makes its series others than those of another.
+        receiver: whom it was told.
+        shape: the series of the last layout; None where there was none so far.
+        tracks: all series of readings.
+    """
+
+    sort: tuple[Names, bool]
+    receiver: object
+    timeline: Timeline
+    order: Order
+    cells: Cells
+    own: Own
+    usage: UsagePoints
+    shape: Shape | None
+    tracks: dict[tuple[Place, str, bytes], Track]
+
+
 class Encoder:
     """Turns snapshots into records, each one in turn.
 
     Only what is fresh is sent, and an account of usage when it is another one. A series that was
     sent and is there no more gets one last point that says so.
+
+    One that takes another's place goes on where that was: its points come after those of the other,
+    and what that has told isn't told again. It tells all anew where names or temporality are
+    others, and a receiver that is another one gets counters anew that are sent as they stand.
 
     Attributes:
         not_finite: values that were left out because they are no finite numbers.
@@ -47,6 +72,8 @@ class Encoder:
         temporality: whether counters are sent as they stand or as increments. `lowmemory` is
             `cumulative` here: what is read off a device is its total.
         most_bytes: of a record, about.
+        receiver: what tells the receiver from others.
+        former: the one whose place this takes; it isn't to be used any more.
     """
 
     def __init__(
@@ -59,30 +86,77 @@ class Encoder:
         resource: Mapping[str, str] | None = None,
         temporality: Temporality = "cumulative",
         most_bytes: int = RECORD,
+        receiver: object = None,
+        former: "Encoder | None" = None,
     ) -> None:
         self.not_finite = 0
         self._doubled = 0
         self._delta = temporality == "delta"
+        self._sort = (names, self._delta)
+        self._receiver = receiver
+        last = None if former is None else former.told()
+        before = last if last is not None and self._goes_on(last) else None
         self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
         self._cells = Cells(
-            node, plan, names, containers=containers, resource=resource or {}, wire=self._wire
+            node,
+            plan,
+            names,
+            containers=containers,
+            resource=resource or {},
+            wire=self._wire,
+            former=None if before is None else before.cells,
         )
         self._blocks = Blocks(self._wire)
         self._own = Own(
-            self._cells.on_node.front, self._wire, delta=self._delta, page=names == "dcgm"
+            self._cells.on_node.front,
+            self._wire,
+            delta=self._delta,
+            page=names == "dcgm",
+            former=None if before is None else before.own,
         )
-        self._timeline = Timeline()
-        self._order = Order(self._timeline)
+        self._timeline = Timeline() if last is None else last.timeline
+        self._order = Order(self._timeline) if last is None else last.order
         self._usage = UsagePoints(
-            self._cells, self._blocks, self._timeline, self._order, delta=self._delta
+            self._cells,
+            self._blocks,
+            self._timeline,
+            self._order,
+            delta=self._delta,
+            former=None if before is None else before.usage,
         )
         self._events = Events(self._cells, self._usage)
         self._shape: Shape | None = None
-        self._tracks: dict[tuple[Place, str, bytes], Track] = {}
+        self._before = None if before is None else before.shape
+        self._tracks: dict[tuple[Place, str, bytes], Track] = (
+            {} if before is None else before.tracks
+        )
+        for track in self._tracks.values():
+            track.shape = 0
         self._selections: dict[tuple[int, ...], Selection] = {}
         self._former: dict[tuple[int, ...], Selection] = {}
         self._starts: tuple[Instant | None, ...] = ()
         self._started = 0
+
+    def told(self) -> _Told:
+        """Return what another needs that goes on. This one isn't to be used any more."""
+        for selection in self._selections.values():
+            selection.note()
+        return _Told(
+            self._sort,
+            self._receiver,
+            self._timeline,
+            self._order,
+            self._cells,
+            self._own,
+            self._usage,
+            self._shape or self._before,
+            self._tracks,
+        )
+
+    def _goes_on(self, told: _Told) -> bool:
+        """Whether what was told means to the receiver what it would mean from this one."""
+        # What was sent as an increment would be counted twice, whoever the receiver is.
+        return told.sort == self._sort and (self._delta or told.receiver == self._receiver)
 
     @property
     def doubled(self) -> int:
@@ -142,6 +216,10 @@ class Encoder:
         self._former, self._selections = self._selections, {}
         former = self._shape
         shape = self._shape = Shape(snapshot.layout, self._cells, self._follow, former)
+        if self._before is not None:
+            former, self._before = self._before, None
+            if self._delta:
+                _count_on(former, shape)
         self._begin(snapshot, shape, former)
         gone = {key: track for key, track in self._tracks.items() if track.shape != shape.number}
         for key in gone:
@@ -277,6 +355,17 @@ class Encoder:
                 track = selection.entries[at].track
                 track.value, track.start = raw[at], times[at]
         self._started += 1
+
+
+def _count_on(former: Shape, shape: Shape) -> None:
+    """Let increments count from the last point, whatever series had come to be called by then."""
+    for series, entry in shape.made.items():
+        was = former.made.get(series)
+        if entry is None or was is None or entry.track.begun is not None:
+            continue
+        if entry.track.cell.column.instrument.kind == "counter":
+            now, then = entry.track, was.track
+            now.begun, now.start, now.value = then.begun, then.start, then.value
 
 
 def _named(series: Series) -> tuple[str, str, Attrs]:

@@ -7,7 +7,7 @@ again: the unit, and `_total`. Among DCGM's names they stay as they are.
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.model import NS
 from pipeline.telemetry import Family, FamilyPoints
@@ -47,6 +47,15 @@ def instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instr
     return Instrument(name, kind, unit, whole=False, description=family.help)
 
 
+class _Told(NamedTuple):
+    """What was told: in which resource, since when, the last values, and what was shown last."""
+
+    front: bytes
+    first: int | None
+    last: dict[tuple[str, Pairs], tuple[float, int]]
+    shown: dict[tuple[Instrument, Pairs], int]
+
+
 class Own:
     """Makes requests of podgpu's own metrics.
 
@@ -55,9 +64,18 @@ class Own:
         wire: knows what stands around metrics.
         delta: whether counters are sent as increments.
         page: whether they have the page's names.
+        former: the one whose place this takes; None for the first.
     """
 
-    def __init__(self, front: bytes, wire: Wire, *, delta: bool, page: bool = False) -> None:
+    def __init__(
+        self,
+        front: bytes,
+        wire: Wire,
+        *,
+        delta: bool,
+        page: bool = False,
+        former: "Own | None" = None,
+    ) -> None:
         self._front = front
         self._wire = wire
         self._delta = delta
@@ -65,6 +83,14 @@ class Own:
         self._first: int | None = None
         self._last: dict[tuple[str, Pairs], tuple[float, int]] = {}
         self._shown: dict[tuple[Instrument, Pairs], int] = {}
+        if former is not None:
+            where, self._first, self._last, shown = former.told()
+            if where == front:
+                self._shown = shown
+
+    def told(self) -> _Told:
+        """Return what another needs that goes on."""
+        return _Told(self._front, self._first, self._last, self._shown)
 
     def request(self, now: int, families: Iterable[FamilyPoints]) -> tuple[bytes, int]:
         """Return a request and how many points it holds, ends of series among them.

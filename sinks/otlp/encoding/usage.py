@@ -111,10 +111,18 @@ class UsagePoints:
         timeline: tells wall times.
         order: the same, for points.
         delta: whether counters are sent as increments.
+        former: those whose place these take; None for the first.
     """
 
     def __init__(
-        self, cells: Cells, blocks: Blocks, timeline: Timeline, order: Order, *, delta: bool
+        self,
+        cells: Cells,
+        blocks: Blocks,
+        timeline: Timeline,
+        order: Order,
+        *,
+        delta: bool,
+        former: "UsagePoints | None" = None,
     ) -> None:
         self.doubled = 0
         self._cells = cells
@@ -132,6 +140,18 @@ class UsagePoints:
         self._rows: list[_Row] = []
         self._frames: dict[tuple[tuple[Track, ...], frozenset[int]], Frame] = {}
         self._started = 0
+        if former is None:
+            return
+        self._usage, self._until, self._devices = former.told()
+        for told in self._devices.values():
+            for subject, whose in told.series.items():
+                if subject is not None:  # the node's resource is looked up each time
+                    named = replace(subject, container_id=whose.container_id)
+                    whose.place = cells.container(named, whose.pod)
+
+    def told(self) -> tuple[Usage | None, int | None, dict[str, _Told]]:
+        """Return what others need that go on: the last account, its moment, and all series."""
+        return self._usage, self._until, self._devices
 
     def follow(self, snapshot: Snapshot) -> Sequence[Track]:
         """Take over a snapshot's account; return the series that have ended with it."""

@@ -372,7 +372,7 @@ def test_what_is_kept_of_series_goes_with_them() -> None:
                 len(encoder._former),
                 len(encoder._cells._series),
                 len(encoder._cells._known),
-                len(encoder._cells._places) < 6,
+                len(encoder._cells.places) < 6,
                 len(encoder._blocks._made) < 6,
             )
         )

@@ -17,6 +17,21 @@ from tests.support.sinks import FakeSinkContext
 from tests.support.web import authority, pem
 
 
+def pushing_options(
+    endpoint: str = "http://127.0.0.1:4317",
+    protocol: str = "grpc",
+    *,
+    timeout: str = "5s",
+    **options: Any,
+) -> Options:
+    return Options(
+        endpoint=endpoint,
+        protocol=protocol,  # type: ignore[arg-type]
+        timeout=Duration.parse(timeout),
+        **options,
+    )
+
+
 @asynccontextmanager
 async def pushing(
     endpoint: str,
@@ -27,12 +42,7 @@ async def pushing(
     clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[OtlpPush]:
-    made = Options(
-        endpoint=endpoint,
-        protocol=protocol,  # type: ignore[arg-type]
-        timeout=Duration.parse(timeout),
-        **options,
-    )
+    made = pushing_options(endpoint, protocol, timeout=timeout, **options)
     async with OtlpPush(made, FakeSinkContext(clock=clock), environ or {}) as push:
         yield push
 
