@@ -281,7 +281,8 @@ def begin(run: Run, author: Author, state: Usage, back: int) -> None:
         run.went_on[account.device] = min(account.start, envelope.at)
         for one in account.containers:
             start = min(one.start, envelope.at)
-            going_on = had(one.holding)
+            # Those that are still to be told of.
+            going_on = plus(had(one.holding), *map(had, one.closing))
             rest = tuple(a - b for a, b in zip(had(one), going_on, strict=True))
             run.base[account.device, one.subject, start] = rest  # type: ignore[assignment]
     run.apply(envelope)
