@@ -23,9 +23,10 @@
    started last holds it; if any start is unknown, or two are the same, all are shown, as a
    conflict. Where all that hold it have a part, so do the others that have but a part.
 6. A container that has ended yields to those of its pod that go on with the device.
-7. Shares that come to more than a whole are not believed.
+7. Shares that come to more than a whole are not believed, and are a conflict of all that hold it.
+   So are shares that come to a whole where another pod holds some of it, too.
 8. Where one container is named by several sources on equal evidence, the one that is earlier in the
-   configuration has the word.
+   configuration has the word; between pods the best of their ranks counts.
 
 The result depends on what the sources' tables say, not on the order in which they were heard.
 """

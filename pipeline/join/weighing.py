@@ -89,15 +89,18 @@ def weigh(stakes: Iterable[Stake], denied: Iterable[Word] = ()) -> Verdict:
     """Decide who holds a device.
 
     Args:
-        stakes: in the order of the sources; of several for one container the first source's counts.
+        stakes: in the order of the sources; of several for one container the first source's is
+            shown, with the best rank of all.
         denied: claims without effect; they contradict a pod that has the device alone.
     """
     once: dict[PartialRef, Stake] = {}
     for stake in stakes:
         before = once.setdefault(stake.subject, stake)
-        if before is not stake and before.source == stake.source:
-            # Said twice by one source: what comes first in its list has no say.
-            once[stake.subject] = min(before, stake, key=_said)
+        if before is stake:
+            continue
+        # Said twice by one source: what comes first in its list has no say.
+        shown = min(before, stake, key=_said) if before.source == stake.source else before
+        once[stake.subject] = shown._replace(rank=min(before.rank, stake.rank))
     standing = _without_ended(list(once.values()))
     conflicts: set[PodKey] = set()
     if len({stake.pod_key for stake in standing}) > 1:

@@ -60,6 +60,8 @@ class Book:
         unseen: devices of the file that nobody has looked at since podgpu began: what is missing
             before their first look is time for which podgpu was down. All of them, if none is
             given; changed in place, so that the next book of this process can have it.
+        moved: devices whose account was written in another boot of the machine. They are written
+            at once: how long ago that was the wall clock tells once in a boot, for all alike.
 
     Attributes:
         fallen: how often an account made no sense, so that a gap stands in its place.
@@ -72,6 +74,7 @@ class Book:
         states: Mapping[str, DeviceUsage],
         going_on: Iterable[str] = (),
         unseen: set[str] | None = None,
+        moved: Iterable[str] = (),
     ) -> None:
         self.fallen = 0
         self.lost = 0
@@ -87,7 +90,7 @@ class Book:
         self._carriers: frozenset[str] = frozenset()
         self._usage: object = None
         self._serial = 0
-        self._batch = Batch()
+        self._batch = Batch(states={uuid: self._seen[uuid] for uuid in moved})
 
     @property
     def pending(self) -> bool:

@@ -46,6 +46,10 @@ class Left:
     going_on: tuple[str, ...]
     boots: Mapping[str, str]
 
+    def of_other_boots(self, boot: str) -> list[str]:
+        """Return the devices whose account wasn't written in this boot; none where that is ''."""
+        return [device for device, written in self.boots.items() if boot and written != boot]
+
 
 def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     """Open a ledger to write it; an empty or missing file becomes one.

@@ -137,7 +137,8 @@ class LedgerSink:
         since = self._since
         if since.unseen is None:
             since.unseen = set(states)
-        self._book = Book(since.born, states, left.going_on, since.unseen)
+        moved = left.of_other_boots(self._boot)
+        self._book = Book(since.born, states, left.going_on, since.unseen, moved)
         self._unwritten = self._writing = None
         return self
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,34 +107,34 @@ def _committed(found: Differences, at_end: Reference, run: Seen, number: int, co
         first = run.acts[0].at
         right[name] = max((t for at, t in account.log.items() if at < first), default=0)
     fitting = all(totals.get(name, 0) == right[name] for name in before)
+    changes = []
     for at in looks:
         act = run.acts[at]
         assert isinstance(act, Looked)
+        changed = False
         for look in act.looks:
             if look.device in before:
-                right[look.device] = before[look.device].log.get(look.at, right[look.device])
+                known = right[look.device]
+                right[look.device] = before[look.device].log.get(look.at, known)
+                changed |= right[look.device] != known
+        # Whether the file has a look that changes none of its times nobody can tell.
+        if changed:
+            changes.append(at)
         if all(totals.get(name, 0) == right[name] for name in before):
-            cut, fitting = at, True
+            cut, fitting = changes[-1] if changes else -1, True
     if not fitting:
         found.append(
             f"run {number}: no look has the times that the file has: {totals} {dict(right)}"
         )
-    lost = [at for at in looks if at > cut]
-    counted = [at for at in lost if _counts(run.acts[at], before)]
+    lost = [at for at in changes if at > cut]
     # Each reload of the ledger makes its interval longer.
     commit += sum(MORE for act in run.acts if act == Reloaded(act.at, "usage"))
-    if counted and run.acts[-1].at - run.acts[counted[0]].at > commit + MS:
+    if lost and run.acts[-1].at - run.acts[lost[0]].at > commit + MS:
         found.append(f"run {number}: more than an interval of commits was lost")
-    after = next((at for at in counted if at > cut), len(run.acts))
+    after = lost[0] if lost else len(run.acts)
     if not (cut < run.written <= after or not any(totals.values())):
         found.append(f"run {number}: acts {cut} to {after} are in the file, and not {run.written}")
     return run.written - 1
-
-
-def _counts(act: Act, accounts: Mapping[str, Account]) -> bool:
-    """Whether one of the looks that an act tells of counts."""
-    looks = act.looks if isinstance(act, Looked) else ()
-    return any(one.device in accounts and one.at in accounts[one.device].log for one in looks)
 
 
 def _page(found: Differences, right: Reference, run: Seen) -> None:

@@ -103,6 +103,8 @@ class Reference:
                         account.rebase(at, self.clocks.offset)
                         if name in devices:
                             account.cap(at)
+                        # The file has it so at once: the wall clock is asked once in a boot.
+                        self._date(account, self.clocks.offset)
                 self.begun, self.offset_begun, self.up = at, self.clocks.offset, True
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard
@@ -167,9 +169,13 @@ class Reference:
             if account.away or account.written:
                 continue
             account.written = True
-            account.boot, account.moved = self.boot, 0
-            if abs(self.offset_begun - account.offset) > NOT_SET:
-                account.offset = self.offset_begun
+            self._date(account, self.offset_begun)
+
+    def _date(self, account: Account, offset: int) -> None:
+        """Let an account have moments of this boot."""
+        account.boot, account.moved = self.boot, 0
+        if abs(offset - account.offset) > NOT_SET:
+            account.offset = offset
 
     def _held(self, at: int) -> None:
         for device, account in self.accounts.items():

@@ -109,6 +109,8 @@ class Player:
         self.taken = self.taken_at = self.written_at = 0
         self.written = 0
         """How many acts of the run the ledger has, by the calls that write it."""
+        self.begun = 0
+        """How many there were when podgpu had begun: the clock may have been set before."""
         self._told: list[Act] = []
         self._alive: dict[Who, dict[str, float | None]] = {}
         self._given: dict[str, Who] = {}
@@ -150,6 +152,7 @@ class Player:
 
     async def _begin(self, act: Begun) -> None:
         self.machine.path.parent.mkdir(exist_ok=True)
+        self.begun = self.told
         run = self.run = Podgpu(self.machine, self.story.commit, self.story.sources)
         await run.begun()
         self._alive = {who: dict(holds) for who, holds in act.running.items()}
@@ -300,7 +303,8 @@ def patched(player: Player) -> Iterator[None]:
 
     def write(file: LedgerFile, batch: Any) -> Any:
         report = put(file, batch)
-        player.written, player.written_at = player.taken, player.taken_at
+        # That podgpu has begun is in all that it writes.
+        player.written, player.written_at = max(player.taken, player.begun), player.taken_at
         return report
 
     take = Book.take

@@ -179,8 +179,11 @@ class Presence:
             episode.gap += self.gap - gap - max(episode.start - before, 0)
             return episode
         if had.live is None:
-            last = had.episodes[-1].end if had.episodes else None
-            begin = at if last is None else max(at, last)
+            last = had.episodes[-1] if had.episodes else None
+            if last is not None and not last.final and last.end is not None and last.end >= at:
+                last.end = None  # there was no moment at which it was there no more
+                return last
+            begin = at if last is None or last.end is None else max(at, last.end)
             had.episodes.append(Episode(who, self.device, begin))
         assert had.live is not None
         return had.live

@@ -1,6 +1,6 @@
 """What is known of a node's GPUs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from pipeline.topology.annotation import Published
@@ -33,6 +33,17 @@ class Known:
         if self.published.stale(now):
             return "stale"
         return "no_free" if self.published.free is None else "fresh"
+
+    def fresh(self, now: float) -> bool:
+        """Return whether its annotation can be relied on, whether it says what is free or not."""
+        return self.state(now) in {"fresh", "no_free"}
+
+    def with_all_free(self) -> "Known":
+        """Return what would be known if nobody held any of its GPUs."""
+        if self.published is None:
+            return self
+        everything = self.published.topology.mask
+        return replace(self, published=replace(self.published, free=everything, part=0))
 
     def at_hand(self, now: float) -> "AtHand | str":
         """Return what can be chosen from, or why nothing can, for people."""

@@ -69,9 +69,33 @@ def test_unknown_is_not_full(why: str) -> None:
 @pytest.mark.parametrize("why", UNKNOWN)
 @pytest.mark.parametrize("required", Requirement)
 def test_unknown_is_not_enough_where_something_is_required(why: str, required: Requirement) -> None:
-    verdict = judged(Demand(2, required), UNKNOWN[why], NOW)
+    verdict = judged(Demand(1, required), UNKNOWN[why], NOW)
     assert verdict.reason == f"podgpu: {why}, and the pod requires {required.value}"
-    assert not verdict.for_good, "it may become known"
+    # What isn't known may become known. That a node hands out parts is known.
+    assert verdict.for_good == ("hands out parts" in why)
+
+
+@pytest.mark.parametrize(
+    ("free", "age", "devices", "demand", "for_good"),
+    [
+        # That it hands out parts is known, and no GPU that becomes free changes it.
+        (0, 0, 32, Demand(2, NVLINK), True),
+        (None, 0, 32, Demand(2, NVLINK), True),
+        (0, 3 * REFRESH + 1, 32, Demand(2, NVLINK), False),
+        # So are the groups where nobody tells which GPUs are free.
+        (None, 0, None, Demand(8, NVLINK), False),
+        (None, 0, 7, Demand(8, NVLINK), True),
+        (None, 0, None, Demand(2, SINGLE), True),
+        (None, 3 * REFRESH + 1, None, Demand(2, SINGLE), False),
+    ],
+)
+def test_for_good_is_told_by_a_fresh_annotation_whatever_is_free(
+    free: int | None, age: float, devices: int | None, demand: Demand, *, for_good: bool
+) -> None:
+    """Otherwise the scheduler's preemption may evict pods from such a node in vain."""
+    verdict = judged(demand, known(hgx(), free, age=age, devices=devices), NOW)
+    assert verdict.reason
+    assert verdict.for_good == for_good
 
 
 def test_three_refreshes_are_waited_for() -> None:

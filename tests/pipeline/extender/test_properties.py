@@ -81,10 +81,10 @@ def test_for_good_means_even_if_all_were_free(demand: Demand, node: Known) -> No
     verdict = judged(demand, node, NOW)
     if node.published is not None and verdict.reason:
         whole = judged(demand, known(node.published.topology, devices=node.devices), NOW)
-        if verdict.for_good:
-            assert whole.reason
-        elif node.published.free is not None and not node.published.stale(NOW):
-            assert not whole.reason
+        if demand.wrong or not node.published.stale(NOW):
+            assert verdict.for_good == (whole.reason != "")
+        else:
+            assert not verdict.for_good
 
 
 @settings(max_examples=60)

@@ -5,6 +5,7 @@ How ids are read is left to `DeviceIndex`, which has tests of its own.
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 from pipeline.join.identity import DeviceIndex
 from pipeline.model import Evidence, Instant, PartialRef
@@ -160,6 +161,8 @@ def decide(
         on_it = on_it_strong
         conflicts = conflicts or all_pods - pods
     shown: dict[PartialRef, Holding] = {}
+    holding = {said.about for said in on_it}
+    told = set[PodName]()
     for about, container in {(said.about, said.container) for said in on_it}:
         mine = [said for said in on_it if (said.about, said.container) == (about, container)]
         first = min(SOURCES.index(said.source) for said in mine)
@@ -170,10 +173,13 @@ def decide(
             share = 1.0 if alone else None
         known = replicas(word, everything, uuid)
         shown[subject(word, everything)] = (share, word.source, word.evidence, known)
-    if sum(share or 0 for share, *_ in shown.values()) > 1 + 1e-12:
+        if share is not None:
+            told.add(about)
+    total = sum(Fraction(share or 0) for share, *_ in shown.values())
+    if total > 1 or (total == 1 and told != holding):
+        conflicts |= holding
+    if total > 1:
         shown = {ref: (None, said[1], said[2], said[3]) for ref, said in shown.items()}
-        conflicts |= {said.about for said in on_it}
-    holding = {said.about for said in on_it}
     if holding - parts:
         for said in words:
             by_people = said.evidence in PEOPLE_S and said.on(uuid, counting=False)

@@ -12,6 +12,7 @@ from tests.pipeline.join.cluster import (
     C,
     Cluster,
     annotated,
+    answered,
     container,
     filed,
     kept,
@@ -213,6 +214,15 @@ class TestTwoOnOneDevice:
         node.file(*(replace(filed(f"p{at}", A), share=share) for at, share in enumerate(shares)))
         assert len(node.held()[A]) == len(shares)
         assert node.conflicts() == conflicts
+
+    def test_the_best_evidence_of_a_container_counts_whichever_source_is_named(self) -> None:
+        """Rule 8 names the source that stands earlier, and takes no rank from the container."""
+        node = Cluster()
+        node.pods(pod("a", started=1), pod("b", started=2))
+        node.seconds = 4
+        node.kubelet(listed("a", A, resource="example.com/gpu"), listed("b", A))
+        node.checkpoint(answered(uid_of("a"), [B], A))
+        assert (node.held(), node.conflicts()) == ({A: ["a/main"]}, {A: 1})
 
     def test_the_source_s_own_times_do_where_nobody_tells_of_pods(self) -> None:
         node = Cluster()

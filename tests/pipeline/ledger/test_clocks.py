@@ -207,3 +207,34 @@ def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: 
         path, "SELECT until_ns - start_ns, counted_ns, gap_ns FROM holdings"
     )
     assert (length, counted, gap) == (75 * NS, 15 * NS, 60 * NS)
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 0])
+def test_t8_how_long_a_reboot_took_the_wall_clock_tells_once_in_a_boot(
+    tmp_path: Path, step: int
+) -> None:
+    """T8: podgpu is killed before it looks, and the clock is set before it starts again."""
+    path = tmp_path / "usage.db"
+    machine = Machine(path)
+    run = machine.start()
+    run.look()
+    machine.wait(10)
+    run.look()
+    run.commit()
+    run.kill()
+    machine.wait(60)
+    machine.reboot()
+    run = machine.start()
+    run.commit()
+    run.kill()
+    assert rows(path, "SELECT boot FROM state") == [(machine.boot,)]
+    machine.wait(3)
+    machine.ahead_ns += step * NS
+    run = machine.start()
+    run.look()
+    run.commit()
+    run.kill()
+    [(length, counted, gap)] = rows(
+        path, "SELECT until_ns - start_ns, counted_ns, gap_ns FROM holdings"
+    )
+    assert (length, counted, gap) == (73 * NS, 10 * NS, 63 * NS)

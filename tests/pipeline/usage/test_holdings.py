@@ -145,6 +145,23 @@ def test_one_that_is_back_at_once_is_the_same() -> None:
     assert (going_on(book).start, going_on(book).held_ns) == (at(1), 4 * S)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_one_whose_processes_the_next_look_shows_goes_on(there: bool) -> None:
+    """They may have begun at the look before, when the container still held the device."""
+    book = Book()
+    book.look(0, None)
+    book.hold(1, holder("a"))
+    book.look(5, 0)
+    book.hold(6)
+    book.look(10, 5, process("a", busy=S, there=there), busy=S)
+    if there:
+        assert ended(book) == ()
+        book.look(15, 10)
+    one = sole(book)
+    assert (one.start, one.end) == (at(1), at(15 if there else 6))
+    assert (one.held_ns, one.busy_ns) == (5 * S, S)
+
+
 def test_what_a_look_shows_that_was_taken_before_the_end_is_still_the_holdings() -> None:
     book = Book()
     book.hold(0, holder("a"))

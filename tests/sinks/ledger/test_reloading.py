@@ -94,6 +94,25 @@ def test_t8_an_account_of_this_boot_is_not_too_old_when_the_clock_is_set_forward
     kept.close()
 
 
+def left_by_another_boot(path: Path) -> str:
+    """Make a ledger that another boot wrote; return what identifies this one."""
+    kept = filled(path, 10)
+    kept.store._connection.execute("UPDATE state SET boot = 'another'")
+    kept.close()
+    return boot_id() or "another"
+
+
+async def test_t8_accounts_of_another_boot_are_written_with_moments_of_this_one(
+    tmp_path: Path,
+) -> None:
+    """T8: at once, before anybody looks."""
+    path = tmp_path / "usage.db"
+    boot = await off(left_by_another_boot, path)
+    async with Bench(path, 60).running():
+        pass
+    assert await off(query, path, "SELECT boot FROM state") == [(boot,)]
+
+
 async def test_t8_a_clock_that_is_set_forward_makes_nothing_old_after_a_reload(
     tmp_path: Path,
 ) -> None:
