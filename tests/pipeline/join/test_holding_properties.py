@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeAlias
 from unittest.mock import patch
 
@@ -24,10 +23,11 @@ from pipeline.model import (
     XidError,
 )
 from pipeline.recording import shifted
+from pipeline.usage.closing import Closing
 from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.looks import Name
 from pipeline.usage.renaming import put_together
-from pipeline.usage.roster import MOST_CONTAINERS, Roster
+from pipeline.usage.roster import MOST_CONTAINERS, Entry, Roster
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
     STORIES,
@@ -41,6 +41,8 @@ from tests.pipeline.usage.looking import S, adds_up
 Whose: TypeAlias = tuple[str, PartialRef]
 Key: TypeAlias = tuple[str, str]
 Had: TypeAlias = tuple[int, int, int]
+
+_close = Closing._close
 
 
 def had(one: Holding | ContainerUsage | None) -> Had:
@@ -68,7 +70,8 @@ class Run:
         self.ended: list[Holding] = []
         self.begun: set[Key] = set()
         self.absorbed: set[Key] = set()
-        self.renamed: list[tuple[str, PartialRef, PartialRef, Instant, int]] = []
+        # Of each holding that was told of, the account of its container.
+        self.whose: dict[Key, str] = {}
         self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
         # What a container had of which no holding will tell any more.
         self.base: dict[tuple[str, PartialRef, Instant], Had] = {}
@@ -86,8 +89,6 @@ class Run:
         known, entry = roster.get(before), roster.get(name)
         assert known is not None
         start, begin = known.start, min(known.start, entry.start if entry else known.start)
-        serial = self.join._usage.accounts._ended._serial
-        self.renamed.append((device, old, new, start, serial))
         rest = [self.base.pop((device, old, start), None)]
         if entry is not None:
             rest.append(self.base.pop((device, new, entry.start), None))
@@ -95,21 +96,15 @@ class Run:
             self.base[device, new, begin] = plus((0, 0, 0), *(part for part in rest if part))
         return put_together(roster, before, name, pod)
 
-    def follow(self) -> None:
-        """Give those that were told of before their container was renamed its name."""
-        for device, old, new, start, serial in self.renamed:
-            self.ended = [
-                replace(one, subject=new)
-                if (one.device, one.subject) == (device, old)
-                and one.serial <= serial
-                and one.start.mono_ns >= start.mono_ns
-                else one
-                for one in self.ended
-            ]
-        self.renamed.clear()
-
     def apply(self, envelope: Envelope) -> None:
-        with patch("pipeline.usage.renaming.put_together", self.rename):
+        def close(closing: Closing, entry: Entry, one: HoldingAccount, now_ns: int) -> None:
+            self.whose[closing._device, one.id] = entry.id
+            _close(closing, entry, one, now_ns)
+
+        with (
+            patch("pipeline.usage.renaming.put_together", self.rename),
+            patch.object(Closing, "_close", close),
+        ):
             self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)
         self.take_errors(snapshot.xids)
@@ -119,7 +114,6 @@ class Run:
         self.shown = usage
         assert not usage.ended_lost
         self.take_ended(usage)
-        self.follow()
         for device, account in usage.devices.items():
             adds_up(account)
             self.count_errors(account)
@@ -176,13 +170,8 @@ class Run:
                 # Of one that ended when it began there is nothing to be told.
                 self.begun.add(key_of(holding))
         waiting = self.waiting(account.device, one.subject)
-        told = [
-            had(each)
-            for each in self.ended
-            if (each.device, each.subject) == whose[:2]
-            # One that goes on from before may have begun earlier: the wall clock was set back.
-            and (each.start.mono_ns >= one.start.mono_ns or whose in self.base)
-        ]
+        ids = {one.id, *one.absorbed}
+        told = [had(each) for each in self.ended if self.whose.get(key_of(each)) in ids]
         everything = plus(*told, *waiting, self.base.get(whose, (0, 0, 0)), (0, 0, 0))
         assert everything == had(one)
 
@@ -281,7 +270,8 @@ def begin(run: Run, author: Author, state: Usage, back: int) -> None:
         run.went_on[account.device] = min(account.start, envelope.at)
         for one in account.containers:
             start = min(one.start, envelope.at)
-            going_on = had(one.holding)
+            # Those that are still to be told of.
+            going_on = plus(had(one.holding), *map(had, one.closing))
             rest = tuple(a - b for a, b in zip(had(one), going_on, strict=True))
             run.base[account.device, one.subject, start] = rest  # type: ignore[assignment]
     run.apply(envelope)

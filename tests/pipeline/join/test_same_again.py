@@ -12,12 +12,15 @@ from tests.pipeline.join.test_usage_properties import Author
 from tests.support.nodes import at
 
 ROOT = Path(__file__).parents[3]
-STORIES = 40
-OF_IDENTITY = 5
+STORIES = 8
+OF_IDENTITY = 2
 
 
 def digest() -> str:
-    """Return what stands for all that some stories come to."""
+    """Return what stands for all that some stories come to.
+
+    Few stories do: with `sorted` left out of `Entrance`, nearly each of them differs by itself.
+    """
     found = hashlib.sha256()
     for seed in range(STORIES):
         join = Join()

@@ -32,6 +32,10 @@ OTHERS: tuple[dict[str, Any], ...] = (
 )
 
 
+def _named(changed: Mapping[str, Any]) -> str:
+    return ",".join(changed) or "nothing"
+
+
 class Reloaded(Churn):
     """A node whose encoder is exchanged now and then.
 
@@ -48,6 +52,10 @@ class Reloaded(Churn):
         if "temporality" in changed:
             second["temporality"] = next(t for t in TEMPORALITIES if t != temporality)
         self.settings = (first, second)
+
+    def run(self, seconds: int) -> "Reloaded":
+        super().run(seconds)
+        return self
 
     def _push(self, second: int) -> None:
         # The newest snapshot is seen once more, as by whoever comes just then.
@@ -66,14 +74,14 @@ def _sorted(point: Point) -> tuple[Identity, int, bool]:
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("every", [1, 3, 7])
-@pytest.mark.parametrize("changed", SAME, ids=str)
+@pytest.mark.parametrize("changed", SAME, ids=_named)
 def test_nobody_can_tell_that_an_encoder_was_exchanged(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
     """Soak: a look at the devices was told again, and 28 points came with another start."""
-    churn = Churn(2, 2, temporality=temporality).run(20)
-    reloaded = Reloaded(temporality, every, changed).run(20)
+    churn, reloaded = Churn(2, 2, temporality=temporality), Reloaded(temporality, every, changed)
     for each in (churn, reloaded):
+        each.run(20)
         each.stop()
         each.run(70)
     for second, records in churn.records.items():
@@ -83,7 +91,7 @@ def test_nobody_can_tell_that_an_encoder_was_exchanged(
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("every", [1, 5])
-@pytest.mark.parametrize("changed", [*SAME, *OTHERS], ids=str)
+@pytest.mark.parametrize("changed", [*SAME, *OTHERS], ids=_named)
 def test_no_point_has_the_series_and_the_time_of_another(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
@@ -93,7 +101,7 @@ def test_no_point_has_the_series_and_the_time_of_another(
 
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
-@pytest.mark.parametrize("changed", [*SAME, *OTHERS[:3]], ids=str)
+@pytest.mark.parametrize("changed", [*SAME, *OTHERS[:3]], ids=_named)
 def test_nothing_of_what_was_used_is_missing_or_told_twice(
     temporality: Temporality, changed: dict[str, Any]
 ) -> None:
@@ -158,7 +166,7 @@ def test_another_receiver_gets_final_values_that_the_first_one_has(
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {"resource": {"k8s.cluster.name": "lab"}}, {"receiver": "another"}], ids=str
+    "changed", [{}, {"resource": {"k8s.cluster.name": "lab"}}, {"receiver": "another"}], ids=_named
 )
 def test_increments_of_readings_count_from_the_last_point(changed: dict[str, Any]) -> None:
     node, plan = Node(), FieldPlan(["pcie_replays"])
