@@ -60,8 +60,8 @@ class Book:
         unseen: devices of the file that nobody has looked at since podgpu began: what is missing
             before their first look is time for which podgpu was down. All of them, if none is
             given; changed in place, so that the next book of this process can have it.
-        moved: devices whose account was written in another boot of the machine. They are written
-            at once: how long ago that was the wall clock tells once in a boot, for all alike.
+        moved: devices whose account has other moments than in the file. They are written at once,
+            so that a later start goes on from the same moments for all devices.
 
     Attributes:
         fallen: how often an account made no sense, so that a gap stands in its place.

@@ -46,9 +46,18 @@ class Left:
     going_on: tuple[str, ...]
     boots: Mapping[str, str]
 
-    def of_other_boots(self, boot: str) -> list[str]:
-        """Return the devices whose account wasn't written in this boot; none where that is ''."""
-        return [device for device, written in self.boots.items() if boot and written != boot]
+    def moved(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
+        """Return the devices whose moments have changed: by another boot, or a clock that was set.
+
+        Args:
+            states: the accounts with moments of the present clocks.
+            boot: the present one; where that is empty, nothing is told.
+        """
+        return [
+            device
+            for device, told in self.states.items()
+            if boot and (self.boots[device] != boot or states[device].at != told.at)
+        ]
 
 
 def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:

@@ -137,7 +137,7 @@ class LedgerSink:
         since = self._since
         if since.unseen is None:
             since.unseen = set(states)
-        moved = left.of_other_boots(self._boot)
+        moved = left.moved(states, self._boot)
         self._book = Book(since.born, states, left.going_on, since.unseen, moved)
         self._unwritten = self._writing = None
         return self

@@ -103,8 +103,8 @@ class Reference:
                         account.rebase(at, self.clocks.offset)
                         if name in devices:
                             account.cap(at)
-                        # The file has it so at once: the wall clock is asked once in a boot.
-                        self._date(account, self.clocks.offset)
+                    # The file has it so at once.
+                    self._date(account, self.clocks.offset)
                 self.begun, self.offset_begun, self.up = at, self.clocks.offset, True
                 self.unheard = {who: dict(holds) for who, holds in running.items()}
                 self.running = {} if late or "runtime" not in self.sources else self.unheard

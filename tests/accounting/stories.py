@@ -280,6 +280,9 @@ class Author(Node):
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
             looks.append(self.of(device))
+            if any(one.who is None for one in looks[-1].works):
+                # What nobody can name may be any holder's.
+                self.used |= {who for who, held in self.running.items() if device in held}
         if rng.random() < 0.2 and not early:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:

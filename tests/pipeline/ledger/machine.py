@@ -103,8 +103,8 @@ class Run:
         self._store = Store(self._connection, machine.boot)
         left = read_left(self._connection, str(machine.path))
         told = rebased(left.states.values(), born, left.boots, machine.boot, born)
-        states, moved = {one.device: one for one in told.devices}, left.of_other_boots(machine.boot)
-        self.book = Book(born, states, left.going_on, moved=moved)
+        states = {one.device: one for one in told.devices}
+        self.book = Book(born, states, left.going_on, moved=left.moved(states, machine.boot))
         if told.devices:
             self._put("usage", "ledger", told)
         for order, source in enumerate(("nvml", "runtime")):
