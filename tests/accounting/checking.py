@@ -6,13 +6,18 @@ from pathlib import Path
 from tests.accounting.comparing import compare
 from tests.accounting.playing import Player
 from tests.accounting.stories import story
+from tests.accounting.told import Story
 
 _MEMORY = Path("/dev/shm")
 
 
 def check(seed: int) -> list[str]:
     """Return what differs, in words; nothing is right."""
-    told = story(seed)
+    return check_story(story(seed))
+
+
+def check_story(told: Story) -> list[str]:
+    """Return what differs when a story is played."""
     place = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as folder:
         return compare(told, Player(told, Path(folder)).play())

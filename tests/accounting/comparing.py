@@ -65,9 +65,9 @@ def compare(story: Story, seen: list[Seen]) -> Differences:
         _page(differs, at_end, run)
         found.extend(f"run {number}, page: {one}" for one in differs)
         cut = _committed(found, at_end, run, number, story.commit)
+        # Of time podgpu hears on its own too, where nothing happens.
+        kept += [Waited(run.when)] if run.when else []
         kept += [act for at, act in enumerate(run.acts) if at <= cut or _lasts(act)]
-        if run.ended == "killed" and run.when:
-            kept.append(Waited(run.when))
         whole = at_end
         if cut + 1 < len(run.acts):
             whole = Reference(story)

@@ -9,7 +9,8 @@ Where the docs leave something open, this is the reading that was taken:
 - A container that begins to hold a device before a look is told of, and after it was taken, goes on
   where that look shows its processes gone. Stories have no such moments.
 - What is known to have ended after the last look ended then, also if podgpu ended meanwhile.
-- A holding is final only once the energy of its time is known, or after three usage intervals.
+- A holding is final only once the energy of its time is known, or after three usage intervals,
+  even if a look that is told of after them was taken within them.
 - A container whose process is seen once more after its end, as ended, begins another holding.
 - An account whose device isn't found for five minutes begins anew with its next look; a restart
   before that lets it go on after all.
@@ -67,7 +68,7 @@ class Reference:
         self.given: dict[str, Who] = {}
         self.filed: dict[str, Who] = {}
         self.boot = 0
-        self.now = -1
+        self.now = self.heard = -1
         self.up = False
         self.begun = self.offset_begun = 0
         self.known: set[str] = set()
@@ -76,10 +77,15 @@ class Reference:
         self.listed = False
 
     def play(self, acts: Iterable[Act]) -> None:
-        for moment, act in in_order(acts):
+        for moment, heard, act in in_order(acts):
             if not isinstance(act, Killed | Stopped | Set) and moment > self.now:
                 self._pass(moment)  # what became of that time nobody has heard of
             self.now = moment
+            if isinstance(act, Look) and heard > self.heard:
+                # All looks that are told of together come too late for what is final by then.
+                self.heard = heard
+                for account in self.accounts.values():
+                    account.close(heard)
             match act:
                 case Look():
                     self._look(act)
@@ -239,8 +245,8 @@ class Reference:
                         episode.xids[act.code] += 1
 
 
-def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, "Act | Look"]]:
-    """Return what happens in the order of its moments, whenever it was told.
+def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, int, "Act | Look"]]:
+    """Return what happens in the order of its moments, each with the one at which it was told.
 
     Looks are passed over while a source has yet to speak.
     """
@@ -254,15 +260,15 @@ def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, "Act | Look"]]:
         elif isinstance(act, Looked) and waits:
             asked = act.at if asked is None else asked
             if act.at < asked + PATIENCE:
-                found.append((act.at, len(found), act))
+                found.append((act.at, act.at, act))
                 continue
         if isinstance(act, Looked) and act.by != "gpus":
             continue  # who stands earlier in the configuration is believed
         if isinstance(act, Looked):
-            found.extend((one.at, len(found), one) for one in act.looks)
+            found.extend((one.at, act.at, one) for one in act.looks)
         elif isinstance(act, Erred):
-            found.append((act.when, len(found), act))
+            found.append((act.when, act.at, act))
         else:
-            found.append((act.at, len(found), act))
-    found.sort(key=lambda each: each[:2])
-    return [(moment, act) for moment, _, act in found]
+            found.append((act.at, act.at, act))
+    found.sort(key=lambda each: each[0])
+    return found

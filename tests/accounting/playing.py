@@ -181,7 +181,7 @@ class Player:
             shutil.rmtree(before.parent)
         else:
             await run.stop()
-            written = len(self._told)
+            written, when = len(self._told), self.taken_at
         self.run = None
         kept = machine.path.parent / f"after-{len(self.seen)}.db"
         for end in ("", "-wal"):

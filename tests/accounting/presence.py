@@ -189,10 +189,18 @@ class Presence:
         return had.live
 
     def expire(self, at: int) -> None:
-        """Let time go on: who isn't seen again after a start has ended before it.
+        """Let time go on: who isn't seen again after a start has ended before it."""
+        self.close(at)
+        if self.first is None or at <= self.first + SEEN_WITHIN:
+            return
+        for had in self.had.values():
+            if had.pending:
+                had.pending = False
+                last = had.episodes[-1]
+                last.end, last.final = max(had.seen[0], last.start), True
 
-        What has ended is final when no look comes for three usage intervals.
-        """
+    def close(self, at: int) -> None:
+        """What has ended is final when no look has been told of for three usage intervals."""
         for had in self.had.values():
             for episode in had.episodes[-4:]:
                 if episode.end is None or episode.final:
@@ -202,13 +210,6 @@ class Presence:
                     episode.gap += episode.overlap(self.at, at)
                     if all(one.final for one in had.episodes):
                         self._disown(episode.who)
-        if self.first is None or at <= self.first + SEEN_WITHIN:
-            return
-        for had in self.had.values():
-            if had.pending:
-                had.pending = False
-                last = had.episodes[-1]
-                last.end, last.final = max(had.seen[0], last.start), True
 
     def _disown(self, who: Who) -> None:
         """What energy is still to come for what it had falls to nobody."""
