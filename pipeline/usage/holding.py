@@ -64,6 +64,11 @@ class HoldingAccount:
         no_time = self.end is not None and self.end.mono_ns == self.start.mono_ns
         return no_time and not (self.busy_ns or self.energy_mj or self.xids)
 
+    @property
+    def seen_ns(self) -> int:
+        """Up to when its container is known to have been there, as far as its time has passed."""
+        return self.until_ns - self.unseen_counted_ns - self.unseen_gap_ns
+
     def covers(self, moment_ns: int) -> bool:
         """Whether it goes on at a moment: from its start to before its end."""
         begun = self.start.mono_ns <= moment_ns

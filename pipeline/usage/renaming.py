@@ -77,28 +77,38 @@ class Renaming:
     def look(self, processes: Iterable[Process]) -> list[_Renamed]:
         """Recognise those whose processes are seen; return what `hold` does."""
         nameless = self.nameless
+        if not nameless:
+            return []
+        pods = {one.container: one.pod for one in processes if one.container is not None}
         found: list[_Renamed] = []
-        for process in processes if nameless else ():
-            name = process.container
+        for name in sorted(pods):
             for before in nameless:
-                if name is not None and name[3] == before[3]:
-                    found += self.name(before, name, process.pod)
+                if name[3] == before[3]:
+                    found += self.name(before, name, pods[name], beside=pods)
         return found
 
-    def name(self, before: Name, name: Name, pod: PodInfo | None) -> list[_Renamed]:
+    def name(
+        self, before: Name, name: Name, pod: PodInfo | None, beside: Collection[Name] = ()
+    ) -> list[_Renamed]:
         """Let a container that has no name go on under its full name, if that is one.
 
         Args:
             before: one of `nameless`.
             name: the container of its pod, as far as it is known.
             pod: what is known of its pod.
+            beside: containers that are seen with it: one of two may be meant.
 
         Returns:
             What `hold` does.
         """
         last = self._timeline.last
         held = [one.container for one in last.held] if last is not None else []
-        others = {name, *(one.name for one in self._roster if one.whole), *held}
+        others = {
+            name,
+            *(one for one in beside if one[1] and one[3]),
+            *(one.name for one in self._roster if one.whole),
+            *held,
+        }
         if before in held or before not in lesser(name, others):
             return []
         return self._recognise(name, sorted(others), pod, never)
@@ -206,6 +216,9 @@ def _add_up(entry: Entry, more: Entry) -> None:
 
 def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     """Add to a holding what one had that began later, and before the end of the first."""
+    # Who of the two was seen last tells since when nobody has seen the container.
+    last = max(one, more, key=lambda each: each.seen_ns)
+    seen_ns, unseen_counted_ns = last.seen_ns, last.unseen_counted_ns
     after_ns = more.until_ns - one.until_ns
     if after_ns > 0:
         between_ns = max(more.start.mono_ns - one.until_ns, 0)
@@ -213,6 +226,12 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
         one.counted_ns += counted_ns
         one.gap_ns += after_ns - counted_ns
         one.until_ns = more.until_ns
+    # What was counted of one may have been a gap of the other.
+    missing_ns = min(max(more.counted_ns - one.counted_ns, 0), one.gap_ns)
+    one.counted_ns += missing_ns
+    one.gap_ns -= missing_ns
+    one.unseen_counted_ns = unseen_counted_ns
+    one.unseen_gap_ns = one.until_ns - seen_ns - unseen_counted_ns
     if one.end is not None:
         one.end = None if more.end is None else max(one.end, more.end)
     if not one.source:
@@ -221,10 +240,13 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     one.busy_ns = _sum(one.busy_ns, more.busy_ns)
     one.energy_mj = _sum(one.energy_mj, more.energy_mj)
     one.memory_bytes = _sum(one.memory_bytes, more.memory_bytes)
-    peaks = [peak for peak in (one.memory_peak_bytes, more.memory_peak_bytes) if peak is not None]
-    one.memory_peak_bytes = max(peaks, default=None)
     one.memory_byte_ns += more.memory_byte_ns
-    one.memory_ns = max(one.memory_ns, more.memory_ns)
+    one.memory_ns = min(one.memory_ns + more.memory_ns, one.counted_ns)
+    peaks = [peak for peak in (one.memory_peak_bytes, more.memory_peak_bytes) if peak is not None]
+    if peaks and one.memory_ns:
+        # Both may have had memory at once: then the peak of neither is that of both.
+        peaks.append(one.memory_byte_ns // one.memory_ns)
+    one.memory_peak_bytes = max(peaks, default=None)
     one.busy_time_ns = max(one.busy_time_ns, more.busy_time_ns)
     parts = [peak for peak in (one.peak_ppm, more.peak_ppm) if peak is not None]
     one.peak_ppm = max(parts, default=None)
