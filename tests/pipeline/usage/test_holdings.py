@@ -280,19 +280,6 @@ def test_without_a_look_it_is_told_of_after_three_intervals_and_the_rest_is_a_ga
     assert found.unheld_ns == 25 * S
 
 
-def test_a_look_taken_within_three_intervals_and_told_of_after_them_comes_too_late() -> None:
-    book = Book()
-    book.hold(0, holder("a"))
-    book.look(0, None)
-    book.hold(4)
-    # Time goes on to the moment at which a look is told of before the look is taken in.
-    assert book.accounts.expire(at(4.01 + GOOD_FOR))
-    found = book.look(3.9 + GOOD_FOR, 0)
-    assert (sole(book).end, spent(sole(book))) == (at(4), (0, 4 * S))
-    assert container(found, "a").held_ns == 0
-    assert (found.unheld_ns, found.unknown_ns) == (18_900 * MS, 4 * S)
-
-
 def test_all_end_when_the_device_is_gone() -> None:
     other = gpu(1)
     book = Book(GPU, other)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pipeline.usage.looking import GPU, Book, S, holder, process
+from tests.pipeline.usage.looking import GPU, MS, Book, S, container, holder, process
 from tests.support.nodes import at
 from tests.support.usage import account
 
@@ -53,3 +53,17 @@ def test_whoever_held_the_device_at_the_first_look_has_the_time_from_then_on(aga
         at(2.5),
         S // 2,
     )
+
+
+def test_a_look_taken_within_three_intervals_and_told_of_after_them_comes_too_late() -> None:
+    book = Book()
+    book.hold(0, holder("a"))
+    book.look(0, None)
+    book.hold(4)
+    # Time goes on to the moment at which a look is told of before the look is taken in.
+    assert book.accounts.expire(at(19.01))
+    found = book.look(18.9, 0)
+    [one] = book.usage().ended
+    assert (one.end, one.counted_ns, one.gap_ns) == (at(4), 0, 4 * S)
+    assert container(found, "a").held_ns == 0
+    assert (found.unheld_ns, found.unknown_ns) == (18_900 * MS, 4 * S)
