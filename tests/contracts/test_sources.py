@@ -80,7 +80,7 @@ async def test_being_cancelled_before_it_began_is_fine(source: Source, kind: str
 
 
 async def test_its_threads_do_not_grow_with_its_runs(source: Source, kind: str) -> None:
-    counts = []
+    counts: list[int] = []
     for _ in range(4):
         await heard(source, kind)
         # On a busy machine the last threads take their time to end.
