@@ -57,9 +57,8 @@ class Entrance:
             if cut is None or cut is last:
                 continue
             for one in cut.held:
-                # Who is known has been let in when that was heard of, but before the first look.
-                entry = self._roster.get(one.container)
-                if entry is None or entry.awaited:
+                # Who is known has been let in when that was heard of.
+                if self._roster.get(one.container) is None:
                     self.holder(one, max(begin, cut.at), at)
         if last is not None:
             # Who came after the look was taken has no part in the interval.
@@ -90,7 +89,7 @@ class Entrance:
         elif begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.closed):
             # It came and went, and so did the holding before, unless that reaches into the time.
             last = entry.closing[-1].end if entry.closing else None
-            if entry.awaited or last is None or last.mono_ns <= begin.mono_ns:
+            if last is None or last.mono_ns <= begin.mono_ns:
                 entry.begin(begin)
 
     def _enter(

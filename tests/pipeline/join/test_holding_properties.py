@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.join import Join
@@ -233,6 +233,8 @@ PARTS = st.lists(
 
 
 @given(st.integers(0, 1 << 40), PARTS, st.sampled_from([0, 0, 0, 3, -20, -4000]))
+@example(65537, [(13, 0, 0), (11, 3, 0), (10, 4, 0), (10, 0, 0)], 0)  # two unseen ones are one
+@example(269318, [(20, 2, 0), (1, 5, 0)], -4000)  # one that is still to be told of
 @EXAMPLES
 def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: int) -> None:
     author, state = Author(seed), Usage({})

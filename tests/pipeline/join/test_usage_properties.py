@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import (
@@ -260,6 +260,7 @@ def assert_new(one: ContainerUsage, account: DeviceUsage, before: DeviceUsage | 
 
 
 @given(STORIES)
+@example((64520, 30))  # two containers of a pod that had a uid alone until then
 @EXAMPLES
 def test_the_order_of_processes_and_containers_does_not_matter(story: tuple[int, int]) -> None:
     one, other = Node(), Node()
