@@ -1,6 +1,9 @@
-"""Integers in parts that add up."""
+"""Integers in parts that add up, and sums of amounts of which some are unknown."""
 
 from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
@@ -34,3 +37,14 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
         for place in sorted(range(len(rests)), key=rests.__getitem__, reverse=True)[:left]:
             parts[place] += 1
     return parts
+
+
+def known(*amounts: T | None) -> list[T]:
+    """Return the amounts that are known."""
+    return [amount for amount in amounts if amount is not None]
+
+
+def plus(one: int | None, more: int | None) -> int | None:
+    """Return the sum of what is known of two amounts; None if neither is."""
+    parts = known(one, more)
+    return sum(parts) if parts else None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from pipeline.model import Instant, PodInfo
+from pipeline.usage.apportion import known, plus
 from pipeline.usage.closing import Closing
 from pipeline.usage.holding import HoldingAccount, count
 from pipeline.usage.looks import Name, Process
@@ -196,22 +197,19 @@ def put_together(
 
 def _add_up(entry: Entry, more: Entry) -> None:
     entry.start = min(entry.start, more.start)
-    ends = [one.ended for one in (entry, more) if one.ended is not None]
+    ends = known(entry.ended, more.ended)
     entry.ended = max(ends) if len(ends) == 2 else None
     entry.held_ns += more.held_ns
-    entry.busy_ns = _sum(entry.busy_ns, more.busy_ns)
-    entry.energy_mj = _sum(entry.energy_mj, more.energy_mj)
-    entry.memory_bytes = _sum(entry.memory_bytes, more.memory_bytes)
+    entry.busy_ns = plus(entry.busy_ns, more.busy_ns)
+    entry.energy_mj = plus(entry.energy_mj, more.energy_mj)
+    entry.memory_bytes = plus(entry.memory_bytes, more.memory_bytes)
     _add_xids(entry.xids, more.xids.items())
-    begins = [ns for ns in (entry.used_from_ns, more.used_from_ns) if ns is not None]
-    entry.used_from_ns = min(begins, default=None)
-    until = [ns for ns in (entry.used_to_ns, more.used_to_ns) if ns is not None]
-    entry.used_to_ns = max(until, default=None)
+    entry.used_from_ns = min(known(entry.used_from_ns, more.used_from_ns), default=None)
+    entry.used_to_ns = max(known(entry.used_to_ns, more.used_to_ns), default=None)
     entry.uses |= more.uses
     entry.awaited &= more.awaited
     entry.concealed |= more.concealed
-    closed = [one.closed for one in (entry, more) if one.closed is not None]
-    entry.closed = max(closed, default=None)
+    entry.closed = max(known(entry.closed, more.closed), default=None)
 
 
 def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
@@ -237,19 +235,18 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     if not one.source:
         one.source, one.evidence = more.source, more.evidence
     one.held_ns += more.held_ns
-    one.busy_ns = _sum(one.busy_ns, more.busy_ns)
-    one.energy_mj = _sum(one.energy_mj, more.energy_mj)
-    one.memory_bytes = _sum(one.memory_bytes, more.memory_bytes)
+    one.busy_ns = plus(one.busy_ns, more.busy_ns)
+    one.energy_mj = plus(one.energy_mj, more.energy_mj)
+    one.memory_bytes = plus(one.memory_bytes, more.memory_bytes)
     one.memory_byte_ns += more.memory_byte_ns
     one.memory_ns = min(one.memory_ns + more.memory_ns, one.counted_ns)
-    peaks = [peak for peak in (one.memory_peak_bytes, more.memory_peak_bytes) if peak is not None]
+    peaks = known(one.memory_peak_bytes, more.memory_peak_bytes)
     if peaks and one.memory_ns:
         # Both may have had memory at once: then the peak of neither is that of both.
         peaks.append(one.memory_byte_ns // one.memory_ns)
     one.memory_peak_bytes = max(peaks, default=None)
     one.busy_time_ns = max(one.busy_time_ns, more.busy_time_ns)
-    parts = [peak for peak in (one.peak_ppm, more.peak_ppm) if peak is not None]
-    one.peak_ppm = max(parts, default=None)
+    one.peak_ppm = max(known(one.peak_ppm, more.peak_ppm), default=None)
     one.concealed |= more.concealed
     _add_xids(one.xids, more.xids.items())
 
@@ -258,9 +255,3 @@ def _add_xids(xids: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
     for code, number in more:
         for _ in range(number):
             count(xids, code)
-
-
-def _sum(one: int | None, more: int | None) -> int | None:
-    if one is None or more is None:
-        return more if one is None else one
-    return one + more

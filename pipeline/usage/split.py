@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from pipeline.usage.apportion import apportion
+from pipeline.usage.apportion import apportion, plus
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.timeline import Piece
 
@@ -39,9 +39,7 @@ class Memory(NamedTuple):
     def rename(self, before: Name, name: Name) -> None:
         """Let what one container has be that of another name, beside what stands under that."""
         if before in self.containers:
-            parts = (self.containers.pop(before), self.containers.get(name))
-            known = [part for part in parts if part is not None]
-            self.containers[name] = sum(known) if known else None
+            self.containers[name] = plus(self.containers.pop(before), self.containers.get(name))
 
 
 class Busy(NamedTuple):
