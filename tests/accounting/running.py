@@ -35,16 +35,6 @@ MORE: Final = NS // 10
 """By how much a reload of the ledger makes its commit interval longer."""
 
 
-class Silent:
-    """A source that says what the story lets it say."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    async def run(self, ctx: SourceContext) -> None:
-        raise NotImplementedError
-
-
 @dataclass
 class Machine:
     """What outlives podgpu: clocks, files."""

@@ -186,8 +186,8 @@ def test_t8_the_time_that_podgpu_was_down_is_that_of_the_monotonic_clock(tmp_pat
     story.run.kill()
 
 
-def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: Path) -> None:
-    path = tmp_path / "usage.db"
+def rebooted(path: Path) -> Machine:
+    """Return a machine on which podgpu was killed after 10 s, and that was away for 60 s then."""
     machine = Machine(path)
     run = machine.start()
     run.look()
@@ -197,6 +197,12 @@ def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: 
     run.kill()
     machine.wait(60)
     machine.reboot()
+    return machine
+
+
+def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    machine = rebooted(path)
     run = machine.start()
     run.look()
     machine.wait(5)
@@ -215,15 +221,7 @@ def test_t8_how_long_a_reboot_took_the_wall_clock_tells_once_in_a_boot(
 ) -> None:
     """T8: podgpu is killed before it looks, and the clock is set before it starts again."""
     path = tmp_path / "usage.db"
-    machine = Machine(path)
-    run = machine.start()
-    run.look()
-    machine.wait(10)
-    run.look()
-    run.commit()
-    run.kill()
-    machine.wait(60)
-    machine.reboot()
+    machine = rebooted(path)
     run = machine.start()
     run.commit()
     run.kill()
