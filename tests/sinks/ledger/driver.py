@@ -11,6 +11,7 @@ It says `looked` when it has counted something, and ends at that moment of Unix 
 import asyncio
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 from config.types import Duration
 from pipeline.channels import Channel
@@ -62,7 +63,8 @@ class Node:
     """Feeds the join."""
 
     def __init__(self) -> None:
-        self.join = Join()
+        # As podgpu does: no two runs have ids in common.
+        self.join = Join(token_hex(8))
         self._clock = SystemClock()
         self._seq = 0
         self._before: Instant | None = None

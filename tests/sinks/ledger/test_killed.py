@@ -109,6 +109,7 @@ def test_it_is_within_an_interval_a_kill_of_one_that_was_never_killed(tmp_path: 
 def check_gaps(window: Window, kills: list[int]) -> None:
     """Each kill lies in a gap, which began an interval before it at most."""
     gaps = [gap for gap in window.gaps if gap.reason == "down"]
+    assert len(gaps) == len(window.gaps), "time that was looked at isn't accounted for"
     losses = []
     for gap in gaps:
         inside = [moment for moment in kills if gap.start_ns <= moment <= gap.end_ns]
