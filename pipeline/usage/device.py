@@ -326,17 +326,17 @@ class DeviceAccount:
         """Let time go on to a look that showed this; return what was counted of each holding."""
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.adjoins(since), dict[HoldingAccount, int]()
-        told = shown.containers
+        told, elapsed_ns = shown.containers, self._sums.elapsed_ns
         nothing = 0 if shown.whole else None
         for entry in self.roster:
             running = entry.running
             if running is not None and entry.awaited:
-                running.await_sight(since_ns, at_ns)
+                running.await_sight(since_ns, at_ns, elapsed_ns)
                 continue
             if running is None and not entry.closing:
                 continue
             for one in entry.open():
-                counted_ns = one.pass_time(since_ns, at_ns, adjoins=adjoins)
+                counted_ns = one.pass_time(since_ns, at_ns, elapsed_ns, adjoins=adjoins)
                 if counted_ns:
                     times[one] = counted_ns
             has = told.get(entry.name, nothing)
