@@ -223,20 +223,18 @@ def begun(start: Instant, own_id: str) -> HoldingAccount:
 
 def split(
     part: int, holdings: list[HoldingAccount], times: Mapping[HoldingAccount, int]
-) -> list[int]:
+) -> list[tuple[HoldingAccount, int]]:
     """Split what a container had in an interval among its holdings in it, by their times.
 
     Args:
         part: of whatever.
-        holdings: one or more.
+        holdings: one or more. If none had any of the interval, the last of them has it all.
         times: how much of the interval each had, where it had any.
     """
-    if len(holdings) == 1:
-        return [part]
-    weights = [times.get(one, 0) for one in holdings]
-    if not any(weights):
-        weights[-1] = 1
-    return apportion(part, weights)
+    mine = [one for one in holdings if times.get(one)] or holdings[-1:]
+    if len(mine) == 1:
+        return [(mine[0], part)]
+    return list(zip(mine, apportion(part, [times[one] for one in mine]), strict=True))
 
 
 def count(xids: dict[int, int], code: int) -> None:

@@ -71,7 +71,8 @@ def test_two_holdings_put_together_are_one(
             for n in there
             if n == 0 or not released
         ]
-        used, busy = (sum(one[at] or 0 for one in shown) for at in (4, 5))
+        used = sum(one.memory_bytes or 0 for one in shown)
+        busy = sum(one.busy_ns or 0 for one in shown)
         counted = busy if look.counts else None
         apart.look(now, since, *OTHERS, *shown, used=used, busy=counted)
         one = [process._replace(container=A) for process in shown]
