@@ -272,7 +272,10 @@ def check(seed: int, faketime: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder), faketime)
         play(machine, random.Random(seed))
-        return differences(machine)
+        found = differences(machine)
+        if found:
+            found.append(f"podgpu's log:\n{(Path(folder) / 'podgpu.log').read_text()}")
+        return found
 
 
 def main() -> int:
