@@ -130,9 +130,10 @@ class Reference:
                 self._held(at)
             case Looked():
                 # Its looks may be passed over, and all the same somebody looks.
-                self.looked = True
                 self.unshown.clear()
-                self._write()
+                if not self.looked:
+                    self.looked = True
+                    self._write()
             case Spoken():
                 self.running, self.listed = self.unheard, True
                 self._held(at)
