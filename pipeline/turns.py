@@ -2,11 +2,17 @@
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Container
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
+from pipeline.networks import crowded, in_turn, number_of
+
 _SOURCES: Final = 4096
 """Sources that are kept in mind; who has not asked for longest is forgotten first."""
+
+_COMPARED: Final = 64
+"""Sources that have had the same and are told apart by their networks; each takes some time."""
 
 
 class BusyError(Exception):
@@ -18,17 +24,24 @@ class Turns:
 
     Had is a turn that was taken, and one that was refused. A source that is new, or has not asked
     for long, is taken to have had as much as the one with the turn before. So who asks seldom waits
-    for the turns under way, and not for those who ask much, from however many addresses.
+    for the turns under way, and not for those who ask much, from however many addresses. Among
+    sources that have had the same, networks alternate; see `pipeline.networks`.
 
     Args:
         at_once: turns that may be taken at a time.
         waiting: requests that may wait. A further one takes the place of one of the source that has
             asked most. None for no bound: who asks has one of his own.
+        behind: sources that are next when no other waits, and give their place up to any other. It
+            may change at any time.
     """
 
-    def __init__(self, at_once: int, waiting: int | None = None) -> None:
+    def __init__(
+        self, at_once: int, waiting: int | None = None, behind: Container[str] = ()
+    ) -> None:
         self._free = at_once
         self._most = waiting
+        self._behind = behind
+        self._turn = 0
         self._least = 0
         self._asked: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -62,7 +75,7 @@ class Turns:
         mine.append(turn)
         self._count += 1
         if self._most is not None and self._count > self._most:
-            last = self._pop(max(self._waiting, key=self._asked.__getitem__), -1)
+            last = self._pop(self._last(), -1)
             if not last.done():
                 last.set_exception(BusyError())
         try:
@@ -78,13 +91,30 @@ class Turns:
     def give(self) -> None:
         """Give a turn back, to who is next."""
         while self._waiting:
-            source = min(self._waiting, key=self._had)
+            source = self._next()
             self._least = max(self._least, self._had(source))
             turn = self._pop(source, 0)
             if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
+
+    def _next(self) -> str:
+        ranks = {one: (one in self._behind, self._had(one)) for one in self._waiting}
+        least = min(ranks.values())
+        equal = [one for one, rank in ranks.items() if rank == least][:_COMPARED]
+        if len(equal) == 1:
+            return equal[0]
+        self._turn += 1
+        numbers = {number_of(one): one for one in equal}
+        return numbers[in_turn(sorted(numbers), self._turn)]
+
+    def _last(self) -> str:
+        ranks = {one: (one in self._behind, self._asked[one]) for one in self._waiting}
+        most = max(ranks.values())
+        equal = [one for one, rank in ranks.items() if rank == most][-_COMPARED:]
+        numbers = {number_of(one): one for one in equal}
+        return numbers[crowded(sorted(numbers))[1]]
 
     def _had(self, source: str) -> int:
         """Return how often a source has asked, but for what waits: had turns, or was refused."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
 from pipeline.http.limits import Limits
+from pipeline.networks import crowded, number_of
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
@@ -166,6 +167,7 @@ class Shares:
             victim = victim or self._spent(
                 [guest for guest in self._guests if shares[guest.source] > mine]
             )
+            victim = victim or self._crowded(source)
         if victim is None:
             return False
         self._end(victim)
@@ -179,6 +181,15 @@ class Shares:
             return longest
         had = [guest for guest in guests if guest.answers and guest.state != "working"]
         return max(had, key=lambda guest: guest.answers, default=None)
+
+    def _crowded(self, source: str) -> Guest | None:
+        """Return who waits in the network that has most; None if the source is of that, too."""
+        numbers = [number_of(guest.source) for guest in self._guests]
+        low, high = crowded(sorted([*numbers, number_of(source)]))
+        if low <= number_of(source) <= high:
+            return None
+        of = (guest for guest, at in zip(self._guests, numbers, strict=True) if low <= at <= high)
+        return next((guest for guest in of if guest.state != "working"), None)
 
     def _end(self, guest: Guest) -> None:
         guest.ended = True

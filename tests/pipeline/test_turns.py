@@ -1,6 +1,7 @@
 """Turns: who asks seldom waits for nobody who asks much."""
 
 import asyncio
+from collections.abc import Container
 
 import pytest
 from hypothesis import given, settings
@@ -18,8 +19,10 @@ async def settled() -> None:
 class Asking:
     """Requests for turns, and the order in which they get one."""
 
-    def __init__(self, at_once: int, waiting: int | None = None) -> None:
-        self.turns = Turns(at_once, waiting)
+    def __init__(
+        self, at_once: int, waiting: int | None = None, behind: Container[str] = ()
+    ) -> None:
+        self.turns = Turns(at_once, waiting, behind)
         self.order: list[str] = []
         self.refused: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -58,7 +61,45 @@ async def test_of_one_source_the_first_comes_first_and_sources_alternate() -> No
     for source in ("a", "b", "c"):
         asking.ask(source, 2)
     await asking.give(6)
-    assert asking.order[1:] == ["a", "b", "c", "a", "b", "c"]
+    assert [set(asking.order[1:4]), set(asking.order[4:])] == [{"a", "b", "c"}] * 2
+
+
+@pytest.mark.parametrize("many", [1, 10, 60])
+async def test_networks_alternate_among_sources_that_have_had_the_same(many: int) -> None:
+    asking = Asking(1)
+    asking.ask("held")
+    await settled()
+    for at in range(many):
+        asking.ask(f"10.1.0.{at}")
+    asking.ask("10.2.0.1")
+    await asking.give(2)
+    assert "10.2.0.1" in asking.order[1:]
+
+
+async def test_a_place_is_given_up_in_the_network_that_has_most() -> None:
+    asking = Asking(1, 4)
+    asking.ask("held")
+    await settled()
+    asking.ask("10.2.0.1")
+    for at in range(20):
+        asking.ask(f"10.1.0.{at}")
+    await settled()
+    assert len(asking.refused) == 17
+    assert "10.2.0.1" not in asking.refused
+
+
+async def test_who_is_behind_comes_last_and_gives_up_its_place() -> None:
+    behind = {"wrong 1"}
+    asking = Asking(1, 3, behind)
+    asking.ask("held")
+    await settled()
+    for source in ("wrong 1", "wrong 2", "right", "right"):
+        asking.ask(source)
+    await settled()
+    assert asking.refused == ["wrong 1"]
+    behind.add("wrong 2")
+    await asking.give(3)
+    assert asking.order[1:] == ["right", "right", "wrong 2"]
 
 
 @pytest.mark.parametrize("sources", [1, 3, 100])
