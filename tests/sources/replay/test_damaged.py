@@ -293,8 +293,8 @@ async def test_r4_beside_a_damaged_recording_the_others_go_on(
     if what == "header":
         put(other, other.read_bytes(), 0, 0)
     elif what == "line":
-        text = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
-        other.write_bytes(gzip.compress(text))
+        told = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
+        other.write_bytes(gzip.compress(told))
     else:
         spoil(other)
     (port,) = free_ports(1)
