@@ -1,4 +1,4 @@
-"""Shares by networks, where sources that have had the same compete.
+"""Shares by networks, where it says nothing who has had more.
 
 Addresses of one client, however many it has, mostly lie close to each other: in a node's range of
 pod addresses, in a prefix of IPv6. So at each bit in which the addresses differ, both sides have
@@ -14,6 +14,8 @@ from typing import Final
 
 _BITS: Final = 128
 _IPV4: Final = 0xFFFF << 32
+_SITE4, _SITE6 = 8, 80
+"""Bits in which addresses of one site differ: 24 bits of IPv4 and 48 of IPv6 are the same."""
 
 
 @lru_cache(4096)
@@ -31,6 +33,16 @@ def number_of(source: str) -> int:
         return int(IPv6Address(source.removesuffix("/64")))
     except AddressValueError:
         return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=_BITS // 8).digest())
+
+
+def site_of(source: str) -> int:
+    """Return the network of a source, as the number of its first address.
+
+    It is that of a node's pods, or what a provider gives to one customer.
+    """
+    number = number_of(source)
+    bits = _SITE4 if number >> 32 == _IPV4 >> 32 else _SITE6
+    return number >> bits << bits
 
 
 def in_turn(numbers: Sequence[int], turn: int) -> int:

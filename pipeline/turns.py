@@ -2,17 +2,16 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Container
+from heapq import heapify, heappop, heappush
 from ipaddress import AddressValueError, IPv6Address
+from itertools import count
 from typing import Final
-
-from pipeline.networks import crowded, in_turn, number_of
 
 _SOURCES: Final = 4096
 """Sources that are kept in mind; who has not asked for longest is forgotten first."""
 
-_COMPARED: Final = 64
-"""Sources that have had the same and are told apart by their networks; each takes some time."""
+
+_SPARE: Final = 64
 
 
 class BusyError(Exception):
@@ -24,28 +23,26 @@ class Turns:
 
     Had is a turn that was taken, and one that was refused. A source that is new, or has not asked
     for long, is taken to have had as much as the one with the turn before. So who asks seldom waits
-    for the turns under way, and not for those who ask much, from however many addresses. Among
-    sources that have had the same, networks alternate; see `pipeline.networks`.
+    for the turns under way, and not for those who ask much, from however many addresses. Of those
+    that have had the same, a known one that really had less is ahead, then who came first.
 
     Args:
         at_once: turns that may be taken at a time.
         waiting: requests that may wait. A further one takes the place of one of the source that has
             asked most. None for no bound: who asks has one of his own.
-        behind: sources that are next when no other waits, and give their place up to any other. It
-            may change at any time.
     """
 
-    def __init__(
-        self, at_once: int, waiting: int | None = None, behind: Container[str] = ()
-    ) -> None:
+    def __init__(self, at_once: int, waiting: int | None = None) -> None:
         self._free = at_once
         self._most = waiting
-        self._behind = behind
-        self._turn = 0
         self._least = 0
         self._asked: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._count = 0
+        # What each source that waits has had, whether it is no better than others with as much, and
+        # in which order they came; and some that is over.
+        self._order: list[tuple[int, bool, int, str]] = []
+        self._numbers = count()
 
     def __len__(self) -> int:
         """Return how many wait."""
@@ -60,20 +57,22 @@ class Turns:
         Raises:
             BusyError: others have the places to wait; possibly only after a while.
         """
-        before = max(self._least, self._asked.pop(source, 0))
+        had = self._asked.pop(source, 0)
+        before = max(self._least, had)
         self._asked[source] = before + 1
         self._forget()
         if self._free:
             self._free -= 1
             self._least = before
         else:
-            await self._wait(source)
+            await self._wait(source, late=not 0 < had < before)
 
-    async def _wait(self, source: str) -> None:
+    async def _wait(self, source: str, *, late: bool) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine = self._waiting.setdefault(source, deque())
         mine.append(turn)
         self._count += 1
+        self._rank(source, late=late)
         if self._most is not None and self._count > self._most:
             last = self._pop(self._last(), -1)
             if not last.done():
@@ -100,21 +99,24 @@ class Turns:
         self._free += 1
 
     def _next(self) -> str:
-        ranks = {one: (one in self._behind, self._had(one)) for one in self._waiting}
-        least = min(ranks.values())
-        equal = [one for one, rank in ranks.items() if rank == least][:_COMPARED]
-        if len(equal) == 1:
-            return equal[0]
-        self._turn += 1
-        numbers = {number_of(one): one for one in equal}
-        return numbers[in_turn(sorted(numbers), self._turn)]
+        """Return the source of those that wait which has the next turn."""
+        while not self._holds(self._order[0]):
+            heappop(self._order)
+        return self._order[0][-1]
+
+    def _rank(self, source: str, *, late: bool) -> None:
+        heappush(self._order, (self._had(source), late, next(self._numbers), source))
+        if len(self._order) > 4 * self._count + _SPARE:
+            self._order = list(filter(self._holds, self._order))
+            heapify(self._order)
+
+    def _holds(self, ranked: tuple[int, bool, int, str]) -> bool:
+        had, _, _, source = ranked
+        return source in self._waiting and self._had(source) == had
 
     def _last(self) -> str:
-        ranks = {one: (one in self._behind, self._asked[one]) for one in self._waiting}
-        most = max(ranks.values())
-        equal = [one for one, rank in ranks.items() if rank == most][-_COMPARED:]
-        numbers = {number_of(one): one for one in equal}
-        return numbers[crowded(sorted(numbers))[1]]
+        """Return the one that gives up a place."""
+        return max(self._waiting, key=self._asked.__getitem__)
 
     def _had(self, source: str) -> int:
         """Return how often a source has asked, but for what waits: had turns, or was refused."""
@@ -128,7 +130,9 @@ class Turns:
     def _drop(self, source: str, turn: asyncio.Future[None]) -> None:
         self._waiting[source].remove(turn)
         self._count -= 1
-        if not self._waiting[source]:
+        if self._waiting[source]:
+            self._rank(source, late=True)
+        else:
             del self._waiting[source]
 
     def _forget(self) -> None:

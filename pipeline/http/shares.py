@@ -1,6 +1,7 @@
 """Connections and bytes of all listeners, shared by where the clients are."""
 
 import asyncio
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,6 +77,7 @@ class Shares:
         self._guests: dict[Guest, None] = {}
         self._reserved: dict[Guest, None] = {}
         self._sources: Counter[str] = Counter()
+        self._numbers: list[int] = []  # of the guests' sources, sorted
         self._holding: dict[Guest, None] = {}
         self._answers: dict[int, int] = {}
         self._held = 0
@@ -116,12 +118,14 @@ class Shares:
         guest.reserved = False
         self._guests[guest] = None
         self._sources[guest.source] += 1
+        insort(self._numbers, number_of(guest.source))
         return True
 
     def leave(self, guest: Guest) -> None:
         """Count a connection no longer."""
         if guest in self._guests:
             del self._guests[guest]
+            self._remove(number_of(guest.source))
             self._sources[guest.source] -= 1
             if not self._sources[guest.source]:
                 del self._sources[guest.source]
@@ -184,12 +188,17 @@ class Shares:
 
     def _crowded(self, source: str) -> Guest | None:
         """Return who waits in the network that has most; None if the source is of that, too."""
-        numbers = [number_of(guest.source) for guest in self._guests]
-        low, high = crowded(sorted([*numbers, number_of(source)]))
-        if low <= number_of(source) <= high:
+        mine = number_of(source)
+        insort(self._numbers, mine)
+        low, high = crowded(self._numbers)
+        self._remove(mine)
+        if low <= mine <= high:
             return None
-        of = (guest for guest, at in zip(self._guests, numbers, strict=True) if low <= at <= high)
+        of = (guest for guest in self._guests if low <= number_of(guest.source) <= high)
         return next((guest for guest in of if guest.state != "working"), None)
+
+    def _remove(self, number: int) -> None:
+        del self._numbers[bisect_left(self._numbers, number)]
 
     def _end(self, guest: Guest) -> None:
         guest.ended = True

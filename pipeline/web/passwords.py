@@ -9,12 +9,13 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
 import bcrypt
 
+from pipeline.networks import crowded, in_turn, site_of
 from pipeline.threads import DaemonExecutor
 from pipeline.turns import BusyError, Turns
 from pipeline.web.options import costs
@@ -43,13 +44,49 @@ class Verdict(Enum):
     """Not looked at: too many others wait."""
 
 
+class _Checks(Turns):
+    """One check at a time; who has shown no wrong password goes first, site by site.
+
+    Each source takes the place of others so once at most.
+
+    Args:
+        failed: sources that have shown a wrong one.
+    """
+
+    def __init__(self, failed: Container[str]) -> None:
+        super().__init__(1, _QUEUE)
+        self._failed = failed
+        self._turn = 0
+
+    def _next(self) -> str:
+        if not (sites := self._sites()):
+            return super()._next()
+        self._turn += 1
+        return min(sites[in_turn(sorted(sites), self._turn)], key=self._had)
+
+    def _last(self) -> str:
+        sites = self._sites()
+        failed = [one for one in self._waiting if one in self._failed]
+        if failed:
+            return max(failed, key=self._asked.__getitem__)
+        low, high = crowded(sorted([site for site, of in sites.items() for _ in of]))
+        many = [one for site, of in sites.items() if low <= site <= high for one in of]
+        return max(many, key=self._asked.__getitem__)
+
+    def _sites(self) -> dict[int, list[str]]:
+        """Return the sources that wait and have not failed, by site."""
+        sites: dict[int, list[str]] = {}
+        for one in self._waiting:
+            if one not in self._failed:
+                sites.setdefault(site_of(one), []).append(one)
+        return sites
+
+
 class Passwords:
     """Checks passwords; remembers keyed digests of what it was asked, never a password.
 
-    At most `_QUEUE` checks wait. The next one is of a client that has shown no wrong password, and
-    of those, of the one that has asked least: each address that guesses is ahead of others once at
-    most. After a wrong password there is a pause of three times the time that its check took, so
-    that guessing costs a quarter of a core at most.
+    At most `_QUEUE` checks wait, in the order of `_Checks`. After a wrong password there is a pause
+    of three times the time that its check took, so that guessing costs a quarter of a core at most.
     """
 
     def __init__(self) -> None:
@@ -58,7 +95,7 @@ class Passwords:
         self._bad: OrderedDict[bytes, None] = OrderedDict()
         self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
         self._failed: OrderedDict[str, None] = OrderedDict()
-        self._turns = Turns(1, _QUEUE, behind=self._failed)
+        self._turns = _Checks(self._failed)
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.networks import crowded, in_turn, number_of
+from pipeline.networks import crowded, in_turn, number_of, site_of
 from pipeline.turns import source_of
 
 NUMBERS = st.lists(st.integers(0, (1 << 128) - 1), min_size=1, max_size=40, unique=True).map(sorted)
@@ -75,6 +75,20 @@ def test_sources_are_different_numbers(address: IPv4Address | IPv6Address) -> No
     number = number_of(source)
     assert 0 <= number < 1 << 128
     assert source_of(str(IPv6Address(number))) == source
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("10.1.2.3", "10.1.2.250", True),
+        ("10.1.2.3", "10.1.3.3", False),
+        ("2001:db8:1:2::/64", "2001:db8:1:ffff::/64", True),
+        ("2001:db8:1:2::/64", "2001:db8:2:2::/64", False),
+        ("10.1.2.3", "::/64", False),
+    ],
+)
+def test_a_site_is_what_one_client_may_have(one: str, other: str, *, same: bool) -> None:
+    assert (site_of(one) == site_of(other)) == same
 
 
 def test_what_is_no_address_has_a_number_too() -> None:
