@@ -31,7 +31,8 @@ class Growth:
 
     A counter may really have been reset. Readings that contradict the base, but neither contradict
     each other nor stand still for `CONFIRMED_NS`, are taken for that: the first of them is the base
-    then.
+    then. The very first reading is no better than those that contradict it: until the counter has
+    grown from it, any two readings that agree with each other, and grow, replace it at once.
 
     Attributes:
         wrong: whether the last reading couldn't be true.
@@ -42,6 +43,7 @@ class Growth:
         self.wrong = False
         self.time_ns = 0
         self._base: tuple[int, int] | None = None
+        self._grew = False
         self._first: tuple[int, int] | None = None
         self._last = 0
 
@@ -75,7 +77,7 @@ class Growth:
             return self._grown(base, value, at_ns)
         if first is None or value < self._last or not _follows(first, value, at_ns, rate):
             self._first = (value, at_ns)
-        elif at_ns - first[1] >= CONFIRMED_NS and value > first[0]:
+        elif value > first[0] and (not self._grew or at_ns - first[1] >= CONFIRMED_NS):
             return self._grown(first, value, at_ns)
         self._last, self.wrong = value, True
         return None
@@ -83,9 +85,11 @@ class Growth:
     def forget(self) -> None:
         """Start anew: the next reading is the base."""
         self._base = self._first = None
+        self._grew = False
 
     def _grown(self, since: tuple[int, int], value: int, at_ns: int) -> int:
         self._base, self._first = (value, at_ns), None
+        self._grew = self._grew or value > since[0]
         self.time_ns = at_ns - since[1]
         return value - since[0]
 

@@ -165,7 +165,6 @@ class Book:
                     self._drop(key)
             self._put_all(one, now.at)
         self._seen[uuid] = batch.states[uuid] = now
-        batch.at_ns = max(batch.at_ns, now.at.wall_ns)
 
     def _gain(self, before: DeviceUsage | None, now: DeviceUsage) -> Gain:
         carrier = now.device in self._carriers

@@ -66,8 +66,8 @@ def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes:
     """
     removed = Removed()
     first = _first_hour(connection)
-    oldest = (now_ns - keep_ns) // HOUR_NS if keep_ns else 0
-    if first is not None and first < oldest:
+    oldest = (now_ns - keep_ns) // HOUR_NS
+    if keep_ns and first is not None and first < oldest:
         until = min(oldest, first + _STEP * _STEPS)
         removed.old = _remove(connection, until)
         removed.before_ns = until * HOUR_NS

@@ -38,7 +38,6 @@ class Batch:
 
     Attributes:
         token: tells it from all others: the file remembers which one it took last.
-        at_ns: the latest moment in it, in nanoseconds of Unix time.
         hours: gains by hour, device and container; None is nobody.
         gap_hours: gaps by hour and device, in nanoseconds.
         unknown_hours: by hour and device, the time for which it isn't known who held the device, in
@@ -55,7 +54,6 @@ class Batch:
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
-    at_ns: int = 0
     hours: dict[tuple[int, str, PartialRef | None], Amounts] = field(default_factory=dict)
     gap_hours: dict[tuple[int, str], int] = field(default_factory=dict)
     unknown_hours: dict[tuple[int, str], int] = field(default_factory=dict)

@@ -9,11 +9,12 @@ from pipeline.usage.ended import Ended
 from pipeline.usage.entrance import Entrance
 from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.ids import Ids
+from pipeline.usage.leaving import Leaving
 from pipeline.usage.looks import Interval, Name, Process
 from pipeline.usage.meter import Meter
 from pipeline.usage.renaming import Meant, Renaming, never
 from pipeline.usage.restoring import Restored, restored
-from pipeline.usage.roster import KEPT_NS, Entry
+from pipeline.usage.roster import KEPT_NS
 from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
 from pipeline.usage.sums import Sums
 from pipeline.usage.timeline import Held, Timeline
@@ -65,6 +66,7 @@ class DeviceAccount:
         self.roster = self._sums.roster
         self._closing = Closing(device, self.roster, ended)
         self._entrance = Entrance(self.roster, self._closing)
+        self._leaving = Leaving(self.timeline, self.roster, self._entrance)
         self.renaming = Renaming(self.timeline, self.roster, self._closing)
         self._memory = _UNKNOWN
         self._memory_end_ns = NEVER
@@ -155,7 +157,8 @@ class DeviceAccount:
         ]
         self._remember(use, processes, begin)
         shown = self._memory
-        self._settle(at)
+        missed = self._leaving.miss(at, self.at or at)
+        self._settle(at, missed)
         times = self._pass_time(since, at, shown)
         interval = None
         if since is not None and use.since is not None:
@@ -173,6 +176,7 @@ class DeviceAccount:
                 else:
                     found = busy(total, processes, sole(pieces), before, listed=use.listed)
                 self._sums.count_busy(interval, found)
+        self._leaving.come_back(missed, at)
         self._good_for_ns = use.good_for_ns
         self._looked(at)
         return interval
@@ -326,17 +330,17 @@ class DeviceAccount:
         """Let time go on to a look that showed this; return what was counted of each holding."""
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.adjoins(since), dict[HoldingAccount, int]()
-        told = shown.containers
+        told, elapsed_ns = shown.containers, self._sums.elapsed_ns
         nothing = 0 if shown.whole else None
         for entry in self.roster:
             running = entry.running
             if running is not None and entry.awaited:
-                running.await_sight(since_ns, at_ns)
+                running.await_sight(since_ns, at_ns, elapsed_ns)
                 continue
             if running is None and not entry.closing:
                 continue
             for one in entry.open():
-                counted_ns = one.pass_time(since_ns, at_ns, adjoins=adjoins)
+                counted_ns = one.pass_time(since_ns, at_ns, elapsed_ns, adjoins=adjoins)
                 if counted_ns:
                     times[one] = counted_ns
             has = told.get(entry.name, nothing)
@@ -349,24 +353,9 @@ class DeviceAccount:
                 now.see_memory(has)
         return times
 
-    def _settle(self, moment: Instant) -> None:
+    def _settle(self, moment: Instant, but: frozenset[Name] = frozenset()) -> None:
         """Find out who has ended, by the holders of now and the users at the last look."""
-        last = self.timeline.last
-        holding = frozenset([one.container for one in last.held]) if last else frozenset()
-
-        def ending(entry: Entry) -> Instant:
-            # Processes that were there at the look before and aren't now have ended with their
-            # container, if it ceased to hold the device meanwhile.
-            released, running = self.timeline.released(entry.name), entry.running
-            before = moment if self.at is None else self.at
-            if released is None or released.mono_ns <= before.mono_ns:
-                return moment
-            if running is not None and released.mono_ns <= running.start.mono_ns:
-                # Another holding ended then; where processes were seen since, this is theirs.
-                return moment if entry.used_at(moment.mono_ns) else released
-            return released
-
-        self.roster.settle(holding, moment, ending)
+        self._leaving.settle(moment, self.at or moment, but)
         if self.roster.closing:
             # Where no process can be seen, memory is a holder's only as long as it is one.
             gone = [e.name for e in self.roster if e.ended and e.name in self._memory.containers]

@@ -82,15 +82,23 @@ class Entrance:
         if not entry.uses:
             entry.used_from_ns = begin.mono_ns
         entry.used_to_ns = at.mono_ns
-        if entry.running is not None and not entry.awaited:
+        running = entry.running
+        later = running if running is not None and running.start.mono_ns > at.mono_ns else None
+        if running is not None and later is None and not entry.awaited:
             return
-        if process.there:
+        last = entry.closing[-1].end if entry.closing else None
+        apart = last is None or last.mono_ns <= begin.mono_ns
+        # If it came and went, so did the holding before, unless that reaches into the time.
+        passed = begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.closed) and apart
+        if later is not None:
+            # It began to hold the device only after the look.
+            if process.there and apart:
+                entry.begin_before(begin)
+            elif passed:
+                entry.came_before(begin, at)
+                self._roster.closing = True
+        elif process.there or passed:
             entry.begin(begin)
-        elif begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.closed):
-            # It came and went, and so did the holding before, unless that reaches into the time.
-            last = entry.closing[-1].end if entry.closing else None
-            if last is None or last.mono_ns <= begin.mono_ns:
-                entry.begin(begin)
 
     def _enter(
         self, container: Name, pod: PodInfo | None, start: Instant, now: Instant

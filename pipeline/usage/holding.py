@@ -26,6 +26,8 @@ class HoldingAccount:
         end: when it ended; None while it goes on.
         until_ns: up to when its time has been told apart in what was counted and what wasn't, by
             the monotonic clock.
+        elapsed_ns: how much time of the device had been counted by then, once a look has passed
+            any of it: the same for all holdings at a moment.
         memory_bytes: what the last look showed, while that stands; None where it isn't known.
         peak_ppm: the largest part of an interval that is long enough to tell.
         concealed: as of `Entry`.
@@ -39,6 +41,7 @@ class HoldingAccount:
     evidence: Evidence | None = None
     end: Instant | None = None
     until_ns: int = 0
+    elapsed_ns: int = 0
     counted_ns: int = 0
     gap_ns: int = 0
     held_ns: int = 0
@@ -74,12 +77,13 @@ class HoldingAccount:
         begun = self.start.mono_ns <= moment_ns
         return begun and (self.end is None or moment_ns < self.end.mono_ns)
 
-    def pass_time(self, since_ns: int | None, at_ns: int, *, adjoins: bool) -> int:
+    def pass_time(self, since_ns: int | None, at_ns: int, elapsed_ns: int, *, adjoins: bool) -> int:
         """Let time go on to a look.
 
         Args:
             since_ns: from when on time counts; None where none does.
             at_ns: when the look was taken.
+            elapsed_ns: how much time of the device had been counted before it.
             adjoins: what counts begins at the look before, so that what that showed still stands.
 
         Returns:
@@ -88,36 +92,46 @@ class HoldingAccount:
         end_ns = at_ns if self.end is None else min(at_ns, self.end.mono_ns)
         if end_ns <= self.until_ns:
             return 0
-        begin_ns = end_ns if since_ns is None else min(max(since_ns, self.until_ns), end_ns)
+        since_ns = end_ns if since_ns is None else min(since_ns, end_ns)
+        begin_ns = max(since_ns, self.until_ns)
         counted_ns = end_ns - begin_ns
         self.gap_ns += begin_ns - self.until_ns
         self.counted_ns += counted_ns
-        self.until_ns = end_ns
+        self.until_ns, self.elapsed_ns = end_ns, elapsed_ns + end_ns - since_ns
         if adjoins and self.memory_bytes is not None:
             self.memory_byte_ns += self.memory_bytes * counted_ns
             self.memory_ns += counted_ns
         return counted_ns
 
-    def await_sight(self, since_ns: int | None, at_ns: int) -> None:
+    def await_sight(self, since_ns: int | None, at_ns: int, elapsed_ns: int) -> None:
         """Let time go on to a look for a container that nobody has seen since a start.
 
         Args:
             since_ns: as of `pass_time`.
             at_ns: likewise.
+            elapsed_ns: likewise.
         """
         gap_ns = self.gap_ns
-        self.unseen_counted_ns += self.pass_time(since_ns, at_ns, adjoins=False)
+        self.unseen_counted_ns += self.pass_time(since_ns, at_ns, elapsed_ns, adjoins=False)
         self.unseen_gap_ns += self.gap_ns - gap_ns
 
     def see(self) -> None:
         """Note that its container is there: the time until now is its own."""
         self.unseen_counted_ns = self.unseen_gap_ns = 0
 
-    def give_up(self) -> Instant:
-        """Take back what has passed since its container was last there; return when that was."""
-        self.counted_ns -= self.unseen_counted_ns
-        self.gap_ns -= self.unseen_gap_ns
-        self.until_ns -= self.unseen_counted_ns + self.unseen_gap_ns
+    def give_up(self, seen_ns: int | None = None) -> Instant:
+        """Take back what has passed since its container was last there; return when that was.
+
+        Args:
+            seen_ns: when that was, if it has been there since podgpu began.
+        """
+        back_ns = max(self.until_ns - (self.seen_ns if seen_ns is None else seen_ns), 0)
+        # No look at all lies before the first one: what is a gap comes before what was counted.
+        counted_ns = min(self.unseen_counted_ns, back_ns)
+        self.counted_ns -= counted_ns
+        self.gap_ns -= back_ns - counted_ns
+        self.until_ns -= back_ns
+        self.elapsed_ns -= counted_ns
         self.see()
         start = self.start
         return Instant(self.until_ns, start.wall_ns + self.until_ns - start.mono_ns)
@@ -209,20 +223,18 @@ def begun(start: Instant, own_id: str) -> HoldingAccount:
 
 def split(
     part: int, holdings: list[HoldingAccount], times: Mapping[HoldingAccount, int]
-) -> list[int]:
+) -> list[tuple[HoldingAccount, int]]:
     """Split what a container had in an interval among its holdings in it, by their times.
 
     Args:
         part: of whatever.
-        holdings: one or more.
+        holdings: one or more. If none had any of the interval, the last of them has it all.
         times: how much of the interval each had, where it had any.
     """
-    if len(holdings) == 1:
-        return [part]
-    weights = [times.get(one, 0) for one in holdings]
-    if not any(weights):
-        weights[-1] = 1
-    return apportion(part, weights)
+    mine = [one for one in holdings if times.get(one)] or holdings[-1:]
+    if len(mine) == 1:
+        return [(mine[0], part)]
+    return list(zip(mine, apportion(part, [times[one] for one in mine]), strict=True))
 
 
 def count(xids: dict[int, int], code: int) -> None:

@@ -178,6 +178,9 @@ def put_together(
     if (other := roster.get(name)) is None:
         roster.put(entry)
         return folded
+    for each, more in ((other, entry), (entry, other)):
+        if each.awaited and not more.awaited:
+            _be_seen(each, more)
     _add_up(other, entry)
     going: list[HoldingAccount] = []
     for one in sorted([*other.open(), *entry.open()], key=lambda one: one.start.mono_ns):
@@ -189,10 +192,23 @@ def put_together(
             folded[one] = last
     other.running = next((one for one in going if one.end is None), None)
     other.closing = [one for one in going if one.end is not None]
+    roster.closing = roster.closing or bool(other.closing)
     if other.running is not None:
         other.ended = None
     other.absorbed += (entry.id, *entry.absorbed, *(one.id for one in folded))
     return folded
+
+
+def _be_seen(entry: Entry, more: Entry) -> None:
+    """Let a container that was awaited have been there under another name."""
+    if more.ended is None:
+        entry.begin(more.start)
+    elif entry.running is None or not more.closing:
+        # What has been told of its time since then is final.
+        entry.give_up(more.ended)
+    else:
+        entry.running.give_up(more.ended.mono_ns)
+        entry.end(more.ended)
 
 
 def _add_up(entry: Entry, more: Entry) -> None:
@@ -216,20 +232,13 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     """Add to a holding what one had that began later, and before the end of the first."""
     # Who of the two was seen last tells since when nobody has seen the container.
     last = max(one, more, key=lambda each: each.seen_ns)
-    seen_ns, unseen_counted_ns = last.seen_ns, last.unseen_counted_ns
-    after_ns = more.until_ns - one.until_ns
-    if after_ns > 0:
-        between_ns = max(more.start.mono_ns - one.until_ns, 0)
-        counted_ns = min(more.counted_ns, after_ns - between_ns)
+    one.unseen_counted_ns, one.unseen_gap_ns = last.unseen_counted_ns, last.unseen_gap_ns
+    counted_ns = 0
+    if more.until_ns > max(one.until_ns, more.start.mono_ns):
+        counted_ns = more.elapsed_ns - one.elapsed_ns
         one.counted_ns += counted_ns
-        one.gap_ns += after_ns - counted_ns
-        one.until_ns = more.until_ns
-    # What was counted of one may have been a gap of the other.
-    missing_ns = min(max(more.counted_ns - one.counted_ns, 0), one.gap_ns)
-    one.counted_ns += missing_ns
-    one.gap_ns -= missing_ns
-    one.unseen_counted_ns = unseen_counted_ns
-    one.unseen_gap_ns = one.until_ns - seen_ns - unseen_counted_ns
+        one.gap_ns += more.until_ns - one.until_ns - counted_ns
+        one.until_ns, one.elapsed_ns = more.until_ns, more.elapsed_ns
     if one.end is not None:
         one.end = None if more.end is None else max(one.end, more.end)
     if not one.source:
@@ -239,8 +248,9 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     one.energy_mj = plus(one.energy_mj, more.energy_mj)
     one.memory_bytes = plus(one.memory_bytes, more.memory_bytes)
     one.memory_byte_ns += more.memory_byte_ns
-    one.memory_ns = min(one.memory_ns + more.memory_ns, one.counted_ns)
-    peaks = known(one.memory_peak_bytes, more.memory_peak_bytes)
+    # A look that shows the memory of one shows that of both.
+    one.memory_ns = max(one.memory_ns + min(more.memory_ns, counted_ns), more.memory_ns)
+    peaks = known(one.memory_peak_bytes, more.memory_peak_bytes, one.memory_bytes)
     if peaks and one.memory_ns:
         # Both may have had memory at once: then the peak of neither is that of both.
         peaks.append(one.memory_byte_ns // one.memory_ns)

@@ -58,6 +58,8 @@ class Restored(NamedTuple):
         busy = roster.forgotten_busy_ns + sum(entry.busy_ns or 0 for entry in roster)
         energy = roster.forgotten_energy_mj + sum(entry.energy_mj or 0 for entry in roster)
         sums.elapsed_ns = held + sums.unheld_ns
+        for one in [one for entry in roster for one in entry.open()]:
+            one.elapsed_ns = sums.elapsed_ns
         if told.busy_ns is not None or busy or sums.busy_other_ns:
             sums.busy_ns = busy + sums.busy_other_ns
         if told.energy_mj is not None or energy or sums.energy_other_mj:

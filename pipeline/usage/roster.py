@@ -84,6 +84,21 @@ class Entry:
             self.running = running
         return running
 
+    def begin_before(self, start: Instant) -> None:
+        """See that the holding that goes on began before: nothing of it has passed yet."""
+        if self.running is not None:
+            start = start if self.closed is None else max(start, self.closed)
+            self.running.start, self.running.until_ns = start, start.mono_ns
+            self.start = min(self.start, start)
+
+    def came_before(self, start: Instant, end: Instant) -> None:
+        """See that it had another holding before the one that goes on."""
+        running, self.running = self.running, None
+        self.begin(start)
+        self.end(end)
+        self.start = min(self.start, start)
+        self.running, self.ended = running, None
+
     def end(self, moment: Instant) -> None:
         """Let it have ended at a moment."""
         self.ended = max(moment, self.start)

@@ -79,8 +79,7 @@ class Sums:
                 continue
             entry.busy_ns = (entry.busy_ns or 0) + part
             interval.busy[container] = part
-            parts = split(part, holdings, interval.times)
-            for holding, own in zip(holdings, parts, strict=True):
+            for holding, own in split(part, holdings, interval.times):
                 holding.add_busy(own, interval.times.get(holding, 0))
         if found.whole:
             for entry in self.roster:
@@ -116,7 +115,7 @@ class Sums:
                 nobody += part
                 continue
             known.energy_mj = (known.energy_mj or 0) + part
-            for holding, own in zip(holdings, split(part, holdings, interval.times), strict=True):
+            for holding, own in split(part, holdings, interval.times):
                 holding.add_energy(own)
         self.waste(total, nobody)
 

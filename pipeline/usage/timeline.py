@@ -183,13 +183,24 @@ class Timeline:
                 return cut.held
         return ()
 
-    def released(self, container: Name) -> Instant | None:
+    def after(self, moment_ns: int) -> list[Cut]:
+        """Return the changes since a moment, the earliest first."""
+        return [cut for cut in self._cuts if cut.at.mono_ns > moment_ns]
+
+    def released(self, container: Name, until_ns: int | None = None) -> Instant | None:
         """Return when a container last ceased to hold the device, as far as is kept in mind.
 
-        None if it holds it now, or never did.
+        Args:
+            container: its name.
+            until_ns: what came after that moment doesn't count.
+
+        Returns:
+            None if it holds it now, or never did.
         """
         later: Cut | None = None
         for cut in reversed(self._cuts):
+            if until_ns is not None and cut.at.mono_ns > until_ns:
+                continue
             if any(one.container == container for one in cut.held):
                 return later.at if later is not None else None
             later = cut

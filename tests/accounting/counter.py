@@ -27,9 +27,11 @@ class Counted:
         self.time = 0
         self._rival: tuple[int, int] | None = None
         self._last = 0
+        self._proven = False
 
     def clear(self) -> None:
         self.base = self._rival = None
+        self._proven = False
 
     def judge(self, at: int, value: int) -> int | None:
         """Return what was used since the last good reading; None if that isn't known."""
@@ -41,7 +43,7 @@ class Counted:
             return self._grown(base, at, value)
         if rival is None or value < self._last or not _possible(rival, (at, value)):
             self._rival = (at, value)
-        elif at - rival[0] >= AGREE and value > rival[1]:
+        elif value > rival[1] and (at - rival[0] >= AGREE or not self._proven):
             return self._grown(rival, at, value)
         self._last = value
         return None
@@ -49,6 +51,8 @@ class Counted:
     def _grown(self, since: tuple[int, int], at: int, value: int) -> int:
         self.base, self._rival = (at, value), None
         self.time = at - since[0]
+        if value > since[1]:
+            self._proven = True
         return value - since[1]
 
 

@@ -16,6 +16,7 @@ Where the docs leave something open, this is the reading that was taken:
   before that lets it go on after all.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ from tests.accounting.account import CARRIERS, Account
 from tests.accounting.parts import (
     SLICES,
     Clocks,
+    Episode,
+    Had,
     Holders,
 )
 from tests.accounting.told import (
@@ -75,6 +78,8 @@ class Reference:
         self.looked = False
         self.errors: dict[tuple[str, int], tuple[int, str]] = {}
         self.listed = False
+        self.unshown: list[tuple[Counter[int], int]] = []
+        """Where errors were counted before a source told of looks, and their codes."""
 
     def play(self, acts: Iterable[Act]) -> None:
         for moment, heard, act in in_order(acts):
@@ -124,8 +129,9 @@ class Reference:
                 self._show(at, devices)
                 self._held(at)
             case Looked():
-                # It is passed over, and all the same somebody looks.
+                # Its looks may be passed over, and all the same somebody looks.
                 self.looked = True
+                self.unshown.clear()
                 self._write()
             case Spoken():
                 self.running, self.listed = self.unheard, True
@@ -152,6 +158,11 @@ class Reference:
                 self._held(at)
             case Killed() | Stopped():
                 self.up = False
+                for counts, code in self.unshown:
+                    counts[code] -= 1
+                    if not counts[code]:
+                        del counts[code]
+                self.unshown.clear()
             case Set(by=by):
                 self.clocks.offset += by
             case Erred():
@@ -232,8 +243,7 @@ class Reference:
         if account.first is None:
             for who, had in account.had.items():
                 if had.pending and who in self._holders(act.device):
-                    had.xids[act.code] += 1
-                    had.episodes[-1].xids[act.code] += 1
+                    self._strike(had, had.episodes[-1], act.code)
             return
         account.expire(act.when)
         for had in account.had.values():
@@ -241,8 +251,13 @@ class Reference:
                 for episode in had.episodes[-2:]:
                     there = episode.start <= act.when
                     if there and (episode.end is None or act.when < episode.end):
-                        had.xids[act.code] += 1
-                        episode.xids[act.code] += 1
+                        self._strike(had, episode, act.code)
+
+    def _strike(self, had: Had, episode: Episode, code: int) -> None:
+        for counts in (had.xids, episode.xids):
+            counts[code] += 1
+            if not self.looked:
+                self.unshown.append((counts, code))
 
 
 def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, int, "Act | Look"]]:
@@ -262,9 +277,10 @@ def in_order(acts: Iterable[Act]) -> Sequence[tuple[int, int, "Act | Look"]]:
             if act.at < asked + PATIENCE:
                 found.append((act.at, act.at, act))
                 continue
-        if isinstance(act, Looked) and act.by != "gpus":
-            continue  # who stands earlier in the configuration is believed
         if isinstance(act, Looked):
+            found.append((act.at, act.at, act))
+            if act.by != "gpus":
+                continue  # who stands earlier in the configuration is believed
             found.extend((one.at, act.at, one) for one in act.looks)
         elif isinstance(act, Erred):
             found.append((act.when, act.at, act))

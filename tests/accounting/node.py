@@ -35,8 +35,6 @@ class Node:
         self.counter = {device: rng.randrange(1 << 30) for device in self.devices}
         self.read = dict.fromkeys(self.devices, self.now)
         self.since: dict[str, int | None] = dict.fromkeys(self.devices)
-        self.used: set[Who] = set()
-        """Those who had processes on a device."""
         self.fresh = set(self.devices)
         """Devices at which no look has counted since podgpu began."""
         self.mps = False

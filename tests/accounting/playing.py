@@ -122,6 +122,10 @@ class Player:
         """How many acts of the run have been told."""
         return len(self._told)
 
+    def told_until(self, moment: int) -> int:
+        """Return how many of them had been by a moment."""
+        return sum(act.at <= moment for act in self._told)
+
     def play(self) -> list[Seen]:
         with patched(self):
             asyncio.set_event_loop(self.loop)
@@ -309,7 +313,9 @@ def patched(player: Player) -> Iterator[None]:
 
     def book(self: Book, snapshot: Snapshot) -> None:
         take(self, snapshot)
-        player.taken, player.taken_at = player.told, player.loop.now_ns
+        # A book that is new gets a snapshot that was there before.
+        player.taken_at = player.machine.passed(snapshot.at)
+        player.taken = player.told_until(player.taken_at)
 
     level = logging.getLogger("podgpu").level
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)

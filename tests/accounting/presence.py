@@ -206,7 +206,8 @@ class Presence:
                 if episode.end is None or episode.final:
                     continue
                 if at > episode.end + self.patience and self.first is not None:
-                    episode.final, episode.late = True, episode.end + self.patience
+                    # That it has ended may be known since the last look alone.
+                    episode.final, episode.late = True, max(episode.end + self.patience, self.at)
                     episode.gap += episode.overlap(self.at, at)
                     if all(one.final for one in had.episodes):
                         self._disown(episode.who)

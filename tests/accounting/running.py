@@ -51,6 +51,10 @@ class Machine:
         now = self.loop.now_ns
         return Instant(now - self.booted + 1000 * NS, now + self.offset)
 
+    def passed(self, moment: Instant) -> int:
+        """Return what the loop shows at a moment of this boot."""
+        return moment.mono_ns - 1000 * NS + self.booted
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -120,7 +124,9 @@ class Podgpu:
             self._task.result()
 
     async def fail(self, source: str) -> None:
-        self._fates[source].set_exception(TransientError("away"))
+        fate = self._fates[source]
+        if not fate.done():  # else it hasn't been tried again since it failed
+            fate.set_exception(TransientError("away"))
         await self.settled()
 
     async def reload(self, what: str) -> None:

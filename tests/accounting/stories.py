@@ -1,6 +1,5 @@
 """Makes up stories of a small node; a seed makes the same story again."""
 
-from collections.abc import Collection
 from typing import Final
 
 from tests.accounting.node import Node
@@ -25,7 +24,6 @@ from tests.accounting.told import (
     Spoken,
     Stopped,
     Story,
-    Who,
     Work,
 )
 
@@ -209,12 +207,10 @@ class Author(Node):
         else:
             self.container(tell=tell)
 
-    def container(self, *, tell: bool, but: Collection[Who | None] = ()) -> None:
+    def container(self, *, tell: bool) -> None:
         rng = self.rng
         who = rng.choice(CONTAINERS)
         other = {"a/main/a1": "a/main/a2", "a/main/a2": "a/main/a1"}.get(who)
-        if who in but or other in but:
-            return
         tell = tell and "runtime" in self.sources
         for one in (who, other):
             if one in self.running:
@@ -267,7 +263,6 @@ class Author(Node):
             self.left[device].add(who)
         else:
             self.using[device].add(who)
-            self.used.add(who)
 
     # -- looks ----------------------------------------------------------------------------------
 
@@ -280,13 +275,10 @@ class Author(Node):
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
             looks.append(self.of(device))
-            if any(one.who is None for one in looks[-1].works):
-                # What nobody can name may be any holder's.
-                self.used |= {who for who, held in self.running.items() if device in held}
         if rng.random() < 0.2 and not early:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
-                self.container(tell=True, but=self.used)
+                self.container(tell=True)
         self.now += rng.randrange(1, MS)
         if not early:
             self.fresh -= {one.device for one in looks}

@@ -95,3 +95,38 @@ def test_looks_told_of_together_come_too_late_for_nothing_that_one_of_them_ends(
         Stopped(31 * S),
     )
     assert differs == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_who_comes_back_between_a_look_and_its_telling_is_there_as_the_look_says(
+    there: bool,
+) -> None:
+    works = (Work("a/main/a1", S),)
+    differs = told(
+        Begun(S, ALONE, {}, G0),
+        look(2 * S, None),
+        Looked(7 * S + 1, (Look("g0", 7 * S, 2 * S, works, busy=S, energy=7000),)),
+        Running(9 * S, "a/main/a1", None),
+        Running(12 * S + S // 2, "a/main/a1", {"g0": 0.5}),
+        Looked(
+            13 * S,
+            (Look("g0", 12 * S, 7 * S, works if there else (), busy=S * there, energy=12000),),
+        ),
+        look(17 * S, 12 * S),
+        Stopped(18 * S),
+    )
+    assert differs == []
+
+
+def test_what_came_and_went_before_a_look_is_apart_from_what_came_before_its_telling() -> None:
+    gone = (Work("a/main/a1", S, None, there=False),)
+    differs = told(
+        Begun(S, {"a/main/a1": {}}, {}, G0),
+        look(2 * S, None),
+        Running(9 * S, "a/main/a1", None),
+        Running(12 * S + S // 2, "a/main/a1", {"g0": 0.5}),
+        Looked(13 * S, (Look("g0", 12 * S, 2 * S, gone, busy=S, energy=12000),)),
+        look(17 * S, 12 * S),
+        Stopped(18 * S),
+    )
+    assert differs == []

@@ -1,6 +1,5 @@
 """Two minutes of `make soak`."""
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SEED = 146653140
+"""Always the same faults; `make soak` draws others."""
 
 
 @pytest.mark.timeout(300)
 def test_two_minutes_of_all_that_can_go_wrong() -> None:
-    seed = random.randrange(1 << 30)
-    command = [sys.executable, "-m", "tests.soak", "--minutes=2", f"--seed={seed}"]
+    command = [sys.executable, "-m", "tests.soak", "--minutes=2", f"--seed={SEED}"]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     print(done.stdout[-10_000:], done.stderr[-3000:])
-    assert done.returncode == 0, f"make soak MINUTES=2 SEED={seed}"
+    assert done.returncode == 0, f"make soak MINUTES=2 SEED={SEED}"

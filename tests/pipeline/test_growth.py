@@ -58,10 +58,31 @@ STEPS = CONFIRMED_NS // NS // EVERY
 
 def test_t5_a_counter_that_was_reset_counts_from_its_first_reading_on() -> None:
     after = [7 + 1000 * step for step in range(STEPS + 3)]
-    found = grown([LIFE, *after])
-    assert found == [None, *[None] * STEPS, 1000 * STEPS, 1000, 1000]
-    # The same where the very first reading was the wrong one.
-    assert grown([0, *(LIFE + one for one in after)]) == found
+    found = grown([LIFE - 1, LIFE, *after])
+    assert found == [None, 1, *[None] * STEPS, 1000 * STEPS, 1000, 1000]
+
+
+FRAGMENT = 808_334_905
+FIRST: dict[str, tuple[list[int], list[int | None]]] = {
+    "0": ([0, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "cut off": ([FRAGMENT, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "for a while": ([FRAGMENT] * 3 + [LIFE, LIFE + 7], [None, 0, 0, None, 7]),
+    "several": ([0, FRAGMENT, LIFE, LIFE + 7], [None, None, None, 7]),
+    "again before it is known": ([0, LIFE, 0, LIFE, LIFE + 7], [None, None, 0, None, 7]),
+    "again later": (
+        [FRAGMENT, LIFE, LIFE + 7, FRAGMENT, FRAGMENT, LIFE + 9],
+        [None, None, 7, None, None, 2],
+    ),
+    "only the second": ([LIFE, 0, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "the counter stands still": ([LIFE, 0, LIFE, LIFE, LIFE + 9], [None, None, 0, 0, 9]),
+}
+
+
+@pytest.mark.parametrize(("readings", "expected"), FIRST.values(), ids=FIRST.keys())
+def test_t5_a_wrong_first_reading_costs_no_more_than_itself(
+    readings: list[int], expected: list[int | None]
+) -> None:
+    assert grown(readings) == expected
 
 
 def test_t5_a_counter_that_stands_still_was_not_reset() -> None:
@@ -112,6 +133,7 @@ def test_t5_readings_that_recover_bring_exactly_the_truth(
     story: list[tuple[int, int, int | None]],
 ) -> None:
     one, at, value, total, unknown = Growth(), 0, LIFE, 0, 0
+    one.read(value - 1, -NS, RATE)
     one.read(value, 0, RATE)
     for seconds, watts, wrong in story:
         at, value = at + seconds, value + 1000 * min(watts, 724) * seconds

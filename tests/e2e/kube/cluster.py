@@ -51,6 +51,7 @@ class Cluster:
         self.controllers = Controllers(programs, self.apiserver)
         self.kubelet = Kubelet(programs, None if standalone else self.apiserver)
         self._plugins: list[DevicePlugin | DraDriver] = []
+        self._outages = 0
         self._ends = ExitStack()
 
     # Start and end.
@@ -123,9 +124,17 @@ class Cluster:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def ensure_scheduler(self) -> None:
-        """Start the scheduler, which most tests don't need."""
+        """Start the scheduler, which most tests don't need.
+
+        One that has missed the API server is started anew: it asks again only after up to half a
+        minute, and sees no pod until then.
+        """
+        outages = self.apiserver.outages + self.etcd.outages
+        if self.scheduler.running and outages != self._outages:
+            self.scheduler.stop()
         if not self.scheduler.running:
             self.scheduler.start()
+        self._outages = outages
 
     def schedule_with(self, *extenders: Object) -> None:
         """Start the scheduler anew with these extenders; it ends with `tidy`."""

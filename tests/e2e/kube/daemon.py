@@ -22,6 +22,8 @@ class Daemon(ABC):
 
     def __init__(self) -> None:
         self.env = {}
+        self.outages = 0
+        """How often it was stopped or frozen."""
         self._process: Process | None = None
 
     # What each program defines.
@@ -72,6 +74,7 @@ class Daemon(ABC):
     def stop(self, signum: int = signal.SIGTERM) -> int:
         """End it, however it takes the signal; nothing happens if it doesn't run."""
         self.thaw()
+        self.outages += self.running
         return self._process.stop(signum) if self._process is not None else 0
 
     def restart(self, down: float = 0.0) -> None:
@@ -82,6 +85,7 @@ class Daemon(ABC):
 
     def freeze(self) -> None:
         """Let it stop answering without letting go of its sockets."""
+        self.outages += 1
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:

@@ -16,7 +16,7 @@ from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant, PodInfo
 from sinks.ledger.file import LedgerFile
 from sinks.ledger.options import Options
-from tests.pipeline.ledger.keeping import assert_adds_up
+from tests.pipeline.ledger.keeping import Kept, assert_adds_up
 from tests.pipeline.ledger.test_opening import filled
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, closed, off, seconds_of, whole
 from tests.support.nodes import START, at
@@ -143,6 +143,22 @@ def pod_of(name: str, labels: tuple[tuple[str, str], ...]) -> PodInfo:
 
 def with_forgotten(told: DeviceUsage, held_ns: int) -> DeviceUsage:
     return replace(told, forgotten_held_ns=held_ns, elapsed_ns=told.elapsed_ns + held_ns)
+
+
+@pytest.mark.parametrize("years", [-60, -57, 0, 12])
+def test_t8_what_is_kept_for_ever_is_kept_whatever_the_clock_says(
+    tmp_path: Path, years: int
+) -> None:
+    """T8: hours before 1970 too."""
+    kept = Kept(tmp_path / "usage.db")
+    set_by = years * 365 * 86_400 * NS
+    until = Instant(at(100).mono_ns, at(100).wall_ns + set_by)
+    kept.book.take(SHOWN(account(GPU, until=until, unheld=100 * NS)))
+    kept.commit()
+    removed = retain(kept.store._connection, until.wall_ns, 0, 1 << 40)
+    assert not removed.old
+    assert kept.rows("SELECT sum(accounted_ns) FROM device_hours") == [(100 * NS,)]
+    kept.close()
 
 
 async def test_t8_a_clock_that_is_set_forward_makes_nothing_old(tmp_path: Path) -> None:
