@@ -183,7 +183,7 @@ def test_r3_guesses_lock_nobody_out(sources: int, tmp_path: Path) -> None:
         assert not first.failed
         if sources < CONNECTIONS:
             well(f"guesses from {sources}", probes, scrapes)
-        else:  # each comes again at once, at another's cost: it may take longer, and some are cut off
+        else:  # each comes again at once, at the cost of others: it takes longer
             print(f"guesses from {sources}: {probes}, {scrapes}")
             assert min(len(probes.took), len(scrapes.took)) >= 8
 
