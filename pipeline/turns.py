@@ -2,11 +2,16 @@
 
 import asyncio
 from collections import OrderedDict, deque
+from heapq import heapify, heappop, heappush
 from ipaddress import AddressValueError, IPv6Address
+from itertools import count
 from typing import Final
 
 _SOURCES: Final = 4096
 """Sources that are kept in mind; who has not asked for longest is forgotten first."""
+
+
+_SPARE: Final = 64
 
 
 class BusyError(Exception):
@@ -18,7 +23,8 @@ class Turns:
 
     Had is a turn that was taken, and one that was refused. A source that is new, or has not asked
     for long, is taken to have had as much as the one with the turn before. So who asks seldom waits
-    for the turns under way, and not for those who ask much, from however many addresses.
+    for the turns under way, and not for those who ask much, from however many addresses. Of those
+    that have had the same, a known one that really had less is ahead, then who came first.
 
     Args:
         at_once: turns that may be taken at a time.
@@ -33,6 +39,10 @@ class Turns:
         self._asked: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._count = 0
+        # What each source that waits has had, whether it is no better than others with as much, and
+        # in which order they came; and some that is over.
+        self._order: list[tuple[int, bool, int, str]] = []
+        self._numbers = count()
 
     def __len__(self) -> int:
         """Return how many wait."""
@@ -47,22 +57,24 @@ class Turns:
         Raises:
             BusyError: others have the places to wait; possibly only after a while.
         """
-        before = max(self._least, self._asked.pop(source, 0))
+        had = self._asked.pop(source, 0)
+        before = max(self._least, had)
         self._asked[source] = before + 1
         self._forget()
         if self._free:
             self._free -= 1
             self._least = before
         else:
-            await self._wait(source)
+            await self._wait(source, late=not 0 < had < before)
 
-    async def _wait(self, source: str) -> None:
+    async def _wait(self, source: str, *, late: bool) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine = self._waiting.setdefault(source, deque())
         mine.append(turn)
         self._count += 1
+        self._rank(source, late=late)
         if self._most is not None and self._count > self._most:
-            last = self._pop(max(self._waiting, key=self._asked.__getitem__), -1)
+            last = self._pop(self._last(), -1)
             if not last.done():
                 last.set_exception(BusyError())
         try:
@@ -78,13 +90,33 @@ class Turns:
     def give(self) -> None:
         """Give a turn back, to who is next."""
         while self._waiting:
-            source = min(self._waiting, key=self._had)
+            source = self._next()
             self._least = max(self._least, self._had(source))
             turn = self._pop(source, 0)
             if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
+
+    def _next(self) -> str:
+        """Return the source of those that wait which has the next turn."""
+        while not self._holds(self._order[0]):
+            heappop(self._order)
+        return self._order[0][-1]
+
+    def _rank(self, source: str, *, late: bool) -> None:
+        heappush(self._order, (self._had(source), late, next(self._numbers), source))
+        if len(self._order) > 4 * self._count + _SPARE:
+            self._order = list(filter(self._holds, self._order))
+            heapify(self._order)
+
+    def _holds(self, ranked: tuple[int, bool, int, str]) -> bool:
+        had, _, _, source = ranked
+        return source in self._waiting and self._had(source) == had
+
+    def _last(self) -> str:
+        """Return the one that gives up a place."""
+        return max(self._waiting, key=self._asked.__getitem__)
 
     def _had(self, source: str) -> int:
         """Return how often a source has asked, but for what waits: had turns, or was refused."""
@@ -98,7 +130,9 @@ class Turns:
     def _drop(self, source: str, turn: asyncio.Future[None]) -> None:
         self._waiting[source].remove(turn)
         self._count -= 1
-        if not self._waiting[source]:
+        if self._waiting[source]:
+            self._rank(source, late=True)
+        else:
             del self._waiting[source]
 
     def _forget(self) -> None:

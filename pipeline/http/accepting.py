@@ -5,6 +5,7 @@ import logging
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from pipeline.http.shares import Guest, Shares
@@ -78,12 +79,12 @@ class Acceptor:
                 return
             task = self._loop.create_task(self._open(accepted, source_of(peer[0])))
             self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            task.add_done_callback(partial(self._opened, accepted))
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
         try:
             await self._turns.take(source)
-        except (BusyError, asyncio.CancelledError):
+        except BusyError:
             accepted.close()
             return
         self._loop.call_soon(self._turns.give)
@@ -94,6 +95,11 @@ class Acceptor:
         except OSError:
             accepted.close()
             self._shares.leave(guest)
+
+    def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():  # maybe before it began
+            accepted.close()
 
     def _short(self, error: OSError) -> None:
         """Wait until there are descriptors again, and close connections for that."""

@@ -1,12 +1,14 @@
 """Connections and bytes of all listeners, shared by where the clients are."""
 
 import asyncio
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
 from pipeline.http.limits import Limits
+from pipeline.networks import crowded, number_of
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
@@ -75,6 +77,7 @@ class Shares:
         self._guests: dict[Guest, None] = {}
         self._reserved: dict[Guest, None] = {}
         self._sources: Counter[str] = Counter()
+        self._numbers: list[int] = []  # of the guests' sources, sorted
         self._holding: dict[Guest, None] = {}
         self._answers: dict[int, int] = {}
         self._held = 0
@@ -115,12 +118,14 @@ class Shares:
         guest.reserved = False
         self._guests[guest] = None
         self._sources[guest.source] += 1
+        insort(self._numbers, number_of(guest.source))
         return True
 
     def leave(self, guest: Guest) -> None:
         """Count a connection no longer."""
         if guest in self._guests:
             del self._guests[guest]
+            self._remove(number_of(guest.source))
             self._sources[guest.source] -= 1
             if not self._sources[guest.source]:
                 del self._sources[guest.source]
@@ -166,6 +171,7 @@ class Shares:
             victim = victim or self._spent(
                 [guest for guest in self._guests if shares[guest.source] > mine]
             )
+            victim = victim or self._crowded(source)
         if victim is None:
             return False
         self._end(victim)
@@ -179,6 +185,20 @@ class Shares:
             return longest
         had = [guest for guest in guests if guest.answers and guest.state != "working"]
         return max(had, key=lambda guest: guest.answers, default=None)
+
+    def _crowded(self, source: str) -> Guest | None:
+        """Return who waits in the network that has most; None if the source is of that, too."""
+        mine = number_of(source)
+        insort(self._numbers, mine)
+        low, high = crowded(self._numbers)
+        self._remove(mine)
+        if low <= mine <= high:
+            return None
+        of = (guest for guest in self._guests if low <= number_of(guest.source) <= high)
+        return next((guest for guest in of if guest.state != "working"), None)
+
+    def _remove(self, number: int) -> None:
+        del self._numbers[bisect_left(self._numbers, number)]
 
     def _end(self, guest: Guest) -> None:
         guest.ended = True

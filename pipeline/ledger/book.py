@@ -12,7 +12,7 @@ from typing import Final
 from pipeline.ledger.deltas import Amounts, Gain, gain, same_account
 from pipeline.ledger.rows import Batch, HoldingRow
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.ledger.spreading import spread
+from pipeline.ledger.spreading import MOST_HOURS, spread
 from pipeline.ledger.window import Gap
 from pipeline.model import (
     NS,
@@ -34,9 +34,8 @@ _ORPHANED_NS: Final = 600 * NS
 
 _ADJOIN_NS: Final = 1_000_000
 
-_MOST_GAP_NS: Final = 400 * 24 * HOUR_NS
-"""How long a gap is at most. A longer one is a clock that was wrong: years of hours in which
-nothing is known would hold up all else."""
+_MOST_GAP_NS: Final = MOST_HOURS * HOUR_NS
+"""How long a gap is at most."""
 
 Nothing: Final[Mapping[PartialRef | None, Amounts]] = {None: (0, None, None)}
 

@@ -1,8 +1,13 @@
 """Lays what an interval brought onto the hours that it lies in."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pipeline.ledger.schema import HOUR_NS
+
+MOST_HOURS: Final = 400 * 24
+"""Hours that an interval is laid onto at most. A longer one is a clock that was wrong, and years of
+hours would hold up all else."""
 
 
 def spread(
@@ -12,7 +17,8 @@ def spread(
 
     Each amount is split by time and rounded down, and its rest goes to the last hour: so its parts
     are never negative, and come to the whole. An interval that ends with a full hour lies in the
-    one before; one of no length lies in that of its end.
+    one before; one of no length lies in that of its end. What lies before the last `MOST_HOURS`
+    falls into the first of them.
 
     Args:
         end_ns: the end of the interval, in nanoseconds of Unix time.
@@ -24,7 +30,7 @@ def spread(
     """
     last = (end_ns - 1) // HOUR_NS
     start_ns = end_ns - time_ns
-    first = min(start_ns // HOUR_NS, last)
+    first = max(min(start_ns // HOUR_NS, last), last - MOST_HOURS)
     before = [0] * len(amounts)
     for hour in range(first, last):
         passed = (hour + 1) * HOUR_NS - start_ns

@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from pipeline.ledger.rows import Batch, HoldingRow
 from pipeline.ledger.schema import NOBODY
@@ -14,6 +15,11 @@ LABELS_BYTES: Final = 4096
 
 _IDS: Final = 8192
 """How many numbers of containers are kept in mind."""
+
+_MOST: Final = 1 << 62
+"""No number in the file is beyond, so that it and the next one can be added up."""
+
+_Row: TypeAlias = tuple[int | str | None, ...]
 
 _ADD_HOUR: Final = """
 INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -99,35 +105,35 @@ class Store:
         self._containers.clear()
 
     def _put(self, batch: Batch) -> None:
-        run, many = self._connection.execute, self._connection.executemany
+        run = self._connection.execute
         for device in batch.devices.values():
             profile = device.mig.profile if device.mig is not None else ""
             names = device.uuid, device.model, profile, device.gpu_uuid
             run(_PUT_DEVICE, [utf8(name) for name in names])
         for subject, pod in batch.pods.items():
             run(_PUT_POD, (*_of_pod(pod), self._container(subject)))
-        many(
+        self._many(
             _ADD_HOUR,
             [
                 (hour, self._device(device), self._container(whose), *amounts)
                 for (hour, device, whose), amounts in batch.hours.items()
             ],
         )
-        many(
+        self._many(
             _ADD_DEVICE_HOUR,
             [(hour, self._device(uuid), *rest) for hour, uuid, *rest in batch.device_hours()],
         )
-        many(
+        self._many(
             "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?)",
             [
                 (own_id, self._device(gap.device), gap.start_ns, gap.end_ns, gap.reason)
                 for own_id, gap in batch.gaps.items()
             ],
         )
-        many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
-        many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
-        many(_DROP_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.dropped)])
-        many(
+        self._many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
+        self._many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
+        self._many(_DROP_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.dropped)])
+        self._many(
             "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)",
             [
                 (utf8(uuid), usage.at.wall_ns, dump(usage), self._boot)
@@ -138,7 +144,10 @@ class Store:
         if len(self._containers) > _IDS:
             self._containers.clear()
 
-    def _holding(self, row: HoldingRow) -> tuple[int | str | None, ...]:
+    def _many(self, statement: str, rows: Iterable[_Row]) -> None:
+        self._connection.executemany(statement, map(_fitting, rows))
+
+    def _holding(self, row: HoldingRow) -> _Row:
         one = row.holding
         return (
             utf8(one.id),
@@ -182,6 +191,11 @@ class Store:
             (known,) = run(_FIND_CONTAINER, texts).fetchone()
             self._containers[subject] = known
         return known
+
+
+def _fitting(row: _Row) -> _Row:
+    """Return a row as the file can hold it: a damaged recording may tell of any number."""
+    return tuple([min(max(one, -_MOST), _MOST) if isinstance(one, int) else one for one in row])
 
 
 def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:

@@ -2,26 +2,31 @@
 
 A hash takes a twentieth of a second and more of a core, which is what makes it good. So what has
 been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, with
-pauses, and after who has asked less. The only module that imports bcrypt.
+pauses, and after who never guessed wrong. The only module that imports bcrypt.
 """
 
 import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 import bcrypt
 
+from pipeline.networks import crowded, in_turn, site_of
 from pipeline.threads import DaemonExecutor
 from pipeline.turns import BusyError, Turns
 from pipeline.web.options import costs
 
+T = TypeVar("T")
+
 _GOOD: Final = 64
 _BAD: Final = 256
+_FAILED: Final = 4096
 _QUEUE: Final = 16
+_PATIENCE: Final = 5.0
 _REST: Final = 3.0
 _LONGEST_REST: Final = 0.5
 _LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
@@ -39,11 +44,48 @@ class Verdict(Enum):
     """Not looked at: too many others wait."""
 
 
+class _Checks(Turns):
+    """One check at a time; who has shown no wrong password goes first, site by site.
+
+    Each source takes the place of others so once at most.
+
+    Args:
+        failed: sources that have shown a wrong one.
+    """
+
+    def __init__(self, failed: Container[str]) -> None:
+        super().__init__(1, _QUEUE)
+        self._failed = failed
+        self._turn = 0
+
+    def _next(self) -> str:
+        if not (sites := self._sites()):
+            return super()._next()
+        self._turn += 1
+        return min(sites[in_turn(sorted(sites), self._turn)], key=self._had)
+
+    def _last(self) -> str:
+        sites = self._sites()
+        failed = [one for one in self._waiting if one in self._failed]
+        if failed:
+            return max(failed, key=self._asked.__getitem__)
+        low, high = crowded(sorted([site for site, of in sites.items() for _ in of]))
+        many = [one for site, of in sites.items() if low <= site <= high for one in of]
+        return max(many, key=self._asked.__getitem__)
+
+    def _sites(self) -> dict[int, list[str]]:
+        """Return the sources that wait and have not failed, by site."""
+        sites: dict[int, list[str]] = {}
+        for one in self._waiting:
+            if one not in self._failed:
+                sites.setdefault(site_of(one), []).append(one)
+        return sites
+
+
 class Passwords:
     """Checks passwords; remembers keyed digests of what it was asked, never a password.
 
-    At most `_QUEUE` checks wait, and the next one is of the client that has asked least: nobody who
-    asks much keeps others out, from however many addresses. After a wrong password there is a pause
+    At most `_QUEUE` checks wait, in the order of `_Checks`. After a wrong password there is a pause
     of three times the time that its check took, so that guessing costs a quarter of a core at most.
     """
 
@@ -52,7 +94,8 @@ class Passwords:
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._bad: OrderedDict[bytes, None] = OrderedDict()
         self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
-        self._turns = Turns(1, _QUEUE)
+        self._failed: OrderedDict[str, None] = OrderedDict()
+        self._turns = _Checks(self._failed)
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(
@@ -79,8 +122,10 @@ class Passwords:
         if job is None:
             work = self._work(key, password, hashed, known, client)
             job = self._jobs[key] = asyncio.create_task(work, name="password")
-        # A client that goes away doesn't get its place in the queue back by that.
-        return await asyncio.shield(job)
+        # A client that goes away doesn't get its place in the queue back by that, and one that is
+        # told to come again finds there what came of it.
+        done, _ = await asyncio.wait({job}, timeout=_PATIENCE)
+        return job.result() if done else Verdict.BUSY
 
     def close(self) -> None:
         """Give up what is still waiting."""
@@ -94,7 +139,7 @@ class Passwords:
         try:
             await self._turns.take(client)
             try:
-                return await self._checked(key, password, hashed, known)
+                return await self._checked(key, password, hashed, known, client)
             finally:
                 self._turns.give()
         except BusyError:
@@ -102,14 +147,18 @@ class Passwords:
         finally:
             self._jobs.pop(key, None)
 
-    async def _checked(self, key: bytes, password: bytes, hashed: bytes, known: bool) -> Verdict:
+    async def _checked(
+        self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
+    ) -> Verdict:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         right = await loop.run_in_executor(self._thread, _matches, password, hashed)
         if right and known:
             _remember(self._good, key, _GOOD)
+            self._failed.pop(client, None)
             return Verdict.GOOD
         _remember(self._bad, key, _BAD)
+        _remember(self._failed, client, _FAILED)
         await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
         return Verdict.WRONG
 
@@ -136,7 +185,8 @@ def _matches(password: bytes, hashed: bytes) -> bool:
     return bcrypt.checkpw(password[:_LONGEST], stored)
 
 
-def _remember(known: OrderedDict[bytes, None], key: bytes, most: int) -> None:
+def _remember(known: OrderedDict[T, None], key: T, most: int) -> None:
     known[key] = None
+    known.move_to_end(key)
     if len(known) > most:
         known.popitem(last=False)

@@ -12,8 +12,8 @@ from typing import Final
 
 ENDINGS: Final = ("", ".gz")
 _TRAILER: Final = 8
-_HEADER: Final = struct.Struct("<3sxI")
-_MAGIC: Final = b"\x1f\x8b\x08"
+_HEADER: Final = struct.Struct("<4sI")
+_MAGIC: Final = b"\x1f\x8b\x08\0"
 _WORD: Final = 0xFFFFFFFF
 
 

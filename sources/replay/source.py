@@ -13,9 +13,9 @@ from sources.replay.reading import Reading
 from sources.replay.timeline import Timeline
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
-
-
 _KIND = "replay"
+_AGAIN: Final = 60.0
+"""Seconds until what is damaged is played again: it may have been recorded anew."""
 
 
 class ReplaySource:
@@ -37,7 +37,10 @@ class ReplaySource:
             try:
                 ended = await self._play(ctx, began, told=not first)
             except RecordingError as error:
-                raise PermanentError(str(error)) from error
+                if self._demo:
+                    raise PermanentError(f"{error}; or install podgpu anew") from error
+                # Others go on: a damaged file is no wrong configuration.
+                raise TransientError(str(error), retry_after=_AGAIN) from error
             except OSError as error:
                 raise self._unreadable(error) from error
             if not self._options.loop:

@@ -95,6 +95,18 @@ async def test_of_equals_the_one_that_has_had_most_answers_makes_room() -> None:
     assert party.ended == [guests[1]]
 
 
+@pytest.mark.parametrize("state", ["idle", "reading", "queued", "sending"])
+async def test_r3_a_network_with_many_sources_keeps_no_other_out(state: State) -> None:
+    party = Party(connections=20, reserve=2)
+    for at in range(100):
+        party.admit(f"10.1.0.{at}", state)
+    for at in range(5):
+        assert not party.admit(f"10.2.0.{at}", "working").reserved
+    for at in range(100):
+        party.admit(f"10.1.1.{at}", state)
+    assert sum(party.of(f"10.2.0.{at}") for at in range(5)) == 5
+
+
 async def test_r7_where_descriptors_are_short_fewer_are_taken_for_a_while() -> None:
     party = Party()
     party.shares.squeeze()

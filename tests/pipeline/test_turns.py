@@ -107,9 +107,42 @@ async def test_sources_that_are_kept_in_mind_are_bounded(monkeypatch: pytest.Mon
         asking.ask(f"source {at}")
         await settled()
     assert len(asking.turns._asked) <= 10 + 5
+    assert len(asking.turns._order) <= 4 * 5 + 64 + 1
     await asking.give(6)
     assert len(asking.order) == 6
     assert asking.turns._free == 1
+
+
+@pytest.mark.parametrize("sources", [3, 300])
+async def test_who_is_known_to_ask_seldom_is_ahead_of_all_who_ask_much(sources: int) -> None:
+    """Those may all have had as much as the one with the turn before."""
+    asking = Asking(1)
+    asking.ask("seldom")
+    await asking.give()
+    for _ in range(4):
+        for at in range(sources):
+            asking.ask(f"{at}")
+        await asking.give(sources)
+    for at in range(sources):
+        asking.ask(f"{at}")
+    asking.ask("seldom")
+    await asking.give()
+    assert asking.order[-1] == "seldom"
+    asking.ask("seldom")
+    await asking.give()
+    assert asking.order[-1] != "seldom", "once in each round"
+
+
+async def test_who_is_next_is_found_soon_among_very_many() -> None:
+    asking = Asking(1)
+    for at in range(20_000):
+        asking.ask(f"{at}")
+    await asking.give(1000)
+    assert len(asking.order) == 1001
+    for task in asking.tasks:
+        task.cancel()
+    await settled()
+    assert len(asking.turns) == 0
 
 
 @given(
@@ -137,6 +170,9 @@ async def test_no_turn_is_lost_or_given_twice(
             await asyncio.sleep(0)
         if waiting is not None:
             assert len(asking.turns) <= waiting
+        if len(asking.turns):
+            turns = asking.turns
+            assert turns._had(turns._next()) == min(map(turns._had, turns._waiting))
     await settled()
     assert len(asking.order) - given_back + asking.turns._free == at_once
     if len(asking.turns):

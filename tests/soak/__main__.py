@@ -85,7 +85,8 @@ def soak(minutes: float, seed: int, disk: Path, *, mount: bool) -> int:
         world = World(Path(made), disk if mount else Path(made), random.Random(seed))
         checker = Checker(world)
         try:
-            world.receiver.start()
+            for receiver in world.receivers.values():
+                receiver.start()
             world.start()
             wait_until(lambda: checker.get("/readyz"), "podgpu is ready")
             checker.start()

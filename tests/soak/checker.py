@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -64,12 +65,12 @@ class Page:
                 found[device] = found.get(device, 0) + value
         return found
 
-    def of_sink(self, name: str) -> dict[str, float]:
-        """Return a family of the sink that sends, by reason."""
+    def of_sink(self, sink: str, name: str) -> dict[str, float]:
+        """Return a family of a sink that sends, by reason."""
         return {
             dict(pairs).get("reason", ""): value
             for (each, pairs), value in self.values.items()
-            if each == f"podgpu_sink_{name}" and dict(pairs).get("sink") == "push"
+            if each == f"podgpu_sink_{name}" and dict(pairs).get("sink") == sink
         }
 
 
@@ -284,18 +285,20 @@ class Checker:
                 yield f"{device}: unattributed {nobody.get(device)}, free and unknown {rest}"
 
     def _points(self, page: Page) -> Iterator[str]:
-        if not page.of_sink("produced_total"):
-            return
-        had = _total(page.of_sink("produced_total")) + _total(page.of_sink("recovered_total"))
-        lost = {
-            reason: count
-            for reason, count in page.of_sink("dropped_total").items()
-            if reason not in _MISSED
-        }
-        done = _total(page.of_sink("emitted_total")) + _total(page.of_sink("rejected_total"))
-        came = done + _total(lost) + _total(page.of_sink("queued"))
-        if had != came:
-            yield f"points: {had:g} there were, {came:g} are accounted for"
+        for sink in self.world.receivers:
+            family = partial(page.of_sink, sink)
+            if not family("produced_total"):
+                continue
+            had = _total(family("produced_total")) + _total(family("recovered_total"))
+            lost = {
+                reason: count
+                for reason, count in family("dropped_total").items()
+                if reason not in _MISSED
+            }
+            done = _total(family("emitted_total")) + _total(family("rejected_total"))
+            came = done + _total(lost) + _total(family("queued"))
+            if had != came:
+                yield f"points of {sink}: {had:g} there were, {came:g} are accounted for"
 
 
 def _total(values: dict[str, float]) -> float:

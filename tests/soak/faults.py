@@ -50,7 +50,8 @@ def _config(world: World) -> Undo:
     sources["gpus"]["interval"] = chance.choice(["500ms", "1s"])
     sinks["lines"]["telemetry_interval"] = chance.choice(["5s", "10s"])
     sinks["file"]["interval"] = chance.choice(["1s", "2s"])
-    sinks["push"]["max_message_size"] = chance.choice(["64KiB", "1MiB"])
+    for name in world.receivers:
+        sinks[name]["max_message_size"] = chance.choice(["64KiB", "1MiB"])
     world.configure()
     if chance.random() < 0.5:
         world.process.send(signal.SIGHUP)
@@ -128,21 +129,23 @@ def _token_gone(world: World) -> Undo:
     return partial(world.token, "back")
 
 
-# The receiver.
+# The receivers.
 
 
-def _receiver_killed(world: World) -> Undo:
-    world.receiver.kill()
-    return world.receiver.start
+def _receiver_killed(name: str) -> Callable[[World], Undo]:
+    def apply(world: World) -> Undo:
+        world.receivers[name].kill()
+        return world.receivers[name].start
+
+    return apply
 
 
-def _receiver_moody(world: World) -> Undo:
-    world.receiver.mood = world.chance.choice(MOODS)
+def _receiver_moody(name: str) -> Callable[[World], Undo]:
+    def apply(world: World) -> Undo:
+        world.receivers[name].turn(world.chance.choice(MOODS))
+        return partial(world.receivers[name].turn, "well")
 
-    def undo() -> None:
-        world.receiver.mood = "well"
-
-    return undo
+    return apply
 
 
 # The machine.
@@ -312,8 +315,10 @@ FAULTS: Final = (
     Fault("certificate renewed", _certificate, 0, _at("web")),
     Fault("token changed", _token, 0, _at("token")),
     Fault("token gone", _token_gone, 5, _at("token")),
-    Fault("receiver killed", _receiver_killed, 20, _at("receiver")),
-    Fault("receiver moody", _receiver_moody, 20, _at("receiver")),
+    Fault("receiver killed", _receiver_killed("push"), 20, _at("receiver")),
+    Fault("receiver moody", _receiver_moody("push"), 20, _at("receiver")),
+    Fault("gRPC receiver killed", _receiver_killed("call"), 20, _at("gRPC receiver")),
+    Fault("gRPC receiver moody", _receiver_moody("call"), 20, _at("gRPC receiver")),
     Fault("disk full", _disk_full, 15, _at("disk"), mount=True),
     Fault("clock stepped", _clock, 0, _at("clock")),
     Fault("descriptors short", _descriptors, 6, _at("process"), deaf=True),

@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.model import NS
 from tests.e2e.kept import kept
 from tests.pipeline.ledger.keeping import assert_adds_up, window_of
-from tests.soak.checker import Checker, Figures
+from tests.soak.checker import Checker, Figures, Page
 from tests.soak.world import BUSY, GPUS, PODS, WATTS, World
 
 MEMORY: Final = 40.0
@@ -40,11 +40,11 @@ def judge(world: World, checker: Checker, first: Figures, last: Figures) -> None
         checker.note(text)
     drained = time.monotonic() + _DRAIN
     while checker.last is not None and time.monotonic() < drained:
-        if sum(checker.last.of_sink("queued").values()) < 1000:
+        if all(_queued(checker.last, sink) < 1000 for sink in world.receivers):
             break
         time.sleep(1)
     else:
-        checker.note("the queue isn't empty a minute after the receiver is back")
+        checker.note("a queue isn't empty a minute after the receivers are back")
     checker.stop()
     status = world.stop()
     if status != 0:
@@ -57,6 +57,10 @@ def judge(world: World, checker: Checker, first: Figures, last: Figures) -> None
             checker.note(f"{part.__name__}: {type(error).__name__}: {error}")
 
 
+def _queued(page: Page, sink: str) -> float:
+    return sum(page.of_sink(sink, "queued").values())
+
+
 def _grown(first: Figures, last: Figures) -> Iterator[str]:
     if last.memory > first.memory + MEMORY:
         yield f"memory grew from {first.memory:.0f} to {last.memory:.0f} MiB"
@@ -67,18 +71,19 @@ def _grown(first: Figures, last: Figures) -> Iterator[str]:
 
 
 def _points(world: World, checker: Checker) -> Iterator[str]:
-    totals, taken = kept(world.queue).totals, world.receiver.taken
-    came = len(taken.points) + len(taken.contradicting)
-    dropped, rejected = sum(totals.dropped.values()), sum(totals.rejected.values())
-    print(
-        f"points: {totals.appended} made, {dropped} dropped and counted, {rejected} rejected; "
-        f"{len(taken.points)} came, {taken.again} of them again",
-        flush=True,
-    )
-    if (missing := totals.appended - dropped - rejected - came) > 0:
-        yield f"{missing} points are lost and not counted"
-    for text in taken.contradicting[:5]:
-        yield f"came with two values: {text}"
+    for sink, receiver in world.receivers.items():
+        totals, taken = kept(world.queue(sink)).totals, receiver.taken
+        came = len(taken.points) + len(taken.contradicting)
+        dropped, rejected = sum(totals.dropped.values()), sum(totals.rejected.values())
+        print(
+            f"points by {receiver.protocol}: {totals.appended} made, {dropped} dropped and "
+            f"counted, {rejected} rejected; {len(taken.points)} came, {taken.again} of them again",
+            flush=True,
+        )
+        if (missing := totals.appended - dropped - rejected - came) > 0:
+            yield f"{missing} points by {receiver.protocol} are lost and not counted"
+        for text in taken.contradicting[:5]:
+            yield f"came with two values by {receiver.protocol}: {text}"
 
 
 def _ledger(world: World, checker: Checker) -> Iterator[str]:

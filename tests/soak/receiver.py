@@ -1,10 +1,11 @@
-"""A receiver of OTLP over HTTP that fails in many ways, and remembers each point that it took."""
+"""Receivers of OTLP that fail in many ways, and remember each point that they took."""
 
 import gzip
 import hashlib
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Literal
@@ -13,7 +14,8 @@ from sinks.otlp.messages import ExportMetricsServiceRequest, NumberDataPoint
 from tests.e2e.processes import free_ports
 
 Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
-"""How it answers: it takes what comes; says 503; says nothing; takes it and hangs up; no HTTP."""
+"""How it answers: it takes what comes; says "not now"; says nothing; takes it and hangs up; says
+what is no answer of its protocol."""
 
 MOODS: Final[tuple[Mood, ...]] = ("busy", "silent", "forgetful", "garbled")
 
@@ -71,19 +73,52 @@ def _hash(*parts: bytes) -> bytes:
     return hashlib.blake2b(b"\0".join(parts), digest_size=12).digest()
 
 
-class Receiver:
-    """Listens at one place; may be killed and come back."""
+class Receiver(ABC):
+    """Listens at one place; may be killed and come back.
+
+    Attributes:
+        protocol: as the sink calls it.
+        taken: what came.
+        mood: how it answers; see `turn`.
+    """
+
+    protocol: str
 
     def __init__(self) -> None:
         (self.port,) = free_ports(1)
         self.taken = Taken()
         self.mood: Mood = "well"
         self._lock = threading.Lock()
-        self._server: ThreadingHTTPServer | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @abstractmethod
+    def start(self) -> None:
+        """Listen."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Be away; connections that are open get no answer any more."""
+
+    def turn(self, mood: Mood) -> None:
+        """Answer in another way from now on."""
+        self.mood = mood
+
+    def take(self, message: bytes) -> None:
+        with self._lock:
+            self.taken.add(message)
+
+
+class HttpReceiver(Receiver):
+    """Takes messages over HTTP."""
+
+    protocol = "http/protobuf"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:
         receiver = self
@@ -109,7 +144,6 @@ class Receiver:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def kill(self) -> None:
-        """Be away; connections that are open get no answer any more."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -120,8 +154,7 @@ class Receiver:
         mood = self.mood if self._server is not None else "gone"
         if mood in {"well", "forgetful"} and request.path == "/v1/metrics":
             packed = request.headers.get("Content-Encoding") == "gzip"
-            with self._lock:
-                self.taken.add(gzip.decompress(body) if packed else body)
+            self.take(gzip.decompress(body) if packed else body)
         if mood == "silent":
             time.sleep(3)
         if mood in {"silent", "forgetful", "gone"}:

@@ -24,6 +24,7 @@ PUSH = frozenset({("sink", "push")})
 class Lives:
     def __init__(self, *lives: Life) -> None:
         self.lives = list(lives)
+        self.receivers = {"push": None, "call": None}
 
 
 def page(life: int = 1, **changed: float) -> Page:

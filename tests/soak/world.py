@@ -22,7 +22,8 @@ from tests.e2e.node import PODGPU, hold
 from tests.e2e.processes import Process, free_ports, wait_until
 from tests.fakes.clock import SetClock
 from tests.fakes.nvml import FakeNvml, Gpu, Load, Proc, Ramp, h100s
-from tests.soak.receiver import Receiver
+from tests.soak.grpc_receiver import GrpcReceiver
+from tests.soak.receiver import HttpReceiver, Receiver
 from tests.support.web import hashed
 
 GPUS: Final = 2
@@ -36,7 +37,7 @@ LOOK: Final = 1.0
 """Seconds between two looks at who uses the GPUs, and between two commits of the ledger."""
 
 _SERVING: Final = "podgpu.http: serving "
-_STARTED: Final = 28
+_STARTED: Final = 36
 """Descriptors that a podgpu has once it has started."""
 
 DISK_MIB: Final = 48
@@ -71,6 +72,7 @@ class World:
         chance: what decides.
 
     Attributes:
+        receivers: what podgpu sends to, by the name of the sink.
         lives: the runs of podgpu.
         full: whether the disk is full.
         faults: how many there were.
@@ -83,7 +85,7 @@ class World:
         self.folder, self.disk, self.chance = folder, disk, chance
         self.lock = threading.RLock()
         self.clock = SetClock(folder / "clock")
-        self.receiver = Receiver()
+        self.receivers: dict[str, Receiver] = {"push": HttpReceiver(), "call": GrpcReceiver()}
         self.log = folder / "podgpu.log"
         (self.port,) = free_ports(1)
         self.lives: list[Life] = []
@@ -128,9 +130,8 @@ class World:
     def ledger(self) -> Path:
         return self.disk / "usage.db"
 
-    @property
-    def queue(self) -> Path:
-        return self.disk / "queue"
+    def queue(self, sink: str) -> Path:
+        return self.disk / f"queue-{sink}"
 
     @property
     def process(self) -> Process:
@@ -165,18 +166,22 @@ class World:
                     "path": str(self.ledger),
                     "commit_interval": f"{LOOK:g}s",
                 },
-                "push": {
-                    "kind": "otlp",
-                    "endpoint": self.receiver.url,
-                    "protocol": "http/protobuf",
-                    "logs": False,
-                    "bearer_token_file": str(folder / "token"),
-                    "timeout": "2s",
-                    "telemetry_interval": "5s",
-                    "retry": {"initial": "100ms", "max": "1s"},
-                    "queue": {"path": str(self.queue), "max_size": "8MiB"},
-                },
+                **{name: self._sending(name) for name in self.receivers},
             },
+        }
+
+    def _sending(self, name: str) -> dict[str, Any]:
+        receiver = self.receivers[name]
+        return {
+            "kind": "otlp",
+            "endpoint": receiver.url,
+            "protocol": receiver.protocol,
+            "logs": False,
+            "bearer_token_file": str(self.folder / "token"),
+            "timeout": "2s",
+            "telemetry_interval": "5s",
+            "retry": {"initial": "100ms", "max": "1s"},
+            "queue": {"path": str(self.queue(name)), "max_size": "8MiB"},
         }
 
     # What was played.
@@ -347,7 +352,8 @@ class World:
             self._process.stop(signal.SIGKILL)
         self._worker.kill()
         self._worker.wait()
-        self.receiver.kill()
+        for receiver in self.receivers.values():
+            receiver.kill()
 
 
 def podlist_of(path: Path) -> list[Any]:

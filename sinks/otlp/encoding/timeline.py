@@ -27,6 +27,10 @@ twice, so that none goes back by it."""
 _NEXT_NS: Final = 1_000_000
 """Between one message and the next: Prometheus tells milliseconds apart."""
 
+_LAST_NS: Final = (1 << 63) - 1
+"""No time is beyond, nor before 1970: a message has no room for it. A damaged recording may tell of
+one."""
+
 _KEPT: Final = 1024
 """Moments that are remembered, for readings that come late."""
 
@@ -58,7 +62,7 @@ class Timeline:
         distance = at.wall_ns - at.mono_ns
         if not self._mono:
             self._mono.append(at.mono_ns)
-            self._wall.append(at.wall_ns)
+            self._wall.append(_within(at.wall_ns))
             self._distance = distance
             return
         passed = at.mono_ns - self._mono[-1]
@@ -69,7 +73,7 @@ class Timeline:
         self._distance = distance
         slowest = self._wall[-1] + passed - passed // _SLOWER
         self._mono.append(at.mono_ns)
-        self._wall.append(max(at.wall_ns, slowest))
+        self._wall.append(_within(max(at.wall_ns, slowest)))
 
     def __call__(self, mono_ns: int) -> int:
         """Return the wall time of a moment, nanoseconds since the Unix epoch.
@@ -82,7 +86,7 @@ class Timeline:
         if mono_ns >= newest:
             return walls[-1]
         if len(monos) == 1 or mono_ns <= monos[0]:
-            return walls[0] - (monos[0] - mono_ns)
+            return _within(walls[0] - (monos[0] - mono_ns))
         # Nearly all lie in the last gap.
         after = len(monos) - 1
         if mono_ns < monos[after - 1]:
@@ -103,7 +107,7 @@ class Timeline:
         restart, unless the wall clock was set since: then it is the one that fits its age.
         """
         fits = self(moment.mono_ns)
-        return moment.wall_ns if abs(fits - moment.wall_ns) <= _STEP_NS else fits
+        return _within(moment.wall_ns) if abs(fits - moment.wall_ns) <= _STEP_NS else fits
 
 
 class Order:
@@ -150,3 +154,7 @@ class Order:
         time = self._most = self._least
         self.turn()
         return time
+
+
+def _within(wall_ns: int) -> int:
+    return min(max(wall_ns, 0), _LAST_NS)

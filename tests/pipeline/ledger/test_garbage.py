@@ -114,3 +114,19 @@ def test_a_file_in_which_others_have_written_fails_as_a_file_if_it_fails(
             with contextlib.suppress(sqlite3.Error):
                 read(connection, 0, FOREVER)
             assert not connection.in_transaction
+
+
+@pytest.mark.parametrize("number", [1 << 62, 1 << 63, 10**30])
+def test_r4_a_number_that_the_file_has_no_room_for_is_the_largest_it_has(
+    tmp_path: Path, number: int
+) -> None:
+    """As a damaged recording may tell it; what is told besides is written as it is."""
+    kept = Kept(tmp_path / "usage.db")
+    held = replace(
+        holding("a", GPU, until=at(10)), busy_ns=number, gap_ns=-number, memory_peak_bytes=number
+    )
+    kept.book.take(SHOWN(account(GPU, used("a", held=5 * NS, holding=held), until=at(10))))
+    kept.commit()
+    rows = kept.rows("SELECT busy_ns, gap_ns, memory_peak_bytes, held_ns FROM holdings")
+    assert rows == [(1 << 62, -(1 << 62), 1 << 62, held.held_ns)]
+    kept.close()

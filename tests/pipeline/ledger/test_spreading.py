@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.ledger.spreading import spread
+from pipeline.ledger.spreading import MOST_HOURS, spread
 
 MINUTE = HOUR_NS // 60
 
@@ -37,13 +37,14 @@ def test_amounts_are_split_by_time(
 
 @given(
     st.integers(0, 1 << 61),
-    st.integers(0, 200 * HOUR_NS),
+    st.one_of(st.integers(0, 200 * HOUR_NS), st.integers(0, 1 << 80)),
     st.lists(st.integers(0, 1 << 62), max_size=4),
 )
 def test_nothing_is_lost_and_nothing_negative(end: int, time: int, amounts: list[int]) -> None:
     parts = list(spread(end, time, amounts))
     hours = [hour for hour, _ in parts]
     assert hours == list(range(hours[0], (end - 1) // HOUR_NS + 1))
+    assert len(hours) <= MOST_HOURS + 1
     for place, amount in enumerate(amounts):
         assert sum(part[place] for _, part in parts) == amount
         assert min(part[place] for _, part in parts) >= 0

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import random
+import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import IPv4Address
 
 import bcrypt
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline.web import passwords
 from pipeline.web.access import credentials
 from pipeline.web.passwords import Passwords, Verdict
+from tests.support.attackers import attacked
 from tests.support.web import Web, basic, certificate, client_context, hashed
 
 SECRET = "correct horse"  # noqa: S105 - of these tests alone
@@ -180,7 +184,7 @@ async def test_r3_no_number_of_guessing_addresses_locks_another_out(
     checks.gate.clear()
     with gatekeeper() as keeper:
         guesses = [
-            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, f"10.0.{at % addresses}"))
+            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, near(at % addresses)))
             for at in range(2 * addresses + 20)
         ]
         async with asyncio.timeout(10):
@@ -190,10 +194,118 @@ async def test_r3_no_number_of_guessing_addresses_locks_another_out(
         await asyncio.sleep(0.05)
         checks.gate.set()
         assert await asked is Verdict.GOOD
-        # The check under way, and one of each address, which were there before.
-        assert checks.made <= 1 + min(addresses, 16) + 1
+        # The check under way, and one of the network that the others are in.
+        assert checks.made <= 3
         await asyncio.gather(*guesses)
         assert not keeper._jobs
+
+
+def near(at: int) -> str:
+    return f"10.0.{at // 256}.{at % 256}"
+
+
+def far(at: int) -> str:
+    return str(IPv4Address(random.Random(at).getrandbits(32)))
+
+
+@pytest.mark.parametrize("place", [near, far])
+async def test_r3_who_never_failed_is_ahead_of_all_who_have(
+    place: Callable[[int], str], checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each address costs others one check, wherever it is."""
+    monkeypatch.setattr(passwords, "_REST", 0.0)
+    with gatekeeper() as keeper:
+        for at in range(1200):
+            verdict = await keeper.check(USERS, b"alice", b"guess", place(at))
+            assert verdict is Verdict.WRONG
+            keeper._bad.clear()
+        assert checks.made == 1200
+        checks.gate.clear()
+        guesses = [
+            asyncio.create_task(keeper.check(USERS, b"alice", b"%d" % at, place(at % 1200)))
+            for at in range(3000)
+        ]
+        await asyncio.sleep(0.05)
+        asked = asyncio.create_task(keeper.check(USERS, b"alice", SECRET.encode(), place(5000)))
+        await asyncio.sleep(0.05)
+        checks.gate.set()
+        assert await asked is Verdict.GOOD
+        # The one under way, his own, and one that begins while he gets his answer.
+        assert checks.made <= 1200 + 3
+        await asyncio.gather(*guesses)
+
+
+async def test_r3_no_supply_of_fresh_addresses_keeps_another_network_out(checks: Checks) -> None:
+    """Also who had a right password before, and has another one now that the file has changed."""
+    with gatekeeper() as keeper:
+        for at in range(3):
+            users = {b"alice": hashed(f"{SECRET} {at}").encode()}
+            right = f"{SECRET} {at}".encode()
+            checks.gate.clear()
+            fresh = iter(range(at * 10_000, (at + 1) * 10_000))
+            guesses: list[asyncio.Task[Verdict]] = []
+
+            async def flood(users: dict[bytes, bytes], fresh: Iterator[int]) -> None:
+                for number in fresh:
+                    work = keeper.check(users, b"alice", b"%d" % number, near(number))
+                    guesses.append(asyncio.create_task(work))  # noqa: B023
+                    await asyncio.sleep(0.001 * (number % 10 == 0))
+
+            flooding = asyncio.create_task(flood(users, fresh))
+            await asyncio.sleep(0.05)
+            asked = asyncio.create_task(keeper.check(users, b"alice", right, "10.200.0.1"))
+            await asyncio.sleep(0.05)
+            before = checks.made
+            checks.gate.set()
+            assert await asked is Verdict.GOOD
+            assert checks.made <= before + 3
+            flooding.cancel()
+            await asyncio.wait([flooding, *guesses])
+        assert len(keeper._failed) <= 4096
+
+
+async def test_who_finds_the_right_one_after_a_wrong_one_has_not_failed(checks: Checks) -> None:
+    del checks
+    with gatekeeper() as keeper:
+        assert await keeper.check(USERS, b"alice", b"typo", "10.0.0.1") is Verdict.WRONG
+        assert list(keeper._failed) == ["10.0.0.1"]
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "10.0.0.1") is Verdict.GOOD
+        assert not keeper._failed
+
+
+async def test_what_is_checked_too_late_is_known_when_it_is_asked_again(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "_PATIENCE", 0.05)
+    checks.gate.clear()
+    with gatekeeper() as keeper:
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is Verdict.BUSY
+        checks.gate.set()
+        while keeper._jobs:
+            await asyncio.sleep(0.01)
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is Verdict.GOOD
+    assert checks.made == 1
+
+
+async def test_r3_a_thousand_addresses_that_guess_keep_nobody_from_a_fresh_podgpu(
+    web: Web, checks: Checks
+) -> None:
+    """More than there may be connections, and all of them come again when they are thrown out."""
+    web.write("basic_auth_users:", f"  alice: {hashed(SECRET, 8)}")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    try:
+        async with web.serving(), asyncio.timeout(25):
+            with attacked("guesses", web.port, connections=1040, sources=1040):
+                while len(web.listeners.shares) < 256:
+                    await asyncio.sleep(0.01)
+                made = checks.made
+                assert await web.scrape(None, basic("alice", SECRET)) == (200, "page")
+                # While its request comes and is queued others are checked; all of them aren't.
+                assert checks.made - made < 200
+                assert await web.scrape(None, basic("alice", SECRET)) == (200, "page")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_who_leaves_keeps_the_place_that_he_took(checks: Checks) -> None:

@@ -236,9 +236,11 @@ async def test_a_missing_file_may_come_yet(tmp_path: Path) -> None:
         await play(record(tmp_path / "file") / "below")
 
 
-async def test_other_files_never_will(tmp_path: Path) -> None:
+async def test_other_files_may_be_replaced_and_a_folder_is_a_wrong_configuration(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "other").write_text("hello")
-    with pytest.raises(PermanentError, match="not a podgpu recording"):
+    with pytest.raises(TransientError, match="not a podgpu recording"):
         await play(tmp_path / "other")
     with pytest.raises(PermanentError, match="is a folder"):
         await play(tmp_path)
@@ -249,7 +251,7 @@ async def test_damage_shows_when_it_is_reached(path: Path) -> None:
     lines = gzip.decompress(path.read_bytes()).splitlines()
     path.write_bytes(gzip.compress(b"\n".join([*lines[:20], b"{", *lines[20:]])))
     ctx = Listener()
-    with pytest.raises(PermanentError, match="line 21"):
+    with pytest.raises(TransientError, match="line 21"):
         await ReplaySource(Options(path=str(path))).run(ctx)
     assert 0 < len(ctx.relayed) < len(SAID)
 

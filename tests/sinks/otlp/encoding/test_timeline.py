@@ -29,6 +29,24 @@ CLOCKS = st.lists(
 )
 
 
+ANY = st.one_of(st.integers(), st.integers(-(1 << 80), 1 << 80))
+
+
+@given(st.lists(st.builds(Instant, ANY, ANY), min_size=1, max_size=5), st.lists(ANY, max_size=5))
+def test_r4_whatever_clocks_tell_a_message_has_room_for_it(
+    seen: list[Instant], moments: list[int]
+) -> None:
+    """A damaged recording may tell of any time."""
+    timeline = Timeline()
+    order = Order(timeline)
+    for moment in seen:
+        timeline.look(moment)
+        order.turn()
+        for mono_ns in (*moments, *(each.mono_ns for each in seen)):
+            for time in (timeline(mono_ns), timeline.start(moment), order(mono_ns)):
+                assert 0 <= time < 1 << 64
+
+
 @given(CLOCKS, st.data())
 @settings(deadline=None)
 def test_c2_no_later_moment_has_an_earlier_time(

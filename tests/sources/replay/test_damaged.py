@@ -1,0 +1,339 @@
+"""R4: damaged bytes in a recording are the file's fault, and stop nothing else."""
+
+import asyncio
+import gzip
+import logging
+import random
+import re
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from config.loader import parse
+from pipeline.errors import TransientError
+from pipeline.exposition.options import PageOptions
+from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.text import Format
+from pipeline.fields import FieldPlan
+from pipeline.join import Join
+from pipeline.ledger.book import Book
+from pipeline.ledger.creating import open_readwrite
+from pipeline.ledger.storing import Store
+from pipeline.model import (
+    NS,
+    AdvertisedResource,
+    ContainersReplaced,
+    ContainerStopped,
+    DeviceAliasesReplaced,
+    DevicesDiscovered,
+    DeviceUse,
+    Envelope,
+    Event,
+    Instant,
+    PartialRef,
+    Pod,
+    PodContainer,
+    PodDeleted,
+    PodInfo,
+    PodsReplaced,
+    PodUpserted,
+    ProcessesSampled,
+    ProcessUse,
+    RawDeviceId,
+    ResourcesAdvertised,
+    RunningContainer,
+    SamplesTaken,
+    SourceAdded,
+    SourceLost,
+    SourceRemoved,
+    TotalsRestored,
+    XidReport,
+    XidsReported,
+)
+from pipeline.recording import Header, RecordingError, RecordingReader, RecordingWriter
+from pipeline.registry import RegisteredKinds
+from pipeline.runtime import Runtime
+from pipeline.telemetry import Meter, Telemetry
+from sinks.jsonl.lines import LineEncoder
+from sinks.otlp.encoding.encoder import Encoder
+from sources.replay.options import Options
+from sources.replay.reading import Reading
+from sources.replay.source import ReplaySource
+from sources.replay.timeline import Timeline
+from tests.e2e.processes import free_ports
+from tests.pipeline.cli.asked import run
+from tests.support.contexts import FakeSourceContext, LoopClock
+from tests.support.http import Clients
+from tests.support.joints import joints
+from tests.support.nodes import START, at, claim, claims, gpu, mig, reading
+from tests.support.usage import account, used
+
+GPUS: Final = (gpu(0), gpu(1))
+WHO: Final = PartialRef("ml", "trainer", "main", "u1", "containerd://abc")
+PLAN: Final = FieldPlan()
+STEP: Final = 13
+"""Of so many numbers one is damaged."""
+MEMBER: Final = 10
+"""Bytes that the header of a gzip member has."""
+
+NUMBERS: Final = (
+    b"-1",
+    b"-400000000000000000",
+    b"-9223372036854775808",
+    b"18446744073709551615",
+    b"123456789012345678901234567890",
+    b"1e400",
+    b"null",
+)
+
+
+def said() -> Iterator[tuple[str, Event]]:
+    """One event of each kind at least, which hang together."""
+    names = ("gpus", "podlist", "pods", "nri")
+    yield from ((name, SourceAdded(order, ())) for order, name in enumerate(names))
+    busy = used("trainer", held=5 * NS, energy=5, memory=3, busy=NS)
+    yield "usage", TotalsRestored((account(GPUS[0], busy, unheld=NS),))
+    yield "gpus", DevicesDiscovered((*GPUS, mig(GPUS[1], 1, profile="3g.40gb")))
+    yield "gpus", joints(*GPUS)
+    yield "podlist", claims(claim("trainer", GPUS[0].uuid))
+    yield "pods", PodsReplaced((), 300 * NS)
+    info = PodInfo("u1", "ml", "trainer", "Running", labels=(("team", "a"),))
+    container = PodContainer("main", "app", WHO.container_id, at(0))
+    yield "pods", PodUpserted(Pod(info, at(0), containers=(container,)))
+    held = (claim("trainer", GPUS[0].uuid),)
+    yield "nri", ContainersReplaced((RunningContainer(WHO, 77, "/kubepods", at(0), held),), NS)
+    uuid = RawDeviceId("uuid", GPUS[0].uuid)
+    alias = RawDeviceId("uuid", "GPU-alias")
+    yield "gpus", DeviceAliasesReplaced(((alias, GPUS[0].uuid),), ((uuid, at(1)),))
+    yield "gpus", ResourcesAdvertised((AdvertisedResource("nvidia.com/gpu", (uuid,)),), NS)
+    yield "gpus", XidsReported((XidReport(GPUS[0].uuid, "", 31, at(1), 77, "python", WHO),))
+    for second in (2, 3, 4):
+        now = at(second)
+        yield (
+            "gpus",
+            SamplesTaken(
+                (
+                    reading(GPUS[0], "power_watts", 100 + second, when=now),
+                    reading(GPUS[1], "power_watts", 50, when=now),
+                    reading(GPUS[0], "energy_joules_total", second * 10**6, when=now),
+                    reading(GPUS[0], "xid_errors", 1, attrs=(("xid", "31"),), when=now),
+                )
+            ),
+        )
+        process = ProcessUse(77, 5, WHO, "compute", 10**9, NS // 2)
+        use = DeviceUse(
+            GPUS[0].uuid, now, at(second - 1), (process,), 10**9, 0, NS // 2, 100_000, 3 * NS
+        )
+        yield "gpus", ProcessesSampled((use,))
+    yield "podlist", claims()
+    yield "nri", ContainerStopped(WHO.container_id)
+    yield "pods", PodDeleted("u1")
+    yield "podlist", SourceLost("gone")
+    yield "podlist", SourceRemoved()
+
+
+def record(path: Path) -> bytes:
+    """Return the bytes of a recording, and leave it there."""
+    kinds = {"gpus": "nvml", "usage": "ledger"}
+    with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
+        for number, (name, event) in enumerate(said()):
+            writer.write(Envelope(name, kinds.get(name, name), number, at(1 + number / 10), event))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    record(tmp_path / "node.podgpu.gz")
+    return tmp_path / "node.podgpu.gz"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(open_readwrite(tmp_path / "usage.db", "normal")) as connection:
+        yield Store(connection)
+
+
+def put(path: Path, data: bytes, place: int, value: int) -> None:
+    path.write_bytes(data[:place] + bytes([value]) + data[place + 1 :])
+
+
+def named(complaint: str, path: Path) -> bool:
+    """Whether it names the file, in one line."""
+    return complaint.startswith(str(path)) and "\n" not in complaint
+
+
+def test_r4_a_damaged_byte_is_told_in_one_line_or_does_no_harm(path: Path) -> None:
+    sound, told = path.read_bytes(), 0
+    for place in (
+        *range(MEMBER + 54),
+        *range(64, len(sound), 7),
+        *range(len(sound) - 8, len(sound)),
+    ):
+        for mask in (0xFF, 0x80, 0x01) if place < MEMBER else (0x10,):
+            put(path, sound, place, sound[place] ^ mask)
+            error = ""
+            try:
+                with RecordingReader(path) as reader:
+                    list(reader)
+            except RecordingError as found:
+                error = str(found)
+            assert not error or named(error, path)
+            told += bool(error)
+    assert told > 100
+
+
+def damages(text: bytes, step: int) -> Iterator[bytes]:
+    """Yield the recording's text, damaged: each byte of its header, and some numbers and others."""
+    header = text.index(b"\n") + 1
+    for count, place in enumerate((*range(header), *range(header, len(text), 10 * step))):
+        value = (text[place] ^ 0x80, text[place] ^ 0x02, ord("9"), ord('"'))[count % 4]
+        yield text[:place] + bytes([value]) + text[place + 1 :]
+    numbers = [one.span() for one in re.finditer(rb"-?\b\d+", text)]
+    for count, (start, end) in enumerate(numbers[::step]):
+        yield text[:start] + NUMBERS[count % len(NUMBERS)] + text[end:]
+
+
+class Shown:
+    """What sinks make of a recording as it is played."""
+
+    def __init__(self) -> None:
+        meter = Meter(Telemetry(), "sink", "page")
+        self._join = Join()
+        self._page = Renderer(PageOptions(), PLAN, "node-1", meter)
+        self._sent = Encoder("node-1", PLAN)
+        self._lines = LineEncoder("node-1", PLAN)
+        self._book = Book(at(0), {})
+
+    def commit(self, store: Store) -> None:
+        store.put(self._book.cut())
+
+    def take(self, envelope: Envelope) -> None:
+        self._join.apply(envelope)
+        snapshot = self._join.snapshot(envelope.at)
+        self._page.show(snapshot)
+        for form in Format:
+            self._page.body(form)
+        self._sent.encode(snapshot)
+        self._lines.devices(snapshot)
+        self._book.take(snapshot)
+
+
+def test_r4_what_a_damaged_line_tells_stops_nothing(path: Path, store: Store) -> None:
+    """Where the damage leaves a line that can be read, whatever stands in it is put up with."""
+    read = told = 0
+    for count, text in enumerate(damages(gzip.decompress(path.read_bytes()), STEP)):
+        path.write_bytes(gzip.compress(text, 1))
+        began = Instant(10**12, START.wall_ns + 10**17)
+        original = count % 2 == 1
+        playing = Reading(path, lambda one: Timeline(one.started, began, 1.0, original=original))  # noqa: B023
+        shown = Shown()
+        try:
+            while batch := playing.read():
+                for envelope in batch:
+                    shown.take(envelope)
+                    read += 1
+        except RecordingError as error:
+            told += named(str(error), path)
+        finally:
+            playing.close()
+        shown.commit(store)
+    assert read > 1000
+    assert told > 50
+
+
+# While it is played, and beside what is sound.
+
+
+def long(path: Path) -> Path:
+    """A recording of more bytes than are read at once."""
+    chance = random.Random(1)
+    with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
+        writer.write(Envelope("late", "nvml", 1, at(0.1), DevicesDiscovered((gpu(7),))))
+        for number in range(2, 6000):
+            now = at(number / 100)
+            watts = reading(gpu(7), "power_watts", chance.random(), when=now)
+            writer.write(Envelope("late", "nvml", number, now, SamplesTaken((watts,))))
+    assert path.stat().st_size > 80_000
+    return path
+
+
+def spoil(path: Path) -> None:
+    """Damage the end of a file in its place."""
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) * 3 // 4, len(data), 100):
+        data[place] ^= 0xFF
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+@pytest.mark.looptime
+async def test_r4_what_is_damaged_while_it_is_played_is_told_when_it_is_reached(
+    tmp_path: Path,
+) -> None:
+    path = long(tmp_path / "long.podgpu.gz")
+    ctx = FakeSourceContext("replay", LoopClock())
+    playing = asyncio.create_task(ReplaySource(Options(path=str(path))).run(ctx))
+    await asyncio.sleep(1)
+    spoil(path)
+    with pytest.raises(TransientError) as told:
+        await playing
+    assert named(str(told.value), path)
+    assert told.value.retry_after == 60
+    assert len(ctx.relayed) > 1000
+
+
+@pytest.mark.parametrize("what", ["header", "line", "late"])
+async def test_r4_beside_a_damaged_recording_the_others_go_on(
+    what: str, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = long(tmp_path / "other.podgpu.gz")
+    if what == "header":
+        put(other, other.read_bytes(), 0, 0)
+    elif what == "line":
+        told = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
+        other.write_bytes(gzip.compress(told))
+    else:
+        spoil(other)
+    (port,) = free_ports(1)
+    lines = ["http: {allowed_hosts: ['*']}", "sources:"]
+    lines += [f"  sound: {{kind: replay, path: {path}, speed: 1000}}"]
+    lines += [f"  bad: {{kind: replay, path: {other}, speed: 1000}}"]
+    lines += ["sinks:", f"  p: {{kind: prometheus, listen: '127.0.0.1:{port}'}}"]
+    text = "\n".join(lines)
+    awaited = 'podgpu_source_restarts_total{source="bad"} 1', GPUS[0].uuid
+    stop = asyncio.Event()
+    runtime = Runtime(parse(text, RegisteredKinds(), env={}, origin="podgpu.yaml"))
+    running = asyncio.create_task(runtime.run(stop))
+    try:
+        async with asyncio.timeout(10), Clients() as clients:
+            client, page = None, ""
+            while not all(word in page for word in awaited):
+                await asyncio.sleep(0.02)
+                assert not running.done()
+                if client is None:
+                    with suppress(OSError):
+                        client = await clients.connect(port)
+                else:
+                    status, page = await client.get("/metrics")
+                    assert status == 200
+    finally:
+        stop.set()
+        await running
+    warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    (line,) = (one for one in warned if str(other) in one)
+    assert "\n" not in line
+
+
+def test_r4_the_command_line_says_it_in_one_line(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = path.read_bytes()
+    for place in range(0, len(sound), 97):
+        put(path, sound, place, sound[place] ^ 0x40)
+        status, out, err = run(capsys, "--recording", str(path))
+        assert status in {0, 1, 2}
+        assert "Traceback" not in out + err
+        assert (err.count("\n") == 1 and str(path) in err) if status else not err
