@@ -21,7 +21,7 @@ from pipeline.supervision import SinkRunner
 from pipeline.telemetry import FamilyPoints, Meter
 
 _QUEUE = 64
-_RECALL = 3.0
+_RECALL = 12.0
 """Seconds that a sink has to tell of the accounts it keeps: no source begins before."""
 
 _CANCEL = 1.0

@@ -32,6 +32,10 @@ from sinks.ledger.telling import Telling
 _OPENING: Final = 3.0
 """Seconds that the file has to open: sinks are entered one after the other."""
 
+_WAITING: Final = 10.0
+"""Seconds for which `recall` waits for a file that is slow to open, or that another podgpu is about
+to let go of: without it all totals begin anew."""
+
 _SLOW: Final = 10.0
 """Seconds after which a commit that doesn't end is told of."""
 
@@ -88,6 +92,8 @@ class LedgerSink:
         self._thread: DaemonExecutor | None = None
         self._file: LedgerFile | None = None
         self._left: Left | None = None
+        self._opened = asyncio.Event()
+        self._locked = False
         self._boot = ""
         self._book = Book(self._since.born, {})
         self._writing: tuple[Batch, Future[Report]] | None = None
@@ -126,8 +132,10 @@ class LedgerSink:
                 raise
             if isinstance(error, ForeignError):
                 raise PermanentError(str(error)) from error
-            again = _AGAIN if isinstance(error, LockedError) else None
-            raise TransientError(str(error), retry_after=again) from error
+            self._locked = isinstance(error, LockedError)
+            raise TransientError(
+                str(error), retry_after=_AGAIN if self._locked else None
+            ) from error
         self._telling.reported(report)
         self._telling.unsound(left.unsound)
         self._thread, self._file, self._left = thread, file, left
@@ -140,6 +148,7 @@ class LedgerSink:
         moved = left.moved(states, self._boot)
         self._book = Book(since.born, states, left.going_on, since.unseen, moved)
         self._unwritten = self._writing = None
+        self._opened.set()
         return self
 
     async def __aexit__(
@@ -152,6 +161,7 @@ class LedgerSink:
         """Close the file after the commit that it is in, unless that takes too long."""
         thread, file, readers = self._thread, self._file, self._readers
         self._thread = self._file = self._left = self._readers = None
+        self._opened.clear()
         if readers is not None:
             readers.shutdown()
         if thread is not None and file is not None:
@@ -183,6 +193,12 @@ class LedgerSink:
         Raises:
             TransientError: it isn't open yet.
         """
+        if self._opening is not None or self._locked:
+            opened = asyncio.ensure_future(self._opened.wait())
+            try:
+                await first(self._ctx.clock, _WAITING, opened)
+            finally:
+                opened.cancel()
         if self._left is None:
             place = self._options.path
             raise TransientError(f"{place}: isn't open yet: its disk is slow, or the log tells why")

@@ -20,7 +20,7 @@ from sinks.ledger.locking import Lock
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import FOREVER
-from tests.sinks.ledger.bench import SHOWN, Bench, asked, off, seconds_of
+from tests.sinks.ledger.bench import GPU, SHOWN, Bench, asked, off, seconds_of
 from tests.support.nodes import at, gpu
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account
@@ -173,9 +173,55 @@ async def test_accounts_of_a_file_that_is_not_open_yet_are_not_taken_for_none(
     again = Bench(bench.path)
     with pytest.raises(TransientError, match="is in use"):
         await again.sink.__aenter__()
+    asking = asyncio.create_task(again.sink.recall())
+    await again.until(asking.done)
+    assert again.clock.seconds > 9
     with pytest.raises(TransientError, match=f"{bench.path}: isn't open yet"):
-        await again.sink.recall()
+        await asking
     lock.release()
     async with again.running():
         told = await again.sink.recall()
         assert told is not None
+
+
+@pytest.mark.parametrize("why", ["slow", "in use"])
+async def test_a_file_that_opens_within_seconds_is_waited_for(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Totals don't begin anew since a disk was busy when podgpu started."""
+    bench = Bench(tmp_path / "usage.db")
+    async with bench.running():
+        bench.tell(10)
+    again, slow, read = Bench(bench.path), threading.Event(), LedgerFile._read_left
+    lock = Lock(bench.path)
+
+    def hang(file: LedgerFile, *given: Any) -> Any:
+        slow.wait(60)
+        return read(file, *given)
+
+    if why == "slow":
+        monkeypatch.setattr(LedgerFile, "_read_left", hang)
+    else:
+        await asyncio.to_thread(lock.take)
+    entering = asyncio.create_task(again.sink.__aenter__())
+    await again.until(entering.done)
+    with pytest.raises(TransientError):
+        await entering
+    asking = asyncio.create_task(again.sink.recall())
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    slow.set()
+    lock.release()
+    async with again.running():
+        told = await asking
+        assert told is not None
+        assert [one.device for one in told.devices] == [GPU.uuid]
+
+
+async def test_a_file_that_cannot_be_opened_is_not_waited_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "no folder" / "usage.db")
+    with pytest.raises(TransientError):
+        await bench.sink.__aenter__()
+    with pytest.raises(TransientError, match="isn't open yet"):
+        await bench.sink.recall()
+    assert bench.clock.seconds == 0
