@@ -1,7 +1,7 @@
 """Accounts as the ledger keeps them to go on from: text and back, without loss."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -87,7 +87,7 @@ def rebased(
     All moments of an account are of one monotonic clock, and are moved by the same time, so that
     each length stays as it was. In the boot in which the account was written that clock goes on,
     and nothing is moved. In another boot the last look is put as long ago as the wall clock says;
-    where that was set back meanwhile, it is now.
+    where that was set back meanwhile, so that nothing of the account lies after now.
 
     A moment keeps its wall time unless the wall clock was set since: then it gets the one that fits
     its age.
@@ -108,10 +108,24 @@ def rebased(
         else:
             # Another podgpu, which still ran then, may have written it in a boot nobody knows.
             base = born if born is not None and boot and written else now
-            passed_ns = max(base.wall_ns - device.at.wall_ns, 0)
+            # What was heard after the last look lies after it, in this boot as in that.
+            since_ns = max(_moments(device)) - device.at.mono_ns
+            passed_ns = max(base.wall_ns - device.at.wall_ns, since_ns)
             shift_ns = base.mono_ns - passed_ns - device.at.mono_ns
         found.append(_moved(device, shift_ns, now))
     return TotalsRestored(tuple(found))
+
+
+def _moments(device: DeviceUsage) -> Iterator[int]:
+    """Yield all moments of an account, by the monotonic clock."""
+    yield from (device.start.mono_ns, device.at.mono_ns)
+    for one in device.containers:
+        holdings = one.closing if one.holding is None else (*one.closing, one.holding)
+        for each in (one, *holdings):
+            yield each.start.mono_ns
+        for end in (one.ended, *[each.end for each in holdings]):
+            if end is not None:
+                yield end.mono_ns
 
 
 _STEP_NS: Final = NS // 2

@@ -68,9 +68,14 @@ class Presence:
     # -- who holds, as it is told ---------------------------------------------------------------
 
     def rebase(self, begun: int, offset: int) -> None:
-        """Over a boot of the machine, the wall clock alone tells how much time has passed."""
+        """Over a boot of the machine, the wall clock alone tells how much time has passed.
+
+        What was heard after the last look has passed in any case.
+        """
         self._shift(-self.moved)
-        passed = max(begun + offset - self.at - self.offset, 0)
+        known = [one for had in self.had.values() for one in had.episodes]
+        heard = [self.at, *(one.start if one.end is None else one.end for one in known)]
+        passed = max(begun + offset - self.at - self.offset, max(heard) - self.at)
         self.moved = begun - passed - self.at
         self._shift(self.moved)
 

@@ -89,3 +89,18 @@ def test_a_wall_clock_that_was_set_back_puts_no_moment_after_now() -> None:
     (device,) = rebased([full()], now).devices
     assert device.at == now
     assert device.start == Instant(now.mono_ns - 60 * NS, now.wall_ns - 60 * NS)
+
+
+def test_t8_what_was_heard_after_the_last_look_keeps_its_length_over_a_boot() -> None:
+    """Though the wall clock was set back, so that it tells of no time that has passed."""
+    told = full()
+    (one,) = told.containers
+    assert one.holding is not None
+    ended = replace(one.holding, end=at(63))
+    one = replace(one, holding=None, ended=at(63), closing=(ended,))
+    now = Instant(5 * NS, START.wall_ns - 3600 * NS)
+    (device,) = rebased([replace(told, containers=(one,))], now).devices
+    (found,) = device.containers
+    assert found.ended == now
+    assert device.at.mono_ns == now.mono_ns - 3 * NS
+    assert found.closing[0].start.mono_ns == now.mono_ns - 63 * NS
