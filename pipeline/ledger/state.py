@@ -121,11 +121,9 @@ def _moments(device: DeviceUsage) -> Iterator[int]:
     yield from (device.start.mono_ns, device.at.mono_ns)
     for one in device.containers:
         holdings = one.closing if one.holding is None else (*one.closing, one.holding)
-        for each in (one, *holdings):
-            yield each.start.mono_ns
-        for end in (one.ended, *[each.end for each in holdings]):
-            if end is not None:
-                yield end.mono_ns
+        yield one.start.mono_ns
+        yield from [each.start.mono_ns for each in holdings]
+        yield from [end.mono_ns for end in (one.ended, *[e.end for e in holdings]) if end]
 
 
 _STEP_NS: Final = NS // 2
