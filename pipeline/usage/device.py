@@ -15,7 +15,15 @@ from pipeline.usage.meter import Meter
 from pipeline.usage.renaming import Meant, Renaming, never
 from pipeline.usage.restoring import Restored, restored
 from pipeline.usage.roster import KEPT_NS
-from pipeline.usage.split import Memory, busy, busy_beside_mps, concealed, memory, sole
+from pipeline.usage.split import (
+    Memory,
+    busy,
+    busy_beside_mps,
+    concealed,
+    holders,
+    memory,
+    sole,
+)
 from pipeline.usage.sums import Sums
 from pipeline.usage.timeline import Held, Timeline
 
@@ -164,7 +172,7 @@ class DeviceAccount:
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
             interval = self._sums.count_time(pieces, time_ns, times)
-            others = {*before, *interval.held} if use.mps else set[Name | None]()
+            others = {*before, *holders(pieces)} if use.mps else set[Name | None]()
             if use.mps:
                 self._sums.conceal(interval, concealed(processes, others))
             if (total := use.busy_ns) is not None:

@@ -79,10 +79,15 @@ def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
     return parts, unheld, unknown
 
 
+def holders(pieces: Iterable[Piece]) -> set[Name]:
+    """Return the containers that held the device in any part of an interval."""
+    return {one.container for piece in pieces if piece.cut for one in piece.cut.held}
+
+
 def sole(pieces: Iterable[Piece]) -> Name | None:
     """Return the one container that held the device in whatever part of an interval."""
-    holders = {one.container for piece in pieces if piece.cut for one in piece.cut.held}
-    return next(iter(holders)) if len(holders) == 1 else None
+    found = holders(pieces)
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def memory(

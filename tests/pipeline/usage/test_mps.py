@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.usage import Process
 from tests.pipeline.usage.looking import Book, S, by_pod, container, holder, process
+from tests.support.nodes import at
 
 TENANTS = ("one", "two", "three")
 
@@ -33,9 +34,11 @@ CLIENTS = [client(pod) for pod in TENANTS]
 def test_t4_three_clients_of_a_server(whose: str | None) -> None:
     book = shared()
     for step in range(3):
-        at = 10 * step
+        begin = 10 * step
         told = [server(whose), *CLIENTS]
-        book.look(at + 10, at, *told, busy=10 * S, energy=5000 * (step + 1), mps=True, used=1 << 30)
+        book.look(
+            begin + 10, begin, *told, busy=10 * S, energy=5000 * (step + 1), mps=True, used=1 << 30
+        )
     account = book.of()
     unknown = dict.fromkeys([*TENANTS, *([whose] if whose else [])])
     for what in ("busy_ns", "energy_mj"):
@@ -107,6 +110,18 @@ def test_t4_but_not_where_others_were_there_or_it_has_no_client() -> None:
     book.look(10, 0, server("alone"), client("alone"), busy=9 * S, mps=True)
     book.look(20, 10, server("alone"), busy=9 * S, mps=True)
     assert by_pod(book.of().containers, "busy_ns") == {"alone": None, "two": None}
+
+
+def test_t4_nor_where_another_held_the_gpu_whose_holding_is_final_by_then() -> None:
+    book = Book()
+    book.hold(0, holder("one"), holder("two"))
+    book.look(0, None)
+    book.hold(3, holder("one"))
+    book.accounts.expire(at(20))
+    assert [one.subject.pod for one in book.usage().ended] == ["two"]
+    account = book.look(21, 0, server("one"), client("one"), busy=S, mps=True)
+    assert container(account, "one").busy_ns is None
+    assert account.busy_unattributed_ns == S
 
 
 def test_t4_a_client_that_ended_has_no_energy_of_the_interval_in_which_it_did() -> None:
