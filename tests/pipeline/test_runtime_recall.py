@@ -61,11 +61,11 @@ async def ran(
     )
     stop = asyncio.Event()
     task = asyncio.create_task(runtime.run(stop))
-    await asyncio.sleep(10)
+    await asyncio.sleep(20)
     if reload:
         changed = {name: (kind, 1) for name, (kind, _) in names.items()}
         assert await runtime.reload(configured({"g": ("gpus", 0)}, {"k": ("keep", 0), **changed}))
-        await asyncio.sleep(10)
+        await asyncio.sleep(20)
     stop.set()
     await task
     return [one for one in heard if one.kind != "clock"], runtime

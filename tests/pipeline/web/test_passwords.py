@@ -1,4 +1,4 @@
-"""Users and passwords, headers and rates."""
+"""Users and passwords."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from pipeline.web import passwords
 from pipeline.web.access import credentials
 from pipeline.web.passwords import Passwords, Verdict
 from tests.support.attackers import attacked
-from tests.support.web import Web, basic, certificate, client_context, hashed
+from tests.support.web import Web, basic, hashed
 
 SECRET = "correct horse"  # noqa: S105 - of these tests alone
 
@@ -385,54 +385,3 @@ async def test_no_line_of_the_log_holds_a_password(
 def test_any_header_has_credentials_or_none(header: str) -> None:
     found = credentials(header)
     assert found is None or b":" not in found[0]
-
-
-# With TLS; headers; rates.
-
-
-async def test_both_a_certificate_and_a_password(web: Web) -> None:
-    web.trust("clients")
-    web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
-    with web.path.open("a") as file:
-        file.write(f"basic_auth_users:\n  alice: {hashed(SECRET)}\n")
-    context = client_context(leaf=certificate("clients", "p.example.org"))
-    async with web.serving():
-        assert (await web.scrape(context))[0] == 401
-        assert (await web.scrape(context, basic("alice", SECRET)))[0] == 200
-
-
-async def test_headers_are_on_every_answer(web: Web) -> None:
-    web.write(
-        "http_server_config:",
-        "  headers:",
-        "    X-Frame-Options: deny",
-        "    Strict-Transport-Security: max-age=1",
-        "    Content-Security-Policy: default-src 'self'",
-        '    X-XSS-Protection: ""',
-    )
-    async with web.serving():
-        for path in ("/metrics", "/", "/nothing", "/healthz"):
-            client = await web.connect()
-            client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
-            _, headers, _ = await client.answer()
-            assert headers["x-frame-options"] == "deny"
-            assert headers["strict-transport-security"] == "max-age=1"
-            assert headers["content-security-policy"] == "default-src 'self'"
-            assert headers["x-content-type-options"] == "nosniff"
-            assert "x-xss-protection" not in headers
-
-
-async def test_so_many_requests_and_no_more(web: Web) -> None:
-    web.write("rate_limit:", "  interval: 1h", "  burst: 3")
-    async with web.serving():
-        found = [(await web.scrape())[0] for _ in range(5)]
-        assert found == [200] * 3 + [429] * 2
-        assert (await (await web.connect()).get("/healthz"))[0] == 200
-
-
-async def test_a_bucket_fills_again(web: Web) -> None:
-    web.write("rate_limit:", "  interval: 50ms", "  burst: 1")
-    async with web.serving():
-        assert (await web.scrape())[0] == 200
-        await asyncio.sleep(0.06)
-        assert (await web.scrape())[0] == 200

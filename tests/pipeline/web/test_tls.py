@@ -11,7 +11,7 @@ import trustme
 
 from pipeline.errors import PermanentError
 from pipeline.web.ciphers import SUITES
-from tests.support.web import Web, authority, certificate, client_context, pem
+from tests.support.web import Web, authority, basic, certificate, client_context, hashed, pem
 
 REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
@@ -346,3 +346,14 @@ async def test_curl_with_a_certificate(web: Web) -> None:
         )  # fmt: skip
         out, _ = await process.communicate()
     assert (process.returncode, out) == (0, b"page")
+
+
+async def test_both_a_certificate_and_a_password(web: Web) -> None:
+    web.trust("clients")
+    web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
+    with web.path.open("a") as file:
+        file.write(f"basic_auth_users:\n  alice: {hashed('correct horse')}\n")
+    context = client_context(leaf=certificate("clients", "p.example.org"))
+    async with web.serving():
+        assert (await web.scrape(context))[0] == 401
+        assert (await web.scrape(context, basic("alice", "correct horse")))[0] == 200
