@@ -66,7 +66,7 @@ def compare(story: Story, seen: list[Seen]) -> Differences:
         found.extend(f"run {number}, page: {one}" for one in differs)
         cut = _committed(found, at_end, run, number, story.commit)
         # Of time podgpu hears on its own too, where nothing happens.
-        kept += [Waited(run.when)] if run.when else []
+        kept += [Waited(run.when)] if run.when >= run.acts[0].at else []
         kept += [act for at, act in enumerate(run.acts) if at <= cut or _lasts(act)]
         whole = at_end
         if cut + 1 < len(run.acts):
