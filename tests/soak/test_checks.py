@@ -148,13 +148,11 @@ def test_a_clock_is_set_for_one_program_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("uid", "value", "wrong"), [("", 1, 0), ("", 5.9, 0), ("u", 1, 1)])
 def test_counters_of_a_pod_without_uid_may_begin_anew(uid: str, value: float, wrong: int) -> None:
     looking, name = checker(Life(0)), "podgpu_container_held_seconds_total"
-    pod = POD | {("pod_uid", uid)}
-    for seconds in (6.0, value):
-        shown = page()
+    before, after = page(), page()
+    for shown, seconds in ((before, 6.0), (after, value)):
         del shown.values[name, POD]
-        shown.values[name, pod] = seconds
-        found = list(looking._counters(shown))
-        looking.last = shown
-    assert len(found) == wrong
+        shown.values[name, POD | {("pod_uid", uid)}] = seconds
+    looking.last = before
+    assert len(list(looking._counters(after))) == wrong
     if not wrong:
-        assert list(looking._identities(shown)) == [], "what the one before had is told of no more"
+        assert list(looking._identities(after)) == [], "what the one before had is told of no more"
