@@ -1,6 +1,7 @@
 """Certificates, authorities and the web config itself change while podgpu is scraped."""
 
 import asyncio
+import errno
 import logging
 import ssl
 import threading
@@ -273,3 +274,19 @@ def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
             reader.look()
     web.pair(FIRST)
     assert reader.look() is None
+
+
+def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.secure()
+    reader = Reader(web.path)
+
+    def no_descriptor(*_given: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pipeline.web.tls.identify", no_descriptor)
+        with pytest.raises(ConfigError, match="Too many open files; tried again"):
+            reader.look()
+    assert reader.look() is not None
