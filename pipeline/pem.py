@@ -35,7 +35,7 @@ def client_context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> s
     if ca is None:
         context = ssl.create_default_context()
     else:
-        with as_file(ca) as path:
+        with as_file(ca, "ca") as path:
             try:
                 context = ssl.create_default_context(cafile=path)
             except ssl.SSLError:
@@ -56,7 +56,7 @@ def identify(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     Raises:
         PemError: one of them can't be used.
     """
-    with as_file(cert) as chain, as_file(key) as private:
+    with as_file(cert, "cert") as chain, as_file(key, "key") as private:
         try:
             # Without a callback the library would ask for a passphrase on the terminal.
             context.load_cert_chain(chain, private, password=_encrypted)
@@ -88,15 +88,24 @@ def _encrypted() -> NoReturn:
 
 
 @contextmanager
-def as_file(text: bytes) -> Iterator[str]:
+def as_file(text: bytes, part: Part) -> Iterator[str]:
     """Lend a path to bytes that are in memory: the library takes certificates from files alone.
 
     So what is used is what was read and compared, and a key never comes to lie on a disk.
+
+    Raises:
+        PemError: there is no file for it, or the library can't open that: no file descriptor may be
+            left. An `ssl.SSLError` is the caller's.
     """
-    descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)
     try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(text)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
+        descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(text)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    except ssl.SSLError:
+        raise
+    except OSError as error:
+        raise PemError(part, f"cannot be given to the TLS library: {error.strerror}") from error

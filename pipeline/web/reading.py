@@ -110,10 +110,6 @@ class Reader:
         except BrokenError as error:
             problem = Problem(f"{_SECTION}.{error.key}", str(error))
             raise ConfigError(str(self.path), [problem]) from error
-        except OSError as error:
-            # The TLS library takes files alone, and there may be no descriptor left for one.
-            text = f"cannot be given to the TLS library: {error.strerror}; tried again"
-            raise ConfigError(str(self.path), [Problem(_SECTION, text)]) from error
 
 
 def _rules(options: WebOptions, context: ssl.SSLContext | None) -> Rules:

@@ -81,12 +81,14 @@ def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, byt
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     # Whatever is in the file is trusted, an authority that another one has signed too.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    with as_file(texts["client_ca"]) as path:
-        try:
+    key = _given(options, "client_ca")
+    try:
+        with as_file(texts["client_ca"], "ca") as path:
             context.load_verify_locations(cafile=path)
-        except ssl.SSLError:
-            key = _given(options, "client_ca")
-            raise BrokenError(key, "this has no certificate in PEM that can be used") from None
+    except ssl.SSLError:
+        raise BrokenError(key, "this has no certificate in PEM that can be used") from None
+    except PemError as error:
+        raise BrokenError(key, f"this {error}") from None
 
 
 def _given(options: TlsServer, name: str) -> str:

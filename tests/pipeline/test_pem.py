@@ -1,5 +1,8 @@
 """Certificates and keys that a client is given, good and bad."""
 
+import errno
+import os
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 
@@ -47,3 +50,18 @@ def test_what_is_not_says_which_and_why(
     with pytest.raises(PemError, match=said) as caught:
         client_context(ca, cert, key)
     assert caught.value.part == part
+
+
+@pytest.mark.parametrize(("ca", "part"), [(CA, "ca"), (None, "cert")])
+def test_r7_without_a_descriptor_it_is_a_fault_of_the_moment_and_of_a_part(
+    ca: bytes | None, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_given: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        with pytest.raises(PemError, match="TLS library: Too many open files") as caught:
+            client_context(ca, CHAIN, KEY)
+    assert caught.value.part == part
+    assert client_context(ca, CHAIN, KEY).check_hostname

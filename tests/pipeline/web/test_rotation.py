@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import ssl
 import threading
 from pathlib import Path
@@ -276,17 +277,25 @@ def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
     assert reader.look() is None
 
 
+@pytest.mark.parametrize(("left", "key"), [(0, "cert_file"), (1, "key_file"), (2, "client_ca")])
 def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
-    web: Web, monkeypatch: pytest.MonkeyPatch
+    left: int, key: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    web.secure()
-    reader = Reader(web.path)
+    web.trust("clients")
+    web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
+    reader, make, made = Reader(web.path), os.memfd_create, 0
 
-    def no_descriptor(*_given: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
+    def short(name: str, flags: int) -> int:
+        nonlocal made
+        made += 1
+        if made > left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return make(name, flags)
 
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.web.tls.identify", no_descriptor)
-        with pytest.raises(ConfigError, match="Too many open files; tried again"):
+        patched.setattr(os, "memfd_create", short)
+        with pytest.raises(
+            ConfigError, match=rf"{key}[^:]*: this cannot be .*: Too many open files"
+        ):
             reader.look()
     assert reader.look() is not None
