@@ -6,7 +6,7 @@ from pipeline.model import Instant
 from pipeline.usage.entrance import Entrance
 from pipeline.usage.looks import Name
 from pipeline.usage.roster import Entry, Roster
-from pipeline.usage.timeline import Cut, Timeline
+from pipeline.usage.timeline import Timeline
 
 
 class Leaving:
@@ -31,7 +31,8 @@ class Leaving:
             before: the look before.
             but: those of whom it is known already.
         """
-        holding = _names(self._timeline.last).difference(but)
+        last = self._timeline.last
+        holding = frozenset[Name]() if last is None else last.containers.difference(but)
         self._roster.settle(
             holding,
             moment,
@@ -52,7 +53,7 @@ class Leaving:
         if not later:
             return frozenset()
         holding = {held.container for held in self._timeline.at(at.mono_ns)}
-        again = frozenset[Name]().union(*map(_names, later)) - holding
+        again = frozenset[Name]().union(*[cut.containers for cut in later]) - holding
         found = [self._roster.get(name) for name in again]
         missed = [entry for entry in found if entry is not None and _was_there(entry, at)]
         for entry in missed:
@@ -66,7 +67,7 @@ class Leaving:
             for held in cut.held:
                 if held.container in missed:
                     self._entrance.holder(held, cut.at, at)
-            for name in set(missed) - _names(cut):
+            for name in set(missed) - cut.containers:
                 entry = self._roster.get(name)
                 if entry is not None and entry.running is not None:
                     self._roster.end(entry, cut.at)
@@ -92,7 +93,3 @@ def _was_there(entry: Entry, at: Instant) -> bool:
     running = entry.running
     gone = entry.used_to_ns == at.mono_ns and not (entry.uses or entry.awaited)
     return gone and running is not None and running.start.mono_ns <= at.mono_ns
-
-
-def _names(cut: Cut | None) -> frozenset[Name]:
-    return frozenset([one.container for one in cut.held]) if cut is not None else frozenset()

@@ -81,7 +81,7 @@ def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
 
 def holders(pieces: Iterable[Piece]) -> set[Name]:
     """Return the containers that held the device in any part of an interval."""
-    return {one.container for piece in pieces if piece.cut for one in piece.cut.held}
+    return {name for piece in pieces if piece.cut for name in piece.cut.containers}
 
 
 def sole(pieces: Iterable[Piece]) -> Name | None:

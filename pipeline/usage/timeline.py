@@ -49,6 +49,11 @@ class Cut(NamedTuple):
     weights: tuple[int, ...]
     known: bool = True
 
+    @property
+    def containers(self) -> frozenset[Name]:
+        """The names of the holders."""
+        return frozenset([one.container for one in self.held])
+
 
 class Piece(NamedTuple):
     """A span of time in which the holders didn't change.

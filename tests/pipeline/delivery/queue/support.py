@@ -150,6 +150,13 @@ def fill(queue: Queue, count: int, size: int = 40, start: int = 0) -> list[Recor
     return records
 
 
+def settle(queue: Queue, records: Iterable[Record]) -> None:
+    """Take records one by one, in the order of the queue, and be done with each."""
+    for one in records:
+        queue.take(1)
+        queue.settle(1, acked=one.points)
+
+
 def kill(queue: Queue) -> None:
     """Leave the queue as a process that is killed does: the kernel closes its files."""
     disk = queue._disk if isinstance(queue, SafeQueue) else queue

@@ -19,6 +19,7 @@ from tests.pipeline.delivery.queue.support import (
     points,
     record,
     segments,
+    settle,
 )
 
 
@@ -221,9 +222,7 @@ def test_d5_one_broken_slot_of_the_cursor_costs_nothing(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)
-    for one in put[:3]:
-        queue.take(1)
-        queue.settle(1, acked=one.points)
+    settle(queue, put[:3])
     kill(queue)
     cursor = bench.path / "cursor"
     whole = cursor.read_bytes()

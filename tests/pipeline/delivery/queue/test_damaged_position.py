@@ -8,7 +8,7 @@ import pytest
 from pipeline.delivery.contract import Queue
 from pipeline.delivery.queue.opening import inspect
 from tests.pipeline.delivery.queue.breaking import folder
-from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers
+from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers, settle
 
 SLOT, SLOTS = 8192, 4
 
@@ -18,9 +18,7 @@ def kept(tmp_path: Path) -> tuple[Bench, Queue, bytes]:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)
-    for one in put[:2]:
-        queue.take(1)
-        queue.settle(1, acked=one.points)
+    settle(queue, put[:2])
     queue.close()
     return bench, bench.open(), (bench.path / "cursor").read_bytes()
 
