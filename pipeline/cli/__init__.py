@@ -1,8 +1,10 @@
 """The command line. Importing this package imports next to nothing: see `main`."""
 
+import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from functools import partial
 from types import FrameType
@@ -12,6 +14,29 @@ _DAEMONS = frozenset({"run", "demo", "record", "extender", "dcgm-exporter"})
 
 _ENDED = 128 + signal.SIGTERM
 """What a shell has for a program that the signal ended: what it was asked has no answer."""
+
+
+def program() -> int:
+    """Run the command of this process; the process ends with its exit status.
+
+    A daemon thread that returns from a call into a library while the interpreter is finalized is
+    ended by unwinding its stack. A library written in Rust (bcrypt) or C++ aborts the process then.
+    So the interpreter isn't finalized while such threads are left.
+    """
+    try:
+        status = main()
+    except Exception:  # noqa: BLE001 - a bug, shown as the interpreter shows it
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    if any(thread.daemon for thread in threading.enumerate()):
+        import logging
+
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.node import PODGPU
-from tests.e2e.processes import Answer, Process, free_ports, get
+from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
 from tests.fakes.nvml import FakeNvml, Scenario
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -103,6 +103,18 @@ class Program:
         found = self.of(name, **labels)
         assert len(found) < 2, found
         return found[0][1] if found else None
+
+    def wait_value(self, name: str, *accepted: float, **labels: str) -> None:
+        """Wait until the only such sample has one of these values.
+
+        An effect elsewhere (a patched object, an owner) may be seen before podgpu has counted it.
+        """
+        try:
+            wait_until(lambda: self.value(name, **labels) in accepted, name)
+        except AssertionError:
+            raise AssertionError(
+                f"{name} {labels}: {accepted} wanted, {self.value(name, **labels)} found"
+            ) from None
 
     def stays(self, condition: Callable[[], bool], seconds: float) -> None:
         """Make sure that something goes on being so."""

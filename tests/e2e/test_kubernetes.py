@@ -164,7 +164,7 @@ def test_a_right_that_is_missing_is_said_and_mended_by_itself(
     assert podgpu.of("podgpu_pod_info") == []
     access.set_rules(kube.api, ACCOUNT, RULES)
     wait_until(lambda: podgpu.of("podgpu_pod_info"), "the pod's owner and labels", 90)
-    assert podgpu.value("podgpu_source_up", source="pods") == 1
+    podgpu.wait_value("podgpu_source_up", 1, source="pods")
 
 
 def test_a_pod_is_replaced_under_the_same_name(
@@ -274,7 +274,7 @@ def test_a_plugin_that_hands_out_other_devices_is_followed(
     (seen,) = podgpu.holders()
     assert (seen.source, seen.evidence) == ("checkpoint", "plugin_answer")
     # The kubelet counts one device, whichever it is.
-    assert podgpu.value("podgpu_resource_devices", resource=GPU, state="allocated") == 1
+    podgpu.wait_value("podgpu_resource_devices", 1, resource=GPU, state="allocated")
 
 
 def test_a_resource_claim_is_resolved_through_the_slice(kube: Cluster, watch: Watch) -> None:

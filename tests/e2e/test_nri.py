@@ -206,7 +206,7 @@ def test_the_runtime_is_killed_and_comes_back(
     connected(podgpu, 2)
     print(f"\ntold of everything {time.monotonic() - began:.2f} s after the runtime's start")
     podgpu.wait_owners({IDS[0]: [owner("kept")]})
-    assert podgpu.value("podgpu_source_up", source="nri") == 1
+    podgpu.wait_value("podgpu_source_up", 1, source="nri")
 
 
 def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch, given: Given) -> None:

@@ -110,8 +110,8 @@ def test_a_pod_says_what_it_was_given(kube: Cluster, plugin: DevicePlugin, watch
     assert SOURCE not in {seen.source for _, shown in podgpu.witness.history for seen in shown}
     assert "left out" not in podgpu.said()
     # One request to write it, and none for what podgpu itself has changed.
-    assert podgpu.value("podgpu_sink_requests_total", sink=SINK, method="patch", result="ok") == 1
-    assert podgpu.value("podgpu_sink_up", sink=SINK) == 1
+    podgpu.wait_value("podgpu_sink_requests_total", 1, sink=SINK, method="patch", result="ok")
+    podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
 
 def test_what_somebody_makes_of_it_is_a_claim_and_stays(

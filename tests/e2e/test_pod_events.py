@@ -118,7 +118,7 @@ def test_who_looks_at_a_pod_sees_what_has_struck_it(
     # As `kubectl describe pod` asks for it.
     of = f"involvedObject.uid={made['metadata']['uid']},reason=GpuXidError"
     assert len(kube.api.list("Event", "ml", fieldSelector=of)) == 1
-    assert podgpu.value("podgpu_sink_up", sink=SINK) == 1
+    podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
 
 def test_what_comes_again_is_added_up(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
@@ -135,7 +135,7 @@ def test_what_comes_again_is_added_up(kube: Cluster, plugin: DevicePlugin, watch
     assert event["metadata"]["name"] == first["metadata"]["name"]
     assert event["firstTimestamp"] == first["firstTimestamp"]
     patched = {"sink": SINK, "method": "patch", "result": "ok"}
-    assert podgpu.value("podgpu_sink_requests_total", **patched) in {1, 2}
+    podgpu.wait_value("podgpu_sink_requests_total", 1, 2, **patched)
 
 
 def test_the_kernel_s_log_tells_whose_process_it_was(

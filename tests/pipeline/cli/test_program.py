@@ -1,0 +1,50 @@
+"""The process of a command ends with the command's status, whatever its threads are doing."""
+
+import subprocess
+import sys
+
+import pytest
+
+WORK = """\
+import bcrypt, sys, threading, time
+from pipeline import cli
+
+hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(10))
+
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)  # the interpreter's finalization takes as long
+
+def check_on():
+    while True:
+        bcrypt.checkpw(b"wrong", hashed)
+
+def main():
+    threading.Thread(target=check_on, daemon=True).start()
+    cli.kept = Slow()
+    time.sleep(0.1)
+    print("printed")
+    {end}
+
+cli.main = main
+sys.exit(cli.program())
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "error"),
+    [
+        ("return 0", 0, ""),
+        ("return 3", 3, ""),
+        ("raise ValueError('a bug')", 1, "ValueError: a bug"),
+    ],
+)
+def test_a_thread_within_a_library_does_not_abort_the_end(
+    end: str, status: int, error: str
+) -> None:
+    """Libraries in Rust abort a process that ends their thread within a call."""
+    program = [sys.executable, "-c", WORK.format(end=end)]
+    ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (status, "printed\n")
+    assert error in ended.stderr
+    assert "FATAL" not in ended.stderr
