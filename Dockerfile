@@ -19,6 +19,7 @@ RUN /opt/build/bin/python -m pip install \
 COPY pyproject.toml README.md LICENSE ./
 COPY config config
 COPY pipeline pipeline
+COPY podgpu podgpu
 COPY sources sources
 COPY sinks sinks
 # podgpu itself has no hash: it is this very folder.
@@ -27,7 +28,7 @@ RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
         --no-cache-dir --no-index --no-deps /dist/*.whl
 # The ledger's: a base may lack it.
 RUN /opt/podgpu/bin/python -c "import sqlite3"
-# What never runs: classes for all of the Kubernetes API, of which podgpu uses none (see pipeline/kube/library.py), and
+# What never runs: classes for all of the Kubernetes API, of which podgpu uses none (see pipeline/kube/client_library.py), and
 # what is for people who work in an environment.
 RUN cd /opt/podgpu \
  && rm -r include bin/activate* bin/Activate.ps1 lib/python3*/site-packages/kubernetes_asyncio/client/api \
@@ -40,7 +41,7 @@ RUN mkdir -p /links/usr/bin /links/usr/local/dcgm \
 
 
 FROM ${BASE}
-# The four packages have everyday names: the working directory must not stand in front of them.
+# Packages of ours have everyday names: the working directory must not stand in front of them.
 # Nothing is written beside the program, so the root may be read-only.
 # NVIDIA_*: without them the container toolkit hands the container no driver library.
 ENV PATH=/opt/podgpu/bin:$PATH \

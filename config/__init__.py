@@ -2,5 +2,5 @@
 
 This package knows nothing of sources, sinks or the pipeline. The options of a component are
 described by the component itself, as a ``msgspec.Struct``, and reach this package through
-:class:`config.kinds.Kinds`.
+:class:`config.component_kinds.Kinds`.
 """

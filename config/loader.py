@@ -8,14 +8,14 @@ from typing import Final, TypeVar, cast
 import msgspec
 from yaml.reader import Reader
 
-from config.compose import compose
-from config.convert import Converter
-from config.environment import Environment, Verbatim
+from config.component_kinds import Kinds
+from config.converter import Converter
+from config.env_expansion import Environment, Verbatim
 from config.errors import ConfigError, Problem
-from config.kinds import Kinds
-from config.nodes import MapNode
 from config.schema import Config
-from config.shapes import record
+from config.type_shapes import record
+from config.yaml_composer import compose
+from config.yaml_nodes import MapNode
 
 __all__ = ["MAX_BYTES", "Kinds", "load", "parse", "parse_struct", "read"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, Known, LeadsTo, Role
-from config.types import Duration, ListenAddress
+from config.option_markers import AtLeast, Doc, Known, LeadsTo, Role
+from config.value_types import Duration, ListenAddress
 
 
 class Component(msgspec.Struct, frozen=True):

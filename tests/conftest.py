@@ -8,7 +8,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
-from pipeline.logs import ROOT
+from pipeline.base.logs import ROOT
 
 # How long one example takes says more of the machine than of the code.
 # The same examples in each run: a new one that fails is found by `--hypothesis-profile=random`.
@@ -16,7 +16,7 @@ settings.register_profile("podgpu", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
 settings.load_profile("podgpu")
 
-_OURS = ["config", "pipeline", "sources", "sinks"]
+_OURS = ["config", "pipeline", "podgpu", "sources", "sinks"]
 
 
 def pytest_configure() -> None:
@@ -30,7 +30,7 @@ def blockbuster() -> Iterator[BlockBuster]:
     with blockbuster_ctx(scanned_modules=_OURS) as guard:
         for function in guard.functions.values():
             # The kernel answers these from memory.
-            function.can_block_in("pipeline/process.py", {"_points"})
+            function.can_block_in("pipeline/host/process_metrics.py", {"_points"})
             # This loop is one of its own, in a thread.
             function.can_block_in("pipeline/kube/credentials.py", {"_fill"})
         yield guard

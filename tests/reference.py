@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from config.convert import NAME
-from config.describe import describe
-from config.limits import Limits
+from config.converter import NAME
+from config.option_docs import describe
 from config.schema import Config
-from config.shapes import Items, Maybe, Record, Scalar, Shape, Table, record
-from pipeline.registry import ENTRIES, RegisteredKinds
+from config.type_shapes import Items, Maybe, Record, Scalar, Shape, Table, record
+from config.value_limits import Limits
+from pipeline.component.registry import ENTRIES, RegisteredKinds
 
 _INTRO: Final = """\
 # Every option

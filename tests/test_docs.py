@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from config.describe import describe
 from config.loader import parse
+from config.option_docs import describe
 from config.schema import Config
-from pipeline.cli.catalogue import markdown
-from pipeline.counters.absent import ABSENT
+from pipeline.base.telemetry import FAMILIES
+from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import CATALOGUE
-from pipeline.registry import ENTRIES, RegisteredKinds
-from pipeline.telemetry import FAMILIES
+from podgpu.cli.field_table import markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.registry import ENTRIES, load
+from pipeline.component.registry import ENTRIES, load
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("config", "pipeline", "sources", "sinks")
+PACKAGES = ("config", "pipeline", "podgpu", "sources", "sinks")
 PARTS = 16
 """Tests over which the modules are spread: each imports the whole again for every module."""
 
@@ -65,9 +65,12 @@ for name in {MODULES[part::PARTS]!r}:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("pipeline.registry", ["aiohttp", "pynvml", "yaml", "sources", "sinks", "asyncinotify"]),
-        ("pipeline.cli", ["aiohttp", "pynvml", "sources", "sinks", "asyncinotify"]),
-        ("pipeline.runtime", ["aiohttp", "pynvml", "sources", "sinks"]),
+        (
+            "pipeline.component.registry",
+            ["aiohttp", "pynvml", "yaml", "sources", "sinks", "asyncinotify"],
+        ),
+        ("podgpu.cli", ["aiohttp", "pynvml", "sources", "sinks", "asyncinotify"]),
+        ("pipeline.runtime.runtime", ["aiohttp", "pynvml", "sources", "sinks"]),
         ("pipeline.model", ["asyncio", "msgspec", "orjson", "yaml"]),
     ],
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from config.jsonschema import json_schema
-from pipeline.registry import ENTRIES, RegisteredKinds
+from config.json_schema import json_schema
+from pipeline.component.registry import ENTRIES, RegisteredKinds
 from tests.reference import anchor, page
 
 ROOT = Path(__file__).parent.parent

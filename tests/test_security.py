@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from config.describe import describe
-from pipeline.registry import ENTRIES, RegisteredKinds
+from config.option_docs import describe
+from pipeline.component.registry import ENTRIES, RegisteredKinds
 from tests.deploy.manifests import Manifests, documented, ordered
 from tests.deploy.places import DOCS, PLAIN, ROOT
 from tests.e2e.documented import objects
@@ -79,7 +79,7 @@ def test_a_folder_of_the_host_is_named(entry: tuple[str, str]) -> None:
 
 def commands() -> list[str]:
     # Here, since the name `main` in the package is a function to those who import it so.
-    from pipeline.cli.commands import _parser
+    from podgpu.cli.commands import _parser
 
     (found,) = (
         action.choices

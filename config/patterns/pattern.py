@@ -4,7 +4,7 @@ from typing import Final, Self
 
 from config.patterns.program import Program, TooLargeError
 from config.patterns.syntax import SyntaxFault, parsed
-from config.types import FormatError
+from config.value_types import FormatError
 
 LONGEST: Final = 1000
 """Characters of a pattern; one of as many names is better written as a list of globs."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from pipeline.allocations.reading import (
+from pipeline.allocations.annotation_values import (
     MOST,
     Held,
     MalformedError,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from config.markers import Doc
+from config.option_markers import Doc
 
 Inline: TypeAlias = Literal["pod_uid", "labels", "annotations"]
 LabelForm: TypeAlias = Literal["dcgm", "dcgm-hostname", "dcgm-old", "dcgm-1x"]

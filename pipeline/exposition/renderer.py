@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 
-from pipeline.exposition.labels import LabelCache
+from pipeline.base.telemetry import FamilyPoints, Meter
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.shape import Shape
-from pipeline.exposition.style import Style
-from pipeline.exposition.tail import tail
-from pipeline.exposition.text import Format
-from pipeline.exposition.topology import TopologyFamilies
-from pipeline.exposition.usage import UsageFamilies
+from pipeline.exposition.own_metrics import tail
+from pipeline.exposition.template import Shape
+from pipeline.exposition.text_format import Format
+from pipeline.exposition.topology_families import TopologyFamilies
+from pipeline.exposition.usage_families import UsageFamilies
 from pipeline.fields import FieldPlan
 from pipeline.model import Snapshot
-from pipeline.telemetry import FamilyPoints, Meter
 
 
 class Renderer:

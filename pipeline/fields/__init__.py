@@ -1,10 +1,10 @@
 """The catalogue: every field that podgpu can read, as data, and the choice among them."""
 
 from pipeline.fields.catalogue import CATALOGUE, by_name, called
-from pipeline.fields.choosing import chosen, words
 from pipeline.fields.field import Field, Group, Tier
-from pipeline.fields.labels import LABELS
-from pipeline.fields.plan import FieldPlan, LabelRow, Row, in_group
+from pipeline.fields.field_plan import FieldPlan, LabelRow, Row, in_group
+from pipeline.fields.label_fields import LABELS
+from pipeline.fields.selection import chosen, words
 
 __all__ = [
     "CATALOGUE",

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.fields.boards import BOARDS
-from pipeline.fields.faults import FAULTS
+from pipeline.fields.board_fields import BOARDS
+from pipeline.fields.error_fields import FAULTS
 from pipeline.fields.field import Field
-from pipeline.fields.labels import LABELS
-from pipeline.fields.links import LINKS
-from pipeline.fields.memory import MEMORY
-from pipeline.fields.profiling import PROFILING
-from pipeline.fields.statistics import STATISTICS
-from pipeline.fields.work import WORK
+from pipeline.fields.label_fields import LABELS
+from pipeline.fields.link_fields import LINKS
+from pipeline.fields.memory_fields import MEMORY
+from pipeline.fields.profiling_fields import PROFILING
+from pipeline.fields.statistics_fields import STATISTICS
+from pipeline.fields.utilization_fields import WORK
 
 CATALOGUE: tuple[Field, ...] = (
     *BOARDS,

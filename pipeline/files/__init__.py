@@ -3,19 +3,14 @@
 Belongs here: what more than one component needs for that. What a file says is its own business.
 """
 
-from pipeline.files.following import FileOptions, follow
-from pipeline.files.looking import Listed
-from pipeline.files.reading import AbsentError, Content, Stamp, UnreadableError, read_file
-from pipeline.files.watching import Watcher
+from pipeline.files.bounded_read import AbsentError, Content, Stamp, UnreadableError, read_file
+from pipeline.files.file_watch import Watcher
 
 __all__ = [
     "AbsentError",
     "Content",
-    "FileOptions",
-    "Listed",
     "Stamp",
     "UnreadableError",
     "Watcher",
-    "follow",
     "read_file",
 ]

@@ -3,8 +3,3 @@
 The only package that imports `aiohttp.web`. A listener outlives the components that mount paths on
 it, and it defends the process: a scraper that reads or writes slowly costs itself, nobody else.
 """
-
-from pipeline.http.limits import Limits
-from pipeline.http.listeners import Listeners
-
-__all__ = ["Limits", "Listeners"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import StreamReader, web, web_protocol
 
-from pipeline.http.door import Door
+from pipeline.http.aiohttp_adapter import COMMON, too_large
+from pipeline.http.client_shares import Guest, Shares
 from pipeline.http.limits import Limits
-from pipeline.http.shares import Guest, Shares
-from pipeline.http.wire import COMMON, too_large
+from pipeline.http.tls_handshake import Door
 
 if TYPE_CHECKING:
-    from pipeline.web import Access
+    from pipeline.http.access import Access
 
 _LOG = logging.getLogger("podgpu.http")
 _HEADER_BYTES = 4096

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from config.text import shown
-from config.types import ListenAddress
-from pipeline.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
-from pipeline.errors import PermanentError
-from pipeline.hosts import Hosts
-from pipeline.http.accepting import Acceptor
-from pipeline.http.bodies import BodyRefusedError, read_body
+from config.message_text import shown
+from config.value_types import ListenAddress
+from pipeline.base.errors import PermanentError
+from pipeline.component.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
+from pipeline.host.listen_sockets import bind
+from pipeline.http.acceptor import Acceptor
+from pipeline.http.aiohttp_adapter import hosts_of, request_of, send
+from pipeline.http.allowed_hosts import Hosts
+from pipeline.http.body_limit import BodyRefusedError, read_body
+from pipeline.http.builtin_pages import Check, Front, Pages, checked, index, links, plain
+from pipeline.http.client_shares import Guest, Shares
 from pipeline.http.connections import Handler, Server
+from pipeline.http.fair_queue import Turns
 from pipeline.http.limits import Limits
-from pipeline.http.shares import Guest, Shares
-from pipeline.http.wire import hosts_of, request_of, send
-from pipeline.pages import Check, Front, Pages, checked, index, links, plain
-from pipeline.sockets import bind
-from pipeline.turns import Turns
 
 if TYPE_CHECKING:
-    from pipeline.web import Access
+    from pipeline.http.access import Access
 
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}

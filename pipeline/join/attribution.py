@@ -4,20 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from pipeline.join.claimed import ClaimedDevices
-from pipeline.join.closed import ClosedDevices
-from pipeline.join.containers import ContainerTable
-from pipeline.join.identity import DeviceIndex
+from pipeline.join.arbitration import Verdict
+from pipeline.join.claim_resolution import PodKey, Word
+from pipeline.join.container_table import ContainerTable
+from pipeline.join.device_index import DeviceIndex
+from pipeline.join.dra_devices import ClaimedDevices
+from pipeline.join.holder_resolution import Resolution, resolve
+from pipeline.join.holding_start import Since, holder_of
 from pipeline.join.inventory import Inventory, numbered
-from pipeline.join.pairs import Moment, Pairs
-from pipeline.join.places import Places
-from pipeline.join.pods import Known, PodTable
-from pipeline.join.resolution import Resolution, resolve
-from pipeline.join.resources import ResourceTable
-from pipeline.join.since import Since, holder_of
-from pipeline.join.sources import SourceTable
-from pipeline.join.weighing import Verdict
-from pipeline.join.words import PodKey, Word
+from pipeline.join.mig_placement import Places
+from pipeline.join.plugin_devices import ClosedDevices
+from pipeline.join.pod_identity import Moment, Pairs
+from pipeline.join.pod_table import Known, PodTable
+from pipeline.join.resource_table import ResourceTable
+from pipeline.join.source_table import SourceTable
 from pipeline.model import (
     Access,
     Attribution,

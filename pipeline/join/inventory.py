@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from pipeline.join.places import Places
+from pipeline.join.mig_placement import Places
 from pipeline.model import Device
 
 

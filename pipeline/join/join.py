@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from pipeline.join.attribution import Attributor, Outcome
-from pipeline.join.owners import Owners
-from pipeline.join.readings import Key, ReadingTable
-from pipeline.join.sources import SourceTable
-from pipeline.join.topology import TopologyTable
-from pipeline.join.usage import UsageTable
-from pipeline.join.xids import XidTable
+from pipeline.join.process_owners import Owners
+from pipeline.join.reading_table import Key, ReadingTable
+from pipeline.join.source_table import SourceTable
+from pipeline.join.topology_table import TopologyTable
+from pipeline.join.usage_table import UsageTable
+from pipeline.join.xid_table import XidTable
 from pipeline.model import (
     ClaimsReplaced,
     ClockTicked,

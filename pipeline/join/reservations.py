@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from pipeline.join.identity import Found
-from pipeline.join.words import PodKey, Word
+from pipeline.join.claim_resolution import PodKey, Word
+from pipeline.join.device_index import Found
 from pipeline.model import Evidence
 
 _FROM_KUBELET = (Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS)

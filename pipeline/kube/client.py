@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import aiohttp
 
-from pipeline.errors import ApiError, TransientError
-from pipeline.kube.answers import refusal
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.base.safe_text import concealed, line
+from pipeline.base.version import VERSION
+from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.kube.api_errors import refusal
+from pipeline.kube.client_library import library
 from pipeline.kube.credentials import Access, Credentials
-from pipeline.kube.library import library
-from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import Request
-from pipeline.proxies import ProxyError, proxy_for
-from pipeline.texts import concealed, line
-from pipeline.threads import DaemonExecutor
-from pipeline.version import VERSION
+from pipeline.net.proxies import ProxyError, proxy_for
 
 _FRESH: Final = 60.0
 """Seconds for which credentials are used without looking again; a token is exchanged well before
@@ -48,7 +48,7 @@ _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
 
 
 class Client:
-    """Implements `pipeline.contracts.KubeApi`."""
+    """Implements `pipeline.component.contracts.KubeApi`."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -261,7 +261,7 @@ class _Connection:
     """A pool of connections with the certificates it was made with; `async with` uses it.
 
     Its proxy is that of the kubeconfig, or else the one that the variables name, see
-    `pipeline.proxies`.
+    `pipeline.net.proxies`.
 
     Attributes:
         headers: of each request, for a proxy.

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.configured_code import MEND
-from pipeline.errors import CodeRefusedError, TransientError
-from pipeline.kube.faults import program, told
-from pipeline.kube.library import library
-from pipeline.kube.plugins import PluginLoop
+from pipeline.base.errors import CodeRefusedError, TransientError
+from pipeline.component.code_permissions import MEND
+from pipeline.kube.client_library import library
+from pipeline.kube.credential_plugins import PluginLoop
+from pipeline.kube.kubeconfig_errors import program, told
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0

@@ -8,14 +8,14 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 import orjson
 
-from pipeline.backoff import Backoff
-from pipeline.clock import Clock
-from pipeline.contracts import KubeApi
-from pipeline.errors import ApiError
-from pipeline.kube.answers import failure
-from pipeline.kube.course import Course, Step
-from pipeline.kube.shape import table, text
-from pipeline.texts import line
+from pipeline.base.backoff import Backoff
+from pipeline.base.clock import Clock
+from pipeline.base.errors import ApiError
+from pipeline.base.safe_text import line
+from pipeline.component.contracts import KubeApi
+from pipeline.kube.api_errors import failure
+from pipeline.kube.json_access import table, text
+from pipeline.kube.list_watch import Course, Step
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

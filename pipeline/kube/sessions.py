@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.contracts import KubeApi
+from pipeline.component.contracts import KubeApi
 
 if TYPE_CHECKING:
     from pipeline.kube.client import Client

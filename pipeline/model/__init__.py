@@ -6,6 +6,7 @@ clock or knows a wire format.
 """
 
 from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
+from pipeline.model.container_ref import PartialRef
 from pipeline.model.containers import RunningContainer
 from pipeline.model.devices import Device, MigPlace, placement_name
 from pipeline.model.events import (
@@ -34,22 +35,20 @@ from pipeline.model.events import (
     TotalsRestored,
     XidsReported,
 )
-from pipeline.model.holders import Access, Holder, sole
+from pipeline.model.holders import Access, Attribution, Holder, sole
+from pipeline.model.instant import NS, Instant
 from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo, ResourceClaim
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
-from pipeline.model.refs import PartialRef
 from pipeline.model.snapshot import (
-    Attribution,
     Layout,
     ResourceCount,
     Series,
     Snapshot,
     SourceState,
 )
-from pipeline.model.time import NS, Instant
-from pipeline.model.topology import Level, TopologyCard, TopologyPair
+from pipeline.model.topology_facts import Level, TopologyCard, TopologyPair
 from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, Holding, ProcessUse, Usage
-from pipeline.model.xids import XidError, XidReport, XidVictim
+from pipeline.model.xid_errors import XidError, XidReport, XidVictim
 
 __all__ = [
     "NS",

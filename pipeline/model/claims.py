@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from pipeline.model.refs import PartialRef
-from pipeline.model.time import Instant
+from pipeline.model.container_ref import PartialRef
+from pipeline.model.instant import Instant
 
 Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
 """What the text of a device id is:
@@ -37,8 +37,8 @@ class RawDeviceId:
 class Evidence(IntEnum):
     """What a claim rests on.
 
-    The number is a name, not a rank: `pipeline.join.trust` says what each kind of evidence may do.
-    Everything up to `RUNTIME_ENV` was seen in a container by the container runtime.
+    The number is a name, not a rank: `pipeline.join.trust_rules` says what each kind of evidence
+    may do. Everything up to `RUNTIME_ENV` was seen in a container by the container runtime.
     """
 
     RUNTIME_CDI = 10

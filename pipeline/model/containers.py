@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from pipeline.model.claims import Claim
-from pipeline.model.refs import PartialRef
-from pipeline.model.time import Instant
+from pipeline.model.container_ref import PartialRef
+from pipeline.model.instant import Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pipeline.model.claims import Evidence
+from pipeline.model.container_ref import PartialRef
+from pipeline.model.devices import Device
+from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo
-from pipeline.model.refs import PartialRef
-from pipeline.model.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,33 @@ class Access:
     subject: PartialRef
     source: str
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Attribution:
+    """A device and everyone who holds it.
+
+    The join makes one object per value and keeps it while nothing changes, so that a sink can hang
+    what it rendered from it on the object itself (weakly: `weakref.WeakKeyDictionary`; never by
+    `id()`, which is used again at once).
+
+    Attributes:
+        device: the device.
+        present: False for a physical GPU that was there before and can't be enumerated now.
+        holders: sorted by subject; empty when nobody is known to hold the device.
+        conflicts: how many pods' claims on the device contradict another's: those that are
+            overruled, and those that are shown although only one of them can be true.
+        contradicting: those pods, as `namespace/name`, sorted; a pod without a known name by its
+            uid.
+        access: containers that have access to the device and hold nothing of it; sorted.
+    """
+
+    device: Device
+    present: bool
+    holders: tuple[Holder, ...]
+    conflicts: int = 0
+    contradicting: tuple[str, ...] = ()
+    access: tuple[Access, ...] = ()
 
 
 def sole(holders: Iterable[Holder]) -> Holder | None:

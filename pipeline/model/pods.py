@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pipeline.model.claims import Claim, RawDeviceId
-from pipeline.model.time import Instant
+from pipeline.model.instant import Instant
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs, each name once."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipeline.model.time import Instant
+from pipeline.model.instant import Instant
 
 Value: TypeAlias = int | float
 """A reading's value, finite, in the unit of its field. Text about a device belongs to `Device`."""

@@ -2,45 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pipeline.model.availability import Availability
 from pipeline.model.claims import RawDeviceId
-from pipeline.model.devices import Device
-from pipeline.model.holders import Access, Holder
+from pipeline.model.holders import Attribution
+from pipeline.model.instant import Instant
 from pipeline.model.readings import Attrs, GpuProcess, Reading
-from pipeline.model.time import Instant
+from pipeline.model.topology_tree import Topology
 from pipeline.model.usage import Usage
-from pipeline.model.xids import XidError
-
-if TYPE_CHECKING:
-    from pipeline.topology import Availability, Topology
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Attribution:
-    """A device and everyone who holds it.
-
-    The join makes one object per value and keeps it while nothing changes, so that a sink can hang
-    what it rendered from it on the object itself (weakly: `weakref.WeakKeyDictionary`; never by
-    `id()`, which is used again at once).
-
-    Attributes:
-        device: the device.
-        present: False for a physical GPU that was there before and can't be enumerated now.
-        holders: sorted by subject; empty when nobody is known to hold the device.
-        conflicts: how many pods' claims on the device contradict another's: those that are
-            overruled, and those that are shown although only one of them can be true.
-        contradicting: those pods, as `namespace/name`, sorted; a pod without a known name by its
-            uid.
-        access: containers that have access to the device and hold nothing of it; sorted.
-    """
-
-    device: Device
-    present: bool
-    holders: tuple[Holder, ...]
-    conflicts: int = 0
-    contradicting: tuple[str, ...] = ()
-    access: tuple[Access, ...] = ()
+from pipeline.model.xid_errors import XidError
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -151,8 +121,8 @@ class Snapshot:
     starts: tuple[Instant | None, ...] = ()
     processes: Mapping[str, tuple[GpuProcess, ...]] = field(default_factory=dict)
     sources: Mapping[str, SourceState] = field(default_factory=dict)
-    topology: "Topology | None" = None
-    availability: "Availability | None" = None
+    topology: Topology | None = None
+    availability: Availability | None = None
     topology_source: str = ""
     usage: Usage | None = None
     xids: tuple[XidError, ...] = ()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.model.claims import Evidence
+from pipeline.model.container_ref import PartialRef
+from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo
-from pipeline.model.refs import PartialRef
-from pipeline.model.time import Instant
 
 
 @dataclass(frozen=True, slots=True)

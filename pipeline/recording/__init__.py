@@ -6,7 +6,7 @@ The first line is the header, each further line one envelope. See `docs/sources/
 from pipeline.recording.errors import RecordingError
 from pipeline.recording.header import Header
 from pipeline.recording.reader import RecordingReader
-from pipeline.recording.shift import shifted
+from pipeline.recording.time_shift import shifted
 from pipeline.recording.writer import RecordingWriter
 
 __all__ = ["Header", "RecordingError", "RecordingReader", "RecordingWriter", "shifted"]

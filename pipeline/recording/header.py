@@ -7,7 +7,7 @@ import msgspec
 
 from pipeline.model import Instant
 from pipeline.recording.errors import LineError, NewerFormatError
-from pipeline.recording.json import dump, load
+from pipeline.recording.json_text import dump, load
 
 FORMAT: Final = 1
 """Raised when a reader of the format before would misread a recording. A new kind of event or a new

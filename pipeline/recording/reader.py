@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from pipeline.model import Envelope
-from pipeline.recording.codec import Decoder
 from pipeline.recording.errors import LineError, NewerFormatError, RecordingError
+from pipeline.recording.event_codec import Decoder
 from pipeline.recording.header import Header
 from pipeline.recording.writer import LONGEST_LINE
 

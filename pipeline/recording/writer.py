@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from pipeline.model import NS, Envelope
-from pipeline.recording.codec import Encoder
 from pipeline.recording.errors import RecordingError
+from pipeline.recording.event_codec import Encoder
 from pipeline.recording.header import Header
 
 LONGEST_LINE: Final = 16 << 20

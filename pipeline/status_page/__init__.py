@@ -1,5 +1,5 @@
 """How the node stands now, for people: one document, which `/`, `/status` and `podgpu top` show.
 
-`making` works the document out of what the daemon knows, `document` is its shape, `problems` what
-of it needs somebody, `html` the page, `pages` serves both.
+`document_builder` works the document out of what the daemon knows, `status_document` is its shape,
+`problems` what of it needs somebody, `html` the page, `endpoints` serves both.
 """

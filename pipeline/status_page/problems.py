@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.status_page.document import SinkStatus, SourceStatus, StatusDocument
-from pipeline.status_page.words import amount, contradiction, gpu_name, place, span, unresolved
+from pipeline.status_page.display_text import (
+    amount,
+    contradiction,
+    gpu_name,
+    place,
+    span,
+    unresolved,
+)
+from pipeline.status_page.status_document import SinkStatus, SourceStatus, StatusDocument
 
 SILENT: Final = 300.0
 """Seconds after which a source that is up should have reported, and stood by its word."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
-from pipeline.topology.availability import Availability, CardUse
-from pipeline.topology.building import build
-from pipeline.topology.masks import bits
-from pipeline.topology.shape import LEVELS, Topology
+from pipeline.model.availability import Availability, CardUse
+from pipeline.model.bitmask import bits
+from pipeline.model.topology_tree import LEVELS, Topology
+from pipeline.topology.tree_builder import build
 
 VERSION: Final = 1
 """Of the document's shape. It grows when a reader of the old shape would be misled."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.topology.shape import Group, Topology
-from pipeline.topology.worth import Worth
+from pipeline.model.topology_tree import Group, Topology
+from pipeline.topology.choice_ranking import Worth
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ whole, to the last digit. The rules are told for users in `docs/usage.md`.
 Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
 """
 
-from pipeline.usage.accounts import Accounts
-from pipeline.usage.apportion import apportion
-from pipeline.usage.looks import Name, Process
-from pipeline.usage.renaming import Meant
-from pipeline.usage.strikes import Struck
+from pipeline.usage.apportionment import apportion
+from pipeline.usage.device_accounts import Accounts
+from pipeline.usage.interval_samples import Name, Process
+from pipeline.usage.renames import Meant
+from pipeline.usage.xid_attribution import Struck
 
 __all__ = ["Accounts", "Meant", "Name", "Process", "Struck", "apportion"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.model import Evidence, Holding, Instant, PartialRef, PodInfo
-from pipeline.usage.apportion import apportion
-from pipeline.usage.meter import LEAST_NS
+from pipeline.usage.apportionment import apportion
+from pipeline.usage.energy_meter import LEAST_NS
 
 MOST_CODES: Final = 64
 """How many codes of XID errors are counted of one container; those that come later are left out."""

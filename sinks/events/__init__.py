@@ -1,5 +1,5 @@
 """Writes a Kubernetes Event on each pod that an XID error has struck.
 
-`sink` is the component; `errors` reads what happened out of snapshots, `agenda` keeps what is to be
-written and when, `wording` makes the objects, `writing` sends them.
+`sink` is the component; `xid_errors` reads what happened out of snapshots, `work_queue` keeps what
+is to be written and when, `event_object` makes the objects, `event_writer` sends them.
 """

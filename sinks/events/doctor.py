@@ -1,9 +1,9 @@
 """What `podgpu doctor` looks at for the events sink: its rights. No Event is made."""
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.rights import Right, examined
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.api_permissions import Right, examined
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
 from sinks.events.options import Options
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc, LeadsTo
-from config.types import Duration
+from config.option_markers import AtLeast, AtMost, Doc, LeadsTo
+from config.value_types import Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,17 +5,17 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.arrivals import Arrivals
-from pipeline.claiming import matcher
-from pipeline.contracts import KubeApi, SinkContext, SinkInbox
-from pipeline.ending import ended
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.component.shutdown import ended
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.warnings import warn
 from pipeline.model import Snapshot
-from pipeline.warning import warn
-from sinks.events.agenda import Agenda, Entry
-from sinks.events.errors import Struck, due, strokes
+from pipeline.model.plugin_ids import matcher
+from sinks.events.event_writer import Writer
 from sinks.events.options import Options
-from sinks.events.writing import Writer
+from sinks.events.work_queue import Agenda, Entry
+from sinks.events.xid_errors import Struck, due, strokes
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""

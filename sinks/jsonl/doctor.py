@@ -5,14 +5,14 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.places import access_mend, fault
-from pipeline.doctor.writing import look
-from pipeline.files.chain import foreign_link
-from sinks.jsonl.opening import FOREIGN, FOREIGN_MEND
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.path_access import access_mend, fault
+from pipeline.diagnostics.write_access import look
+from pipeline.files.symlink_chain import foreign_link
 from sinks.jsonl.options import STDOUT, Options
+from sinks.jsonl.target_factory import FOREIGN, FOREIGN_MEND
 
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:

@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
-from config.types import ByteSize, Duration
+from config.option_markers import AtLeast, AtMost, Doc
+from config.value_types import ByteSize, Duration
 from pipeline.delivery.options import QueueOptions
 
 STDOUT: Final = "-"

@@ -6,15 +6,15 @@ import errno
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.contracts import SinkContext, SinkInbox
-from pipeline.errors import TransientError
-from pipeline.warning import warn
-from sinks.jsonl.encoding import SnapshotEncoder
-from sinks.jsonl.held import Held
-from sinks.jsonl.lines import Batch
-from sinks.jsonl.opening import mend_of
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import SinkContext, SinkInbox
+from pipeline.component.warnings import warn
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
+from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target_factory import mend_of
+from sinks.jsonl.target_thread import Held
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"

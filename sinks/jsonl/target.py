@@ -7,9 +7,9 @@ import threading
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from pipeline.files.disk import REASONS
+from pipeline.files.disk_sync import REASONS
 from pipeline.model import Instant
-from sinks.jsonl.lines import Batch
+from sinks.jsonl.line_encoder import Batch
 
 _REASONS: Final = MappingProxyType({**REASONS, errno.EPIPE: "closed_pipe"})
 

@@ -6,18 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from config.types import ByteSize
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding, Verdict
-from pipeline.doctor.mounts import file_system
-from pipeline.doctor.owning import unusable
-from pipeline.doctor.processes import other_owner
-from pipeline.doctor.writing import look
+from config.value_types import ByteSize
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.file_permissions import unusable
+from pipeline.diagnostics.mounts import file_system
+from pipeline.diagnostics.process_lookup import other_owner
+from pipeline.diagnostics.write_access import look
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.opening import FAILS, fault, open_readonly
-from sinks.ledger.locking import lock_of
+from pipeline.ledger.file_open import FAILS, fault, open_readonly
 from sinks.ledger.options import Options
+from sinks.ledger.writer_lock import lock_of
 
 _SMALL: Final = 32 << 20
 """Bytes up to which a file is looked through page by page."""

@@ -9,25 +9,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.contracts import SinkContext, SinkInbox
-from pipeline.delivery.waiting import first
-from pipeline.ending import LAST
-from pipeline.errors import PermanentError, TransientError
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import Left
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import SinkContext, SinkInbox
+from pipeline.component.shutdown import LAST
+from pipeline.component.warnings import warn
+from pipeline.delivery.async_wait import first
+from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.ledger.account_state import rebased
+from pipeline.ledger.change_tracker import Book
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.opening import FAILS, fault, open_readonly
-from pipeline.ledger.reading import read_window
-from pipeline.ledger.rows import Batch
-from pipeline.ledger.state import rebased
-from pipeline.ledger.window import Window
+from pipeline.ledger.file_creation import Left
+from pipeline.ledger.file_open import FAILS, fault, open_readonly
+from pipeline.ledger.queries import read_window
+from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
-from pipeline.threads import DaemonExecutor
-from pipeline.warning import warn
-from sinks.ledger.file import LedgerFile, Report
-from sinks.ledger.locking import LockedError
+from pipeline.model.usage_window import Window
+from sinks.ledger.ledger_file import LedgerFile, Report
 from sinks.ledger.options import Options
-from sinks.ledger.telling import Telling
+from sinks.ledger.self_report import Telling
+from sinks.ledger.writer_lock import LockedError
 
 _OPENING: Final = 3.0
 """Seconds that the file has to open: sinks are entered one after the other."""

@@ -3,13 +3,20 @@
 from typing import Final
 from urllib.parse import quote
 
-from pipeline.contracts import KubeApi
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.naming import MEND
-from pipeline.doctor.rights import ACCOUNT, FORBIDDEN, NOT_FOUND, Right, mend_of, reviewed
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.api_permissions import (
+    ACCOUNT,
+    FORBIDDEN,
+    NOT_FOUND,
+    Right,
+    mend_of,
+    reviewed,
+)
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.node_name_check import MEND
 from sinks.node.options import Options
 
 _NODES: Final = "/api/v1/nodes"

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, LeadsTo
-from config.types import Duration
-from pipeline.kube.names import subdomain, wrong_with_key
+from config.option_markers import AtLeast, Doc, LeadsTo
+from config.value_types import Duration
+from pipeline.kube.name_rules import subdomain, wrong_with_key
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

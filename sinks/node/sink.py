@@ -8,19 +8,19 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.arrivals import Arrivals
-from pipeline.completeness import Completeness
-from pipeline.contracts import KubeApi, SinkContext, SinkInbox
-from pipeline.ending import LAST, ended
-from pipeline.errors import ApiError, TransientError
-from pipeline.holders import LISTING, lists_holders
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.component.holder_sources import LISTING, lists_holders
+from pipeline.component.readiness import Completeness
+from pipeline.component.shutdown import LAST, ended
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.warnings import warn
 from pipeline.model import Instant, Snapshot
-from pipeline.warning import warn
-from sinks.node.content import Content, Substance
+from sinks.node.annotation_content import Content, Substance
+from sinks.node.node_annotation import NodeAnnotation
 from sinks.node.options import Options
-from sinks.node.others import Others
-from sinks.node.pacing import Pacing
-from sinks.node.remote import NodeAnnotation
+from sinks.node.other_writers import Others
+from sinks.node.write_schedule import Pacing
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""

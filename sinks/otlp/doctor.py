@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from pipeline.clock import Clock
+from pipeline.base.clock import Clock
+from pipeline.base.errors import PermanentError
+from pipeline.component.findings import Finding
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
-from pipeline.errors import PermanentError
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
 from sinks.otlp.options import Options
-from sinks.otlp.transport.environment import Settings, settle
-from sinks.otlp.way import EMPTY, Way
+from sinks.otlp.signal_client import EMPTY, Way
+from sinks.otlp.transport.settings import Settings, settle
 
 _SECONDS: Final = 10.0
 _MENDS: Final[Mapping[str, str]] = {

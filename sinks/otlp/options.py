@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
-from config.types import ByteSize, Duration
+from config.option_markers import AtLeast, AtMost, Doc
+from config.value_types import ByteSize, Duration
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from sinks.otlp.transport import endpoints, headers
 

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.contracts import SinkContext
+from pipeline.changes.change_feed import Following
+from pipeline.component.contracts import SinkContext
+from pipeline.component.warnings import warn
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
 from pipeline.model import Snapshot
-from pipeline.news.following import Following
-from pipeline.warning import warn
-from sinks.otlp.admission import Admission
+from sinks.otlp.circuit_breaker import Admission
 from sinks.otlp.encoding.encoder import RECORD, Encoder
 from sinks.otlp.options import Options
+from sinks.otlp.signal_client import EMPTY, Way
 from sinks.otlp.signals import LOGS, METRICS, SIGNALS
-from sinks.otlp.transport.environment import Settings, settle, settle_logs
-from sinks.otlp.way import EMPTY, Way
+from sinks.otlp.transport.settings import Settings, settle, settle_logs
 
 _DROPPED: Final = "podgpu_sink_dropped_total"
 _ERRORS: Final = "podgpu_sink_errors_total"

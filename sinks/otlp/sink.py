@@ -1,7 +1,7 @@
 """The sink `otlp`."""
 
-from pipeline.contracts import SinkContext
-from pipeline.delivery.delivering import Delivering
+from pipeline.component.contracts import SinkContext
+from pipeline.delivery.queued_sink import Delivering
 from sinks.otlp.options import Options
 from sinks.otlp.push import OtlpPush
 

@@ -3,12 +3,12 @@
 from functools import partial
 from pathlib import Path
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.mounts import is_mounted
-from pipeline.doctor.places import access_mend, fault
-from pipeline.doctor.writing import look
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.mounts import is_mounted
+from pipeline.diagnostics.path_access import access_mend, fault
+from pipeline.diagnostics.write_access import look
 from sinks.podlist.options import Options
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sinks.podlist.entries import OURS, Entry, Names
-from sinks.podlist.splitting import parse, split
+from sinks.podlist.list_entries import OURS, Entry, Names
+from sinks.podlist.list_splitter import parse, split
 
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 

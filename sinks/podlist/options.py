@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import Doc
+from config.option_markers import Doc
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,14 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.arrivals import Arrivals
-from pipeline.completeness import Completeness
-from pipeline.contracts import SinkContext, SinkInbox
-from pipeline.files.asking import FileThread
+from pipeline.component.contracts import SinkContext, SinkInbox
+from pipeline.component.readiness import Completeness
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.warnings import warn
+from pipeline.files.file_thread import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
-from pipeline.warning import warn
-from sinks.podlist.entries import Entry, entries_of
-from sinks.podlist.keeping import Keeper
+from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.list_entries import Entry, entries_of
 from sinks.podlist.options import Options
 
 _READERS: Final = frozenset({"podlist"})

@@ -1,9 +1,9 @@
 """What `podgpu doctor` looks at for the pods sink: its rights. No pod is read or changed."""
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.rights import Right, examined
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.api_permissions import Right, examined
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
 from sinks.pods.options import Options
 
 

@@ -5,18 +5,18 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.arrivals import Arrivals
-from pipeline.claiming import matcher
-from pipeline.completeness import Completeness
-from pipeline.contracts import KubeApi, SinkContext, SinkInbox
-from pipeline.ending import ended
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.component.readiness import Completeness
+from pipeline.component.shutdown import ended
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.warnings import warn
 from pipeline.model import NS, Layout, Snapshot
-from pipeline.warning import warn
-from sinks.pods.agenda import Agenda
-from sinks.pods.annotating import Annotator
-from sinks.pods.holdings import Place, Wanted, wanted
+from pipeline.model.plugin_ids import matcher
+from sinks.pods.held_devices import Place, Wanted, wanted
 from sinks.pods.options import Options
+from sinks.pods.pod_annotator import Annotator
+from sinks.pods.work_queue import Agenda
 
 _PACE: Final = 0.1
 """Seconds from the beginning of one pod to that of the next."""

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from config.markers import Doc
-from config.types import ListenAddress
+from config.option_markers import Doc
+from config.value_types import ListenAddress
 from pipeline.exposition.options import PageOptions
 
 OWN_PATHS: Final = frozenset(

@@ -4,13 +4,13 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
+from pipeline.component.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text import Format
+from pipeline.exposition.text_format import Format
 from pipeline.model import Instant, Snapshot
-from sinks.prometheus.negotiate import choose, takes_gzip
+from sinks.prometheus.content_negotiation import choose, takes_gzip
 from sinks.prometheus.options import Options
-from sinks.prometheus.page import Page
+from sinks.prometheus.page_cache import Page
 
 _SHARED_SECONDS: Final = 0.1
 """How long podgpu's own metrics on the page may be those of another scrape."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-from config.markers import AtLeast, Doc
-from config.types import Duration
+from config.option_markers import AtLeast, Doc
+from config.value_types import Duration
 from pipeline.exposition.options import PageOptions
 
 

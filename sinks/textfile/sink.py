@@ -7,15 +7,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.arrivals import Arrivals
-from pipeline.contracts import SinkContext, SinkInbox
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import SinkContext, SinkInbox
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.warnings import warn
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text import Format
-from pipeline.files.asking import FileThread
-from pipeline.files.placing import Place, SweptError, refusal
+from pipeline.exposition.text_format import Format
+from pipeline.files.atomic_replace import Place, SweptError, refusal
+from pipeline.files.file_thread import FileThread
 from pipeline.model import NS
-from pipeline.warning import warn
 from sinks.textfile.options import Options
 
 _MOUNTED: Final = "is mounted by itself and can't be replaced: mount its folder instead"

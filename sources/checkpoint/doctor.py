@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from pipeline.claiming import matcher
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.claimfiles import look
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.distributions import elsewhere_than
-from pipeline.doctor.findings import Finding
-from sources.checkpoint.document import read_checkpoint
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.claim_file_check import look
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.kubelet_roots import elsewhere_than
+from pipeline.model.plugin_ids import matcher
+from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
 

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from pipeline.claiming import matcher
-from pipeline.contracts import SourceContext
-from pipeline.files import follow
-from sources.checkpoint.document import read_checkpoint
+from pipeline.component.claim_file_follower import follow
+from pipeline.component.contracts import SourceContext
+from pipeline.model.plugin_ids import matcher
+from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
 _ABSENT = (
@@ -15,7 +15,7 @@ _ABSENT = (
 
 
 class CheckpointSource:
-    """Follows the file. Implements `pipeline.contracts.Source`."""
+    """Follows the file. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -5,15 +5,15 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.counters import asked
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.neighbours import ask
-from pipeline.errors import TransientError
-from sources.dcgm.getting import File, Server
+from pipeline.base.errors import TransientError
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.counters_list_check import asked
+from pipeline.diagnostics.port_owner import ask
 from sources.dcgm.options import Options
-from sources.dcgm.page import understand
+from sources.dcgm.page_fetch import File, Server
+from sources.dcgm.page_reader import understand
 
 _OTHER: Final = (
     "give the page of a dcgm-exporter; where podgpu has the port 9400 it is on another one, such "

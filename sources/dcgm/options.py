@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from config.markers import AtLeast, Doc
-from config.types import ByteSize, Duration
-from pipeline.texts import unquestioned
+from config.option_markers import AtLeast, Doc
+from config.value_types import ByteSize, Duration
+from pipeline.base.safe_text import unquestioned
 
 _LEAST_AGE = 60.0
 

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Final
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, SamplesTaken
-from sources.dcgm.getting import File, Server
 from sources.dcgm.options import Options
-from sources.dcgm.page import Page, Reason, understand
+from sources.dcgm.page_fetch import File, Server
+from sources.dcgm.page_reader import Page, Reason, understand
 
 _SAID: Final[dict[Reason, str]] = {
     "malformed": "can't be read",
@@ -20,7 +20,7 @@ _SAID: Final[dict[Reason, str]] = {
 
 
 class DcgmSource:
-    """Reads the page again and again. Implements `pipeline.contracts.Source`."""
+    """Reads the page again and again. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -6,12 +6,12 @@ import socket
 from functools import partial
 from typing import Final
 
-from pipeline.doctor.check import Check
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.loading import PART, trial
-from pipeline.shared_objects import NoLibraryFileError, ready
+from pipeline.component.check import Check
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.library_load import PART, trial
+from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
 

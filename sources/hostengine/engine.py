@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pipeline.fields import FieldPlan
-from pipeline.fields.bounds import possible
+from pipeline.fields.value_bounds import possible
 from pipeline.model import Device, Instant, MigPlace, Reading
-from sources.hostengine import ids, structs
+from sources.hostengine import field_ids, structs
 from sources.hostengine.library import DcgmError, Session
 from sources.hostengine.structs import Entity, FieldValue
 from sources.hostengine.values import major, number, text
@@ -23,7 +23,14 @@ _MENDS: Final = {
     -38: "; ask for fewer profiling fields at once",
 }
 
-_ABOUT: Final = (ids.UUID, ids.NAME, ids.INDEX, ids.MINOR, ids.PCI_BUS_ID, ids.COMPUTE_CAPABILITY)
+_ABOUT: Final = (
+    field_ids.UUID,
+    field_ids.NAME,
+    field_ids.INDEX,
+    field_ids.MINOR,
+    field_ids.PCI_BUS_ID,
+    field_ids.COMPUTE_CAPABILITY,
+)
 
 
 class Target(NamedTuple):
@@ -67,7 +74,7 @@ class Engine:
 
     def __init__(self, session: Session, plan: FieldPlan, every: float, *, all_cards: bool) -> None:
         self._session = session
-        self._fields: Sequence[int] = tuple(ids.wanted(plan))
+        self._fields: Sequence[int] = tuple(field_ids.wanted(plan))
         self._read_at: dict[tuple[str, int], int] = {}
         self._layout = self._look()
         self.unwatched: dict[str, str] = {}
@@ -122,7 +129,7 @@ class Engine:
         self, done: Round, uuid: str, values: Iterable[FieldValue], at: Instant, good_for_ns: int
     ) -> None:
         for found in values:
-            wanted = ids.PROFILING.get(found.field)
+            wanted = field_ids.PROFILING.get(found.field)
             if wanted is None or found.status or found.ts <= 0:
                 continue
             place = (uuid, found.field)
@@ -166,18 +173,18 @@ class Engine:
         """Return a GPU, and whether it is older than Hopper; None for one without a uuid."""
         values = self._session.values(Entity(structs.GPU, gpu), _ABOUT, live=True)
         known = {value.field: value for value in values if not value.status}
-        uuid = text(known.get(ids.UUID))
+        uuid = text(known.get(field_ids.UUID))
         if not uuid:
             return None
-        index, minor = (number(known.get(name)) for name in (ids.INDEX, ids.MINOR))
+        index, minor = (number(known.get(name)) for name in (field_ids.INDEX, field_ids.MINOR))
         device = Device(
             uuid,
             index=None if index is None else int(index),
             minor=None if minor is None else int(minor),
-            pci_bus_id=text(known.get(ids.PCI_BUS_ID)),
-            model=text(known.get(ids.NAME)),
+            pci_bus_id=text(known.get(field_ids.PCI_BUS_ID)),
+            model=text(known.get(field_ids.NAME)),
         )
-        return device, major(known.get(ids.COMPUTE_CAPABILITY)) < _HOPPER
+        return device, major(known.get(field_ids.COMPUTE_CAPABILITY)) < _HOPPER
 
     def _slices(self, gpu: int, parent: Device) -> Iterable[Target]:
         instances = self._layout[1]
@@ -190,7 +197,7 @@ class Engine:
                 if (child, of_kind, of) == (structs.COMPUTE, structs.INSTANCE, number_)
             ]
             entity = Entity(structs.INSTANCE, number_)
-            [name] = self._session.values(entity, (ids.NAME,), live=True)
+            [name] = self._session.values(entity, (field_ids.NAME,), live=True)
             place = MigPlace(
                 parent.uuid,
                 gi,

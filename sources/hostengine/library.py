@@ -8,8 +8,8 @@ from ctypes import byref
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.shared_objects import ready
-from pipeline.texts import line
+from pipeline.base.safe_text import line
+from pipeline.host.shared_libraries import ready
 from sources.hostengine import structs
 from sources.hostengine.structs import (
     ConnectParams,

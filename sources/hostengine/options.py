@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc, LeadsTo
-from config.types import Duration
+from config.option_markers import AtLeast, Doc, LeadsTo
+from config.value_types import Duration
 
 _SOCKET: Final = "unix://"
 _HOST_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")

@@ -5,11 +5,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, Instant, SamplesTaken
-from sources.hostengine.calling import Caller
+from sources.hostengine.call_thread import Caller
 from sources.hostengine.engine import Engine, Round
 from sources.hostengine.library import (
     GONE,
@@ -29,7 +29,7 @@ _GRACE: Final = 1.0
 
 
 class HostEngineSource:
-    """Asks the engine again and again. Implements `pipeline.contracts.Source`."""
+    """Asks the engine again and again. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Final
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
-from pipeline.errors import TransientError
-from pipeline.procfs import ROOT
-from sources.kernel import processes, records
-from sources.kernel.device import NO_LOG, Log
+from pipeline.base.errors import TransientError
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.host.procfs import ROOT
+from sources.kernel import log_records, process_owners
+from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.options import Options
 
 _DEFAULT: Final = Options()
@@ -37,7 +37,7 @@ def _log(options: Options, ctx: DoctorContext) -> Finding:
         return check.failure(str(path), saw.removeprefix(f"{path}: "), mend)
     if data is None:
         return check.ok(str(path), "can be read; there is nothing in it")
-    record = records.record(data)
+    record = log_records.record(data)
     if record is None:
         return check.failure(str(path), "what it gives is no kernel's log", NO_LOG)
     return check.ok(str(path), f"can be read, from record {record.number} on")
@@ -47,9 +47,9 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["kernel.processes"]
     chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
-    why = processes.hidden(root, chosen=chosen)
+    why = process_owners.hidden(root, chosen=chosen)
     if not why:
         return check.ok(str(root), "the processes of the host")
     return check.warning(
-        str(root), f"{why}: whose processes the log names isn't known", processes.MEND
+        str(root), f"{why}: whose processes the log names isn't known", process_owners.MEND
     )

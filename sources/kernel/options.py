@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import Doc
+from config.option_markers import Doc
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.contracts import SourceContext
+from pipeline.component.contracts import SourceContext
 from pipeline.model import Instant, XidReport, XidsReported
-from sources.kernel.following import Following, Progress
-from sources.kernel.lookups import Lookups
+from sources.kernel.log_follower import Following, Progress
+from sources.kernel.log_records import Xid
+from sources.kernel.lookup_thread import Lookups
 from sources.kernel.options import Options
-from sources.kernel.processes import Process
-from sources.kernel.records import Xid
+from sources.kernel.process_owners import Process
 
 LIFE_SIGN: Final = 30.0
 """Seconds after which the source says that it is there, though there is nothing to tell."""
@@ -41,7 +41,7 @@ class _Kept:
 
 
 class KernelSource:
-    """Follows the kernel's log. Implements `pipeline.contracts.Source`."""
+    """Follows the kernel's log. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
 from sources.nri.options import Options
 
 _ON: Final = (

@@ -6,7 +6,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Final
 
-from pipeline.protobuf import DecodeError, Schema
+from pipeline.net.protobuf import DecodeError, Schema
 from sources.nri.errors import ProtocolError
 
 RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"

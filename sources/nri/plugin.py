@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.texts import line
+from pipeline.base.safe_text import line
 from sources.nri import messages, mux, ttrpc
-from sources.nri.containers import Container, read_container
+from sources.nri.container_parser import Container, read_container
+from sources.nri.container_table import MOST, Roster
 from sources.nri.errors import LostError
-from sources.nri.injection import NOTHING
+from sources.nri.koordinator_injection import NOTHING
 from sources.nri.messages import METHODS, PLUGIN_SERVICE, Event, Subject
-from sources.nri.pods import Pod, read_pod
-from sources.nri.roster import MOST, Roster
-from sources.nri.texts import known
+from sources.nri.pod_parser import Pod, read_pod
+from sources.nri.text_limits import known
 
 Send = Callable[[int, ttrpc.Encoded], None]
 """Sends a message on an id, whole."""

@@ -5,17 +5,17 @@ import contextlib
 from functools import partial
 from typing import Final
 
-from pipeline.accepted import Accepted
-from pipeline.clock import WallTimes
-from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
-from sources.nri.injection import from_koordinator
-from sources.nri.link import Link
-from sources.nri.losses import Losses
+from pipeline.base.clock import WallTimes
+from pipeline.base.errors import TransientError
+from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.contracts import SourceContext
+from sources.nri.connection import Link
+from sources.nri.container_table import Roster
+from sources.nri.event_builder import Teller
+from sources.nri.koordinator_injection import from_koordinator
 from sources.nri.options import Options
 from sources.nri.plugin import Identity, Plugin, Send
-from sources.nri.roster import Roster
-from sources.nri.telling import Teller
+from sources.nri.reconnect import Losses
 from sources.nri.watchdog import Watchdog
 
 _CONFIRMED: Final = 30.0
@@ -28,8 +28,8 @@ _LOSSES: Final = "losses"
 class NriSource:
     """Registers with the container runtime, and hears of each container that comes or goes.
 
-    Implements `pipeline.contracts.Source`. A connection that is lost ends a run; the next one hears
-    of everything anew.
+    Implements `pipeline.component.contracts.Source`. A connection that is lost ends a run; the next
+    one hears of everything anew.
     """
 
     def __init__(self, options: Options) -> None:

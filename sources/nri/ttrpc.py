@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from pipeline.protobuf import DecodeError, Schema
+from pipeline.net.protobuf import DecodeError, Schema
 from sources.nri.errors import ProtocolError
 
 LONGEST: Final = 4 << 20

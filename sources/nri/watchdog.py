@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Final
 
-from sources.nri.link import Link
+from sources.nri.connection import Link
 
 _TURN: Final = 0.25
 """Seconds."""

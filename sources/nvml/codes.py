@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 
 OK: Final = 0
 UNINITIALIZED: Final = 1

@@ -4,16 +4,16 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.counters import asked
-from pipeline.doctor.examining import late
-from pipeline.doctor.findings import Finding
+from pipeline.component.findings import Finding
+from pipeline.component.registry import ENTRIES
+from pipeline.diagnostics.check_runner import late
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.counters_list_check import asked
 from pipeline.fields import FieldPlan, Row
-from pipeline.procfs import ROOT
-from pipeline.registry import ENTRIES
-from sources.nvml import procfs
-from sources.nvml.diagnosis import board, host, opening
+from pipeline.host.procfs import ROOT
+from sources.nvml import process_owners
+from sources.nvml.diagnosis import driver_files, gpu_checks, library_checks
 from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
 
@@ -23,7 +23,7 @@ _PART: Final = 0.9
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `nvml.*`: first what stands in files, then the library, in a thread of its own."""
-    driver = await in_thread(partial(host.look, ctx.roots))
+    driver = await in_thread(partial(driver_files.look, ctx.roots))
     found = [driver.finding]
     # A driver that hangs must not cost what was found without it.
     patience = ctx.deadline * _PART
@@ -37,23 +37,25 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     return [*found, *told, await in_thread(partial(_processes, options, ctx))]
 
 
-def _look(driver: host.Driver, plan: FieldPlan, ctx: DoctorContext, told: list[Finding]) -> None:
+def _look(
+    driver: driver_files.Driver, plan: FieldPlan, ctx: DoctorContext, told: list[Finding]
+) -> None:
     """Open NVML as the source does and look at every GPU. Blocking.
 
     What is found goes into `told` as it is found: a driver may hang at any call.
     """
-    found, works = opening.look(driver, ctx)
+    found, works = library_checks.look(driver, ctx)
     told += found
     if works:
-        told += board.look(driver, _profiling(plan, elsewhere=ctx.has("hostengine")))
+        told += gpu_checks.look(driver, _profiling(plan, elsewhere=ctx.has("hostengine")))
 
 
-def _profiling(plan: FieldPlan, *, elsewhere: bool) -> board.Profiling:
+def _profiling(plan: FieldPlan, *, elsewhere: bool) -> gpu_checks.Profiling:
     """Return the fields of GPM that the page is to have, whatever group they are in."""
     usual = FieldPlan()
     rows = [row for row in plan.rows if row.field.name in METRICS]
     chosen = [row for row in rows if row.field.name not in usual or row != Row(row.field)]
-    return board.Profiling([row.field.name for row in rows], len(chosen), elsewhere)
+    return gpu_checks.Profiling([row.field.name for row in rows], len(chosen), elsewhere)
 
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
@@ -63,7 +65,7 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     place = str(root if chosen else root / "self/ns/pid")
     if not options.processes:
         return check.skipped(place, "processes: false")
-    why = procfs.foreign(root, chosen=chosen)
+    why = process_owners.foreign(root, chosen=chosen)
     if not why:
         return check.ok(place, "the processes of the host")
     return check.skipped(

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
-from sources.nvml.buffers import Buffer
+from sources.nvml.gpm_buffers import Buffer
 from sources.nvml.library import Call, GpmMetric, Handle, Library
 from sources.nvml.readers import Sheet
 

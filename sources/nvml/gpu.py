@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pipeline.model import Device, Instant
-from sources.nvml import codes, pcie, plan, statistics
+from sources.nvml import codes, pcie_counters, read_plan, sample_statistics
 from sources.nvml.gpm import GOOD_LEAST_NS, Profiling
 from sources.nvml.library import Handle, Library
-from sources.nvml.mig import MigInstances
-from sources.nvml.peers import Peers
-from sources.nvml.plan import Wanted
+from sources.nvml.mig_instances import MigInstances
+from sources.nvml.nvlink_peers import Peers
+from sources.nvml.read_plan import Wanted
 from sources.nvml.readers import Sheet
-from sources.nvml.slow import readers_of
+from sources.nvml.slow_readers import readers_of
 
 _REVIVE_EVERY: Final = 10  # slow rounds
 
@@ -53,19 +53,19 @@ class Gpu:
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
-        self._plan = plan.for_gpu(nvml, handle, device.uuid, wanted)
+        self._plan = read_plan.for_gpu(nvml, handle, device.uuid, wanted)
         good = max(wanted.fast_good_ns, GOOD_LEAST_NS)
         self._profiling = Profiling(nvml, handle, wanted.fields, good, now)
         target = (device.uuid, wanted.fast_good_ns)
         self._plan.add(
             self._profiling.gpu(device.uuid),
-            statistics.rings(
+            sample_statistics.rings(
                 nvml, handle, target, wanted.fields, window_ns=wanted.window_ns, now=now
             ),
         )
         self._plan.add_slow(
             readers_of(nvml, handle, device.uuid, wanted, peers),
-            pcie.counters(
+            pcie_counters.counters(
                 nvml,
                 handle,
                 (device.uuid, wanted.slow_good_ns),
@@ -74,7 +74,7 @@ class Gpu:
                 now=now,
             ),
         )
-        self._probe = plan.probe(nvml, handle)
+        self._probe = read_plan.probe(nvml, handle)
         self._slow_rounds = 0
         self._mig: MigInstances | None = None
         unread = Sheet(device.uuid, now())
@@ -213,7 +213,7 @@ class Gpu:
     def _leave_to_instances(self, sheet: Sheet) -> None:
         """Leave out of the GPU what its instances tell: each thing is to be told once."""
         uuid = self.uuid
-        sheet[:] = [r for r in sheet if r.device != uuid or r.field not in plan.OF_INSTANCES]
+        sheet[:] = [r for r in sheet if r.device != uuid or r.field not in read_plan.OF_INSTANCES]
         sheet.processes[:] = [listed for listed in sheet.processes if listed.device != uuid]
 
     def _strike(self, sheet: Sheet, code: int) -> None:

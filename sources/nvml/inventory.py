@@ -6,11 +6,11 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
-from sources.nvml import codes, facts
-from sources.nvml.crew import ANYWHERE, Job, Step
+from sources.nvml import board_facts, codes
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library, same
-from sources.nvml.plan import Wanted
+from sources.nvml.read_plan import Wanted
+from sources.nvml.worker_pool import ANYWHERE, Job, Step
 
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
@@ -50,7 +50,7 @@ class Inventory:
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
-        self._driver: facts.Facts = ()
+        self._driver: board_facts.Facts = ()
         self._count = -1
         self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
@@ -134,11 +134,11 @@ class Inventory:
         """Return the steps that initialise NVML and learn the driver's version."""
         return [Step(INIT, self._open, self._set_driver, vital=True)]
 
-    def _open(self) -> facts.Facts:
+    def _open(self) -> board_facts.Facts:
         self._nvml.open()
-        return facts.of_driver(self._nvml)
+        return board_facts.of_driver(self._nvml)
 
-    def _set_driver(self, known: facts.Facts) -> None:
+    def _set_driver(self, known: board_facts.Facts) -> None:
         self._driver = known
 
     def count_steps(self, job: Job, *, rescan: bool, vital: bool = False) -> list[Step]:
@@ -221,7 +221,7 @@ class Inventory:
         bus_id = _value(nvml.pci_bus_id(handle), "")
         model = _value(nvml.text("nvmlDeviceGetName", handle), "")
         driver = dict(self._driver).get("driver_version", "")
-        known = tuple(sorted((*self._driver, *facts.of_board(nvml, handle))))
+        known = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, known)
         try:
             return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)

@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import pynvml
 
-from pipeline.errors import TransientError
-from pipeline.shared_objects import NoLibraryFileError, ready
+from pipeline.base.errors import TransientError
+from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
-from sources.nvml.buffers import Buffers
-from sources.nvml.refusals import OPENING
+from sources.nvml.gpm_buffers import Buffers
+from sources.nvml.open_errors import OPENING
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
-from config.types import Duration
-from sources.nvml.choice import Choice
+from config.option_markers import AtLeast, AtMost, Doc
+from config.value_types import Duration
+from sources.nvml.device_filter import Choice
 
 KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
 """Codes that NVIDIA's catalogue tells an operator to act upon, or that applications cause most."""

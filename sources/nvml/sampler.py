@@ -6,24 +6,24 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
-from sources.nvml import codes, sysfs
+from sources.nvml import codes, pci_sysfs
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
-from sources.nvml.kept import Kept
-from sources.nvml.links import RATES, TOTALS
-from sources.nvml.looking import Looking
+from sources.nvml.nvlink_counters import RATES, TOTALS
+from sources.nvml.open_errors import OPENING
 from sources.nvml.options import Options
-from sources.nvml.plan import FORCED, Wanted
+from sources.nvml.process_sampler import Looking
+from sources.nvml.read_plan import FORCED, Wanted
 from sources.nvml.readers import Sheet
-from sources.nvml.refusals import OPENING
-from sources.nvml.rounds import Drain, Forced, Opening, Round
-from sources.nvml.surveying import Surveyor
-from sources.nvml.watch import Report, Unwatched, Watched, XidWatch
-from sources.nvml.xids import FIELDS
+from sources.nvml.sampling_jobs import Drain, Forced, Opening, Round
+from sources.nvml.state import Kept
+from sources.nvml.topology_poller import Surveyor
+from sources.nvml.xid_counts import FIELDS
+from sources.nvml.xid_watch import Report, Unwatched, Watched, XidWatch
 
 EARLY_NS: Final = NS
 """How long after the first round a second one follows where rounds are far apart."""
@@ -46,7 +46,7 @@ class Sampler:
     """
 
     def __init__(
-        self, ctx: SourceContext, options: Options, kept: Kept, sysfs_root: Path = sysfs.ROOT
+        self, ctx: SourceContext, options: Options, kept: Kept, sysfs_root: Path = pci_sysfs.ROOT
     ) -> None:
         self._ctx = ctx
         self._options = options

@@ -3,18 +3,18 @@
 import asyncio
 from pathlib import Path
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Reading, SamplesTaken, TopologyRead
-from sources.nvml import sysfs
+from sources.nvml import pci_sysfs
 from sources.nvml.codes import DriverGoneError
-from sources.nvml.crew import SHUTDOWN
 from sources.nvml.inventory import COUNT, INIT
-from sources.nvml.kept import Kept
 from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
-from sources.nvml.watch import SLICE
-from sources.nvml.xids import LASTING
+from sources.nvml.state import Kept
+from sources.nvml.worker_pool import SHUTDOWN
+from sources.nvml.xid_counts import LASTING
+from sources.nvml.xid_watch import SLICE
 
 _SHUTDOWN_WITHIN = 0.3  # seconds; all of a stop stays below one second
 
@@ -33,7 +33,7 @@ class NvmlSource:
         sysfs_root: where sysfs is mounted.
     """
 
-    def __init__(self, options: Options, sysfs_root: Path = sysfs.ROOT) -> None:
+    def __init__(self, options: Options, sysfs_root: Path = pci_sysfs.ROOT) -> None:
         self._options = options
         self._sysfs_root = sysfs_root
 

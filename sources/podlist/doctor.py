@@ -4,13 +4,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.claimfiles import look
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.claim_file_check import look
+from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
-from sources.podlist.document import read_pod_list
 from sources.podlist.options import Options
+from sources.podlist.pod_list_file import read_pod_list
 
 _WRITER: Final = "its writer"
 _BOOT: Final = "btime "

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.markers import AtLeast, Doc
-from config.types import ByteSize, Duration
+from config.option_markers import AtLeast, Doc
+from config.value_types import ByteSize, Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

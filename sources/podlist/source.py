@@ -2,16 +2,16 @@
 
 from functools import partial
 
-from pipeline.contracts import SourceContext
-from pipeline.files import follow
-from sources.podlist.document import read_pod_list
+from pipeline.component.claim_file_follower import follow
+from pipeline.component.contracts import SourceContext
 from sources.podlist.options import Options
+from sources.podlist.pod_list_file import read_pod_list
 
 _ABSENT = "see that its writer runs and that the folder is mounted"
 
 
 class PodListSource:
-    """Follows the file. Implements `pipeline.contracts.Source`."""
+    """Follows the file. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

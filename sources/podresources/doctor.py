@@ -6,20 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from config.types import Duration
-from pipeline.claiming import matcher, without_replica
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.distributions import ROOTS, elsewhere_than
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.places import fault, is_socket
+from config.value_types import Duration
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.kubelet_roots import ROOTS, elsewhere_than
+from pipeline.diagnostics.path_access import fault, is_socket
 from pipeline.model import AdvertisedResource, RawDeviceId
-from sources.podresources.answers import BadAnswerError, Selection, read_allocatable, read_list
+from pipeline.model.plugin_ids import matcher, without_replica
 from sources.podresources.errors import KubeletError
-from sources.podresources.kubelet import Kubelet
+from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options
-from sources.podresources.place import look
-from sources.podresources.slices import dra_driver
+from sources.podresources.resource_slices import dra_driver
+from sources.podresources.responses import BadAnswerError, Selection, read_allocatable, read_list
+from sources.podresources.socket_path import look
 
 _PATIENCE: Final = Duration.parse("10s")
 _SOCKET: Final = "pod-resources/kubelet.sock"

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from config.markers import AtLeast, Doc
-from config.types import Duration
+from config.option_markers import AtLeast, Doc
+from config.value_types import Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Iterable
 
-from pipeline.claiming import matcher
-from pipeline.contracts import SourceContext
-from sources.podresources.answers import Selection
-from sources.podresources.lane import Lane
+from pipeline.component.contracts import SourceContext
+from pipeline.model.plugin_ids import matcher
+from sources.podresources.claim_report import Report
 from sources.podresources.options import Options
-from sources.podresources.report import Report
+from sources.podresources.responses import Selection
+from sources.podresources.socket_client import Lane
 
 
 class PodResourcesSource:
     """Asks each interval, and at once when another source's words hint at a change.
 
-    Implements `pipeline.contracts.Source`. Faults of the sockets don't end it: the last answers
-    stand, unconfirmed, until they are too old.
+    Implements `pipeline.component.contracts.Source`. Faults of the sockets don't end it: the last
+    answers stand, unconfirmed, until they are too old.
     """
 
     def __init__(self, options: Options) -> None:

@@ -5,13 +5,11 @@ from urllib.parse import quote
 
 import orjson
 
-from pipeline.contracts import KubeApi
-from pipeline.doctor import twins
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.naming import MEND as NAME_MEND
-from pipeline.doctor.rights import (
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi
+from pipeline.component.findings import Finding
+from pipeline.diagnostics import duplicate_daemons
+from pipeline.diagnostics.api_permissions import (
     ACCOUNT,
     FORBIDDEN,
     NOT_FOUND,
@@ -20,8 +18,10 @@ from pipeline.doctor.rights import (
     try_list,
     try_watch,
 )
-from pipeline.errors import ApiError, TransientError
-from pipeline.kube.shape import items, table, text
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.node_name_check import MEND as NAME_MEND
+from pipeline.kube.json_access import items, table, text
 from sources.pods.options import Options
 
 _PODS: Final = "/api/v1/pods"
@@ -173,7 +173,7 @@ def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Fin
     if len(counted) > 1:
         names = ", ".join(sorted(name for pods in counted for name in pods))
         saw = f"{len(counted)} exporters of GPUs on this node: {names}"
-        return check.warning(place, saw, twins.MEND)
+        return check.warning(place, saw, duplicate_daemons.MEND)
     updated = next((", ".join(sorted(pods)) for pods in counted if len(pods) > 1), "")
     if updated:
         saw = f"an update is under way ({updated}): the old pod goes when the new one is ready"

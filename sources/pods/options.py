@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc, LeadsTo
+from config.option_markers import AtLeast, AtMost, Doc, LeadsTo
 from config.patterns import Pattern
-from config.types import Duration, FormatError
+from config.value_types import Duration, FormatError
 
 Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare", "kai"]
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from pipeline.contracts import SourceContext
+from pipeline.component.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
-from sources.pods.aliasing import SliceFollower
-from sources.pods.complaining import Complaints
-from sources.pods.distil import Distiller
-from sources.pods.following import PodFollower
-from sources.pods.moments import Moments
+from sources.pods.annotation_warnings import Complaints
 from sources.pods.options import Options
-from sources.pods.resourceclaims import ClaimReader
+from sources.pods.pod_follower import PodFollower
+from sources.pods.pod_mapper import Distiller
+from sources.pods.resource_claims import ClaimReader
+from sources.pods.slice_follower import SliceFollower
+from sources.pods.timestamps import Moments
 
 _MOMENTS = "moments"
 
@@ -18,8 +18,8 @@ _MOMENTS = "moments"
 class PodsSource:
     """Follows the node's pods through the API server.
 
-    Implements `pipeline.contracts.Source`. An API server that can't be reached doesn't end it: what
-    was heard stands, unconfirmed, until it is too old.
+    Implements `pipeline.component.contracts.Source`. An API server that can't be reached doesn't
+    end it: what was heard stands, unconfirmed, until it is too old.
     """
 
     def __init__(self, options: Options) -> None:

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.context import DoctorContext, in_thread
-from pipeline.doctor.findings import Finding
-from pipeline.doctor.places import fault
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.path_access import fault
 from pipeline.recording import RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from config.markers import AtLeast, AtMost, Doc
+from config.option_markers import AtLeast, AtMost, Doc
 
 DEMO: Final = "builtin:demo"
 """Stands for the recording that is part of podgpu."""

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Instant, TotalsRestored
 from pipeline.recording import Header, RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
-from sources.replay.reading import Reading
-from sources.replay.timeline import Timeline
+from sources.replay.recording_pass import Reading
+from sources.replay.time_mapping import Timeline
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 _KIND = "replay"

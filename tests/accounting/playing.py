@@ -14,10 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from pipeline import runtime as runtimes
-from pipeline import sourceset
-from pipeline.contracts import SourceContext
-from pipeline.ledger.book import Book
+from pipeline.component.contracts import SourceContext
+from pipeline.ledger.change_tracker import Book
 from pipeline.model import (
     NS,
     ClaimsReplaced,
@@ -35,9 +33,11 @@ from pipeline.model import (
     XidReport,
     XidsReported,
 )
-from sinks.ledger import file as ledger_file
+from pipeline.runtime import runtime as runtimes
+from pipeline.runtime import source_set
+from sinks.ledger import ledger_file
 from sinks.ledger import sink as ledger_sink
-from sinks.ledger.file import LedgerFile
+from sinks.ledger.ledger_file import LedgerFile
 from tests.accounting.running import Machine, Podgpu
 from tests.accounting.telling import (
     ALIASES,
@@ -321,7 +321,7 @@ def patched(player: Player) -> Iterator[None]:
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)
     try:
         with (
-            mock.patch.object(sourceset, "build_source", build),
+            mock.patch.object(source_set, "build_source", build),
             mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
             mock.patch.object(LedgerFile, "put", write),
             mock.patch.object(Book, "take", book),

@@ -133,7 +133,7 @@ class Machine:
     def start(self) -> None:
         """Start podgpu and wait until a look has been written."""
         before = self.accounted()
-        command = [sys.executable, "-m", "pipeline", "run", "-c", str(self.folder / "podgpu.yaml")]
+        command = [sys.executable, "-m", "podgpu", "run", "-c", str(self.folder / "podgpu.yaml")]
         with (self.folder / "podgpu.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, env=self._env, stderr=log)
         until = time.monotonic() + 60

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from config.schema import Component, Config
-from config.types import Duration
-from pipeline.contracts import SourceContext
-from pipeline.errors import TransientError
+from config.value_types import Duration
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import (
     NS,
     Event,
     Instant,
     Snapshot,
 )
-from pipeline.runtime import Runtime
+from pipeline.runtime.runtime import Runtime
 from sinks.ledger.options import Options as LedgerOptions
 from tests.accounting.virtual import VirtualLoop
 from tests.support.components import Options

@@ -170,7 +170,7 @@ async def running(scenario: Scenario, config: Config, folder: Path) -> AsyncIter
     engine.write_text("".join(f"{line}\n" for line in ENGINE.lines()))
     with (folder / "podgpu.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "pipeline", "run", "-c", file, "--allow-configured-code",
+            sys.executable, "-m", "podgpu", "run", "-c", file, "--allow-configured-code",
             env={
                 **os.environ, **FakeNvml(scenario, folder).env(),
                 "FAKEDCGM_SCENARIO": str(engine), "MALLOC_ARENA_MAX": "2",

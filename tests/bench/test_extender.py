@@ -8,18 +8,18 @@ from typing import Any
 import orjson
 import pytest
 
-from pipeline.extender.fits import Fits
-from pipeline.extender.judging.demand import Demand
-from pipeline.extender.judging.filtering import PASSED, judged
-from pipeline.extender.judging.known import AtHand
-from pipeline.extender.judging.scoring import scored
-from pipeline.extender.nodes import Distiller, Nodes
-from pipeline.extender.question import asked, filtered
 from pipeline.topology import best
-from pipeline.topology.annotation import KEY
+from pipeline.topology.node_annotation import KEY
+from podgpu.extender.fit_cache import Fits
+from podgpu.extender.node_cache import Distiller, Nodes
+from podgpu.extender.node_selection.node_filter import PASSED, judged
+from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_selection.node_state import AtHand
+from podgpu.extender.node_selection.pod_demand import Demand
+from podgpu.extender.scheduler_messages import asked, filtered
 from tests.bench.test_topology import spent
-from tests.pipeline.extender.cluster import GPU, NOW, node, pod, question, told
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
+from tests.podgpu.extender.cluster import GPU, NOW, node, pod, question, told
 
 COUNT = 1000
 NAMES = [f"node-{number:04}" for number in range(COUNT)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
-from pipeline.runtime import Runtime
+from pipeline.component.registry import RegisteredKinds
+from pipeline.runtime.runtime import Runtime
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
 

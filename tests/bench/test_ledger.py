@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_window
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS
 from tests.pipeline.ledger.keeping import Kept, Shown, assert_adds_up

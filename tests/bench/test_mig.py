@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeline.exposition.labels import LabelCache
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.shape import Shape
-from pipeline.exposition.style import Style
-from pipeline.exposition.text import Format
+from pipeline.exposition.template import Shape
+from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
 from tests.bench.test_render import best

@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from config.types import ListenAddress
-from pipeline.contracts import HttpRequest
-from pipeline.exposition.labels import LabelCache
+from config.value_types import ListenAddress
+from pipeline.component.contracts import HttpRequest
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.shape import Shape
-from pipeline.exposition.style import Style
-from pipeline.exposition.text import Format
+from pipeline.exposition.template import Shape
+from pipeline.exposition.text_format import Format
 from pipeline.fields import CATALOGUE, FieldPlan, by_name
 from pipeline.model import Snapshot
 from sinks.prometheus.options import Options

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.commands import run_command
-from pipeline.ledger.opening import open_readonly
-from tests.pipeline.cli.usage.years import write_year
+from pipeline.ledger.file_open import open_readonly
+from podgpu.cli.commands import run_command
+from tests.podgpu.cli.usage.years import write_year
 
 HOLDINGS = 100_000
 UNTIL = "2027-02-01"

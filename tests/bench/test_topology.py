@@ -8,7 +8,10 @@ from random import Random
 import pytest
 
 from pipeline.model import Attribution, Evidence, Holder, PartialRef
-from pipeline.topology import DEFAULT, Topology, availability, best, bits, build
+from pipeline.model.availability import availability
+from pipeline.model.bitmask import bits
+from pipeline.model.topology_tree import Topology
+from pipeline.topology import DEFAULT, best, build
 from tests.pipeline.topology.layouts import NODE, PIX, PXB, SYS, card, hgx, pcie, read
 from tests.support.nodes import START, gpu
 

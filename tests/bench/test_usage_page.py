@@ -12,11 +12,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from pipeline.exposition.labels import LabelCache
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.style import Style
-from pipeline.exposition.text import Format
-from pipeline.exposition.usage import UsageFamilies
+from pipeline.exposition.text_format import Format
+from pipeline.exposition.usage_families import UsageFamilies
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, ContainerUsage, Snapshot
 from tests.bench.test_render import best

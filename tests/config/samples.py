@@ -9,9 +9,9 @@ import yaml
 
 from config.errors import ConfigError
 from config.loader import parse
-from config.markers import AtLeast, AtMost, Doc
+from config.option_markers import AtLeast, AtMost, Doc
 from config.schema import Config
-from config.types import ByteSize, Duration, ListenAddress
+from config.value_types import ByteSize, Duration, ListenAddress
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):

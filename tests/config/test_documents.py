@@ -5,9 +5,9 @@ import pathlib
 import jsonschema
 import pytest
 
-from config.jsonschema import json_schema
+from config.json_schema import json_schema
 from config.schema import Component, Log
-from config.types import ByteSize, Duration, ListenAddress
+from config.value_types import ByteSize, Duration, ListenAddress
 from tests.config.samples import (
     SINKS,
     Gpus,

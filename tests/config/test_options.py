@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from config.errors import ConfigError, Problem
-from config.jsonschema import Option, describe, dump
-from config.limits import Limits
+from config.json_schema import Option, describe, dump
 from config.loader import parse
-from config.markers import AtLeast, AtMost
+from config.option_markers import AtLeast, AtMost
 from config.schema import Config
-from config.shapes import record
-from config.types import Duration
+from config.type_shapes import record
+from config.value_limits import Limits
+from config.value_types import Duration
 from tests.config.samples import SINKS, Everything, Gpus, Lines, Samples
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.patterns import Pattern
-from config.types import FormatError
+from config.value_types import FormatError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 
-from config.jsonschema import json_schema
+from config.json_schema import json_schema
 from tests.config.samples import SINKS, Everything, Samples, options_of, read
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.compose import MAX_DEPTH, MAX_WEIGHT, compose
-from config.nodes import ListNode, MapNode, ScalarNode
+from config.yaml_composer import MAX_DEPTH, MAX_WEIGHT, compose
+from config.yaml_nodes import ListNode, MapNode, ScalarNode
 from tests.config.samples import SINKS, problems_of, read
 
 

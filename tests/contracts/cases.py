@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from config.types import Duration, ListenAddress
+from config.value_types import Duration, ListenAddress
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import DevicesDiscovered, Envelope, Instant
 from pipeline.recording import Header, RecordingWriter

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.channels import Channel
-from pipeline.contracts import Sink
+from pipeline.base.channels import Channel
+from pipeline.component.contracts import Sink
+from pipeline.component.registry import ENTRIES, build_sink
 from pipeline.model import Snapshot
-from pipeline.registry import ENTRIES, build_sink
 from tests.contracts.cases import SINKS
 from tests.support.nodes import Node, at, claim, every_field, gpu, mig, uuid_of
 from tests.support.objects import FakeObjects

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.contracts import Source
+from pipeline.component.contracts import Source
+from pipeline.component.registry import ENTRIES, build_source
 from pipeline.join import Join
 from pipeline.model import ClaimsReplaced, Envelope, SamplesTaken
-from pipeline.registry import ENTRIES, build_source
 from tests.contracts.cases import SOURCES
 from tests.fakes.nvml import FakeNvml
 from tests.support.contexts import FakeSourceContext

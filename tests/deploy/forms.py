@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from pipeline.exposition.style import FORMS
+from pipeline.exposition.naming import FORMS
 from pipeline.fields import CATALOGUE
 
 Renamed = Mapping[str, str]

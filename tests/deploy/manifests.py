@@ -10,7 +10,7 @@ import yaml
 
 from config.loader import parse
 from config.schema import Config
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 
 Object = dict[str, Any]
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)

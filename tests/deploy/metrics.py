@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Set
 
-from pipeline.exposition.quantities import USAGE_FAMILIES
-from pipeline.exposition.shape import INFO_FAMILIES
-from pipeline.exposition.topology import TOPOLOGY_FAMILIES
+from pipeline.base.telemetry import FAMILIES
+from pipeline.exposition.template import INFO_FAMILIES
+from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
+from pipeline.exposition.usage_metrics import USAGE_FAMILIES
 from pipeline.fields import CATALOGUE
-from pipeline.telemetry import FAMILIES
 
 GROUPS: Mapping[str, str] = {field.metric: field.group for field in CATALOGUE}
 """The group of fields that each metric about devices belongs to."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from config.jsonschema import json_schema
-from pipeline.registry import RegisteredKinds
+from config.json_schema import json_schema
+from pipeline.component.registry import RegisteredKinds
 
 _DURATION = "^([0-9][0-9_]*([.][0-9]+)?(ms|[dhms]))+$"
 

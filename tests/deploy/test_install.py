@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 from tests.deploy.places import CHART, DOCS
 
 PAGE = (DOCS / "install.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 from tests.deploy import reference, schema
 from tests.deploy.places import CHART, DOCS, ROOT
 

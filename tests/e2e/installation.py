@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
-from pipeline.topology.annotation import KEY
+from pipeline.topology.node_annotation import KEY
 from tests.deploy.manifests import Manifests, Object
 from tests.e2e.applying import Applying
 from tests.e2e.charts import Values

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.types import ByteSize
+from config.value_types import ByteSize
 from pipeline.delivery.contract import Totals
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.opening import inspect, open_queue
+from pipeline.delivery.queue.factory import inspect, open_queue
 from pipeline.model import Instant
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.topology.annotation import KEY, Published, published
+from pipeline.topology.node_annotation import KEY, Published, published
 from tests.e2e.kube.api import Api
 from tests.e2e.kube.apiserver import NODE
 from tests.e2e.kube.cluster import Cluster

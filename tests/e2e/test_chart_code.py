@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.configured_code import NOTHING, Allowed, libraries
+from pipeline.component.code_permissions import NOTHING, Allowed, libraries
 from tests.e2e.charts import EVERY, Values, source
 from tests.e2e.helm import Helm, HelmError
 

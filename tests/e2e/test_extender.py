@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipeline.topology.annotation import KEY
+from pipeline.topology.node_annotation import KEY
 from tests.e2e.documented import rules
 from tests.e2e.extending import PAGE, REQUIRE, Extender, bound, wait_bound, wait_turned_away
 from tests.e2e.kube import access, nodes

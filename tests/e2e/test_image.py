@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from pipeline.version import VERSION
+from pipeline.base.version import VERSION
 from tests.e2e.contained import container_id, execute, podgpu_pod, wait_page
 from tests.e2e.image import CREATED, REVISION, Image
 from tests.e2e.kube.cluster import Cluster

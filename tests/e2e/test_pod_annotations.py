@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.allocations.wrote import MARK
+from pipeline.allocations.own_annotations import MARK
 from tests.e2e.documented import objects, rules
 from tests.e2e.kube import access, nodes
 from tests.e2e.kube.api import STRATEGIC, ApiError, Object, path

@@ -104,5 +104,5 @@ def seen(seconds: float) -> dict[str, Any]:
 if __name__ == "__main__":
     print(json.dumps(seen(float(sys.argv[2]))), flush=True)
     os.execv(  # noqa: S606 - podgpu takes this process' place
-        sys.executable, [sys.executable, "-m", "pipeline", "run", "-c", sys.argv[1]]
+        sys.executable, [sys.executable, "-m", "podgpu", "run", "-c", sys.argv[1]]
     )

@@ -71,7 +71,7 @@ class Daemon:
     def __enter__(self) -> Self:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline", "run", "-c", str(self._config)], stderr=log
+                [sys.executable, "-m", "podgpu", "run", "-c", str(self._config)], stderr=log
             )
         end = time.monotonic() + 30
         while True:

@@ -114,7 +114,7 @@ def main() -> int:
     for name in ("default-counters.csv", "dcp-metrics-included.csv"):
         text, asked = everything(name)
         (out / name).write_text(text)
-        command = [sys.executable, "-m", "pipeline", "dcgm-exporter", "-f", str(out / name)]
+        command = [sys.executable, "-m", "podgpu", "dcgm-exporter", "-f", str(out / name)]
         command += ["-a", f"127.0.0.1:{PORT}", "-c", "1000"]
         with (out / f"{name}.log").open("wb") as log:
             daemon = subprocess.Popen(command, stderr=log)

@@ -62,7 +62,7 @@ def main() -> int:
 
         hold({})
         recorder = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "record", "-f", "-c", config, "-o", arguments.output]
+            [sys.executable, "-m", "podgpu", "record", "-f", "-c", config, "-o", arguments.output]
         )
         wait(20)
         hold({("research", "pretrain-0"): uuids})

@@ -172,7 +172,7 @@ def reported(out: Path) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for words in (["--by", "pod", "--format", "csv"], ["--holdings", "--format", "json"]):
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", "usage", "--ledger", str(out / "ledger.db"), *words],
+            [sys.executable, "-m", "podgpu", "usage", "--ledger", str(out / "ledger.db"), *words],
             capture_output=True,
             text=True,
             check=False,
@@ -216,7 +216,7 @@ def show(
     ends.enter_context(procfs.followed())
     with (out / "podgpu.log").open("wb") as log:
         podgpu = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "run", "-c", configured(out, port, driver.uuid)],
+            [sys.executable, "-m", "podgpu", "run", "-c", configured(out, port, driver.uuid)],
             stderr=log,
             env={**os.environ, **works.env},
         )

@@ -15,9 +15,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from pipeline.allocations.wrote import MARK
-from pipeline.topology.annotation import KEY, Published, published
-from pipeline.topology.views import matrix
+from pipeline.allocations.own_annotations import MARK
+from pipeline.topology.node_annotation import KEY, Published, published
+from pipeline.topology.text_views import matrix
 from tests.e2e.documented import rules
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, gpu_pod

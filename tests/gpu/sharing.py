@@ -10,8 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import HeldRow, read_holdings
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import HeldRow, read_holdings
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, container, pod, run
 from tests.e2e.processes import wait_until
@@ -310,7 +310,7 @@ def overall(node: Node) -> Figures:
     """What the log says, and what the node's totals are in the ledger's words."""
     lines = node.podgpu.said().splitlines()
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "usage", "-c", node.podgpu.config, "--by", "namespace"],
+        [sys.executable, "-m", "podgpu", "usage", "-c", node.podgpu.config, "--by", "namespace"],
         capture_output=True,
         text=True,
         check=False,

@@ -22,7 +22,7 @@ def said(*command: str) -> str:
 
 
 def podgpu(*arguments: str) -> str:
-    return said(sys.executable, "-m", "pipeline", "topology", "--local", *arguments)
+    return said(sys.executable, "-m", "podgpu", "topology", "--local", *arguments)
 
 
 def cells(matrix: str) -> dict[tuple[int, int], str]:

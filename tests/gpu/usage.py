@@ -26,7 +26,7 @@ from typing import Any
 
 import pynvml
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import NS, DeviceUse, ProcessesSampled
 from sources.nvml.options import Options
 from sources.nvml.source import NvmlSource

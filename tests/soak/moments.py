@@ -25,8 +25,8 @@ from typing import Any, Final
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_holdings, read_window
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_holdings, read_window
 from tests.e2e.kept import kept
 from tests.e2e.node import PODGPU, hold
 from tests.e2e.processes import Process, free_ports, wait_until

@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from config.schema import Component, Config
-from pipeline import registry, sinkset, sourceset
-from pipeline.contracts import Delivery, Sink, SinkContext, SinkInbox, Source, SourceContext
+from pipeline.component import registry
+from pipeline.component.contracts import (
+    Delivery,
+    Sink,
+    SinkContext,
+    SinkInbox,
+    Source,
+    SourceContext,
+)
+from pipeline.component.registry import Entry
 from pipeline.model import Snapshot
-from pipeline.registry import Entry
+from pipeline.runtime import sink_set, source_set
 
 RunSource = Callable[[SourceContext], Awaitable[None]]
 
@@ -99,8 +107,8 @@ class Registered:
     def installed(
         self, monkeypatch: pytest.MonkeyPatch, delivery: Delivery = Delivery.QUEUE
     ) -> Iterator[Self]:
-        monkeypatch.setattr(sourceset, "build_source", self.build_source)
-        monkeypatch.setattr(sinkset, "build_sink", self.build_sink)
+        monkeypatch.setattr(source_set, "build_source", self.build_source)
+        monkeypatch.setattr(sink_set, "build_sink", self.build_sink)
         for kind in self.sinks:
             monkeypatch.setitem(registry.ENTRIES, ("sink", kind), Entry("", "", "", delivery))
         yield self

@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.accepted import Accepted
-from pipeline.clock import Clock, SystemClock
-from pipeline.contracts import KubeApi
+from pipeline.base.clock import Clock, SystemClock
+from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.contracts import KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
 from pipeline.model import Envelope, Event, Hint, Instant
-from pipeline.telemetry import Meter, Telemetry
 
 E = TypeVar("E")
 
@@ -33,7 +33,7 @@ class LoopClock:
 
 
 class FakeSourceContext:
-    """Implements `pipeline.contracts.SourceContext`."""
+    """Implements `pipeline.component.contracts.SourceContext`."""
 
     def __init__(self, name: str = "under-test", clock: Clock | None = None) -> None:
         self.name = name

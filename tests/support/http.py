@@ -5,10 +5,11 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from config.types import ListenAddress
-from pipeline.contracts import HttpHandler, HttpRequest, HttpResponse
-from pipeline.hosts import Hosts
-from pipeline.http import Limits, Listeners
+from config.value_types import ListenAddress
+from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse
+from pipeline.http.allowed_hosts import Hosts
+from pipeline.http.limits import Limits
+from pipeline.http.listener_registry import Listeners
 
 LOCAL = ListenAddress.parse("127.0.0.1:0")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pipeline.errors import ApiError
-from pipeline.kube.answers import failure
+from pipeline.base.errors import ApiError
+from pipeline.kube.api_errors import failure
 
 Raw = dict[str, Any]
 END = {"k8s.io/initial-events-end": "true"}

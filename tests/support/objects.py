@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from typing import Any
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.support.kube import Raw
 
 

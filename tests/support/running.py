@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from pipeline.contracts import Source, SourceContext
+from pipeline.component.contracts import Source, SourceContext
 
 C = TypeVar("C", bound=SourceContext)
 

@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from config.types import ListenAddress
-from pipeline.channels import Channel
-from pipeline.clock import Clock, SystemClock
-from pipeline.contexts import RunningSink
-from pipeline.contracts import HttpMounts, KubeApi, Sink
-from pipeline.errors import TransientError
+from config.value_types import ListenAddress
+from pipeline.base.channels import Channel
+from pipeline.base.clock import Clock, SystemClock
+from pipeline.base.errors import TransientError
+from pipeline.base.telemetry import FamilyPoints, Meter, Point, Telemetry
+from pipeline.component.contracts import HttpMounts, KubeApi, Sink
 from pipeline.fields import FieldPlan
-from pipeline.http import Listeners
+from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot
-from pipeline.supervision import SinkRunner
-from pipeline.telemetry import FamilyPoints, Meter, Point, Telemetry
+from pipeline.runtime.contexts import RunningSink
+from pipeline.runtime.supervision import SinkRunner
 
 
 class FakeSinkContext:
-    """Implements `pipeline.contracts.SinkContext`.
+    """Implements `pipeline.component.contracts.SinkContext`.
 
     Attributes:
         snapshot: what `latest()` returns.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipeline.telemetry import Telemetry, Trouble
+from pipeline.base.telemetry import Telemetry, Trouble
 
 _COMPONENT = re.compile(r"podgpu\.(test|sinks|sources)\.")
 """Loggers of components: of a fake context, and of the daemon's."""

@@ -13,8 +13,8 @@ import bcrypt
 import pytest
 import trustme
 
-from pipeline.http import Listeners
-from pipeline.web import Access, opened
+from pipeline.http.access import Access, opened
+from pipeline.http.listener_registry import Listeners
 from tests.support.http import LOCAL, Client, Clients, listeners, says
 
 LOG = logging.getLogger("podgpu.http")
@@ -109,4 +109,4 @@ class Web:
 
 def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every connection and request look at the files."""
-    monkeypatch.setattr("pipeline.web.access._EVERY", 0.0)
+    monkeypatch.setattr("pipeline.http.access.rules._EVERY", 0.0)

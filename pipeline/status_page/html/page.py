@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from pipeline.pages import Links
-from pipeline.status_page.document import StatusDocument
-from pipeline.status_page.html.components import sinks, sources
-from pipeline.status_page.html.gpus import gpus
-from pipeline.status_page.html.parts import link, text
+from pipeline.http.builtin_pages import Links
+from pipeline.status_page.display_text import span
+from pipeline.status_page.html.component_tables import sinks, sources
+from pipeline.status_page.html.elements import link, text
+from pipeline.status_page.html.gpu_table import gpus
 from pipeline.status_page.html.style import POLICY, STYLE
-from pipeline.status_page.html.used import used
+from pipeline.status_page.html.usage_tables import used
 from pipeline.status_page.problems import problems, summary
-from pipeline.status_page.words import span
+from pipeline.status_page.status_document import StatusDocument
 
 HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 

@@ -5,21 +5,21 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from pipeline.base.telemetry import FamilyPoints
+from pipeline.changes.change_feed import News
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Instant, Series, Snapshot, Value
-from pipeline.news.following import News
-from pipeline.telemetry import FamilyPoints
-from sinks.otlp.encoding.cells import Cells
-from sinks.otlp.encoding.events import Events
-from sinks.otlp.encoding.frames import Blocks
-from sinks.otlp.encoding.own import Own
-from sinks.otlp.encoding.selection import Selection, finite
-from sinks.otlp.encoding.shape import Entry, Shape
-from sinks.otlp.encoding.timeline import Order, Timeline
-from sinks.otlp.encoding.tracks import Track, endings
-from sinks.otlp.encoding.usage import UsagePoints
-from sinks.otlp.encoding.wire import Cell, Place, Wire
+from sinks.otlp.encoding.fresh_series import Selection, finite
+from sinks.otlp.encoding.log_records import Events
+from sinks.otlp.encoding.own_metrics import Own
+from sinks.otlp.encoding.request_frames import Blocks
+from sinks.otlp.encoding.series_cache import Cells
+from sinks.otlp.encoding.series_layout import Entry, Shape
+from sinks.otlp.encoding.series_state import Track, endings
+from sinks.otlp.encoding.steady_time import Order, Timeline
+from sinks.otlp.encoding.usage_points import UsagePoints
+from sinks.otlp.encoding.wire_format import Cell, Place, Wire
 from sinks.otlp.options import Names, Temporality
 
 RECORD: Final = 512 << 10

@@ -2,8 +2,8 @@
 
 from typing import Final, Protocol
 
+from pipeline.base.version import VERSION
 from pipeline.delivery.contract import Outcome
-from pipeline.version import VERSION
 from sinks.otlp.transport.credentials import Material
 
 MOST_ANSWER: Final = 4 << 20

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from config.types import ByteSize
-from pipeline.clock import Clock
-from pipeline.files.reading import Stamp, UnreadableError, read_file
+from config.value_types import ByteSize
+from pipeline.base.clock import Clock
+from pipeline.files.bounded_read import Stamp, UnreadableError, read_file
 from pipeline.model import NS
-from pipeline.pem import Part, PemError, client_context
+from pipeline.net.pem import Part, PemError, client_context
 from sinks.otlp.options import TlsOptions
 
 _MOST: Final = ByteSize.parse("1MiB")

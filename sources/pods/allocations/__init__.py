@@ -5,7 +5,7 @@ hold; `MalformedError` says that the annotation can't be read, and costs that an
 of an allocation would be a wrong one.
 """
 
-from sources.pods.allocations.facts import Complaint, Facts
-from sources.pods.allocations.table import allocations, reserved, shared
+from sources.pods.allocations.annotation_table import allocations, reserved, shared
+from sources.pods.allocations.pod_facts import Complaint, Facts
 
 __all__ = ["Complaint", "Facts", "allocations", "reserved", "shared"]

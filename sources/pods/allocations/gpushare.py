@@ -2,9 +2,16 @@
 
 from typing import Final
 
-from pipeline.allocations.reading import Held, MalformedError, gathered, parsed, whole, wrong
+from pipeline.allocations.annotation_values import (
+    Held,
+    MalformedError,
+    gathered,
+    parsed,
+    whole,
+    wrong,
+)
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.facts import Facts
+from sources.pods.allocations.pod_facts import Facts
 
 INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
 _OF_POD: Final = "ALIYUN_COM_GPU_MEM_POD"

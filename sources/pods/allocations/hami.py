@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from pipeline.allocations.reading import Held, MalformedError, parsed, uuid, whole, wrong
+from pipeline.allocations.annotation_values import Held, MalformedError, parsed, uuid, whole, wrong
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.facts import Facts
-from sources.pods.allocations.segments import Place, held, rows
+from sources.pods.allocations.hami_format import Place, held, rows
+from sources.pods.allocations.pod_facts import Facts
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
 OLD: Final = "4pd.io/vgpu-ids-new"

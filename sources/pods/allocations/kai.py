@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.allocations.reading import MOST, Held, MalformedError, uuid, whole, wrong
+from pipeline.allocations.annotation_values import MOST, Held, MalformedError, uuid, whole, wrong
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.facts import Facts
+from sources.pods.allocations.pod_facts import Facts
 
 RESERVED: Final = "run.ai/reserve_for_gpu_index"
 """Annotation of a reservation pod. Its value is a uuid, not an index."""

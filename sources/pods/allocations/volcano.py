@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from pipeline.allocations.reading import Held, gathered, whole
+from pipeline.allocations.annotation_values import Held, gathered, whole
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.facts import Facts
-from sources.pods.allocations.segments import held, rows
+from sources.pods.allocations.hami_format import held, rows
+from sources.pods.allocations.pod_facts import Facts
 
 VGPU: Final = "volcano.sh/vgpu-ids-new"
 INDEX: Final = "volcano.sh/gpu-index"

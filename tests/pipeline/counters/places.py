@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.contracts import KubeApi
+from pipeline.component.contracts import KubeApi
 from tests.support.kube import ApiServer, Collection, Raw, status
 
 PATH = "/api/v1/namespaces/gpu/configmaps/counters"

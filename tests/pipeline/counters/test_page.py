@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from config.schema import Component, Config, Counters
-from config.types import ListenAddress
-from pipeline import sourceset
-from pipeline.contracts import SourceContext
+from config.value_types import ListenAddress
+from pipeline.component.contracts import SourceContext
 from pipeline.model import DevicesDiscovered, SamplesTaken
-from pipeline.runtime import Runtime
+from pipeline.runtime import source_set
+from pipeline.runtime.runtime import Runtime
 from sinks.prometheus.options import Options
-from tests.pipeline.counters.test_keeping import BAD, ONE, TWO
-from tests.pipeline.runtimes import GPUS
+from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO
+from tests.pipeline.runtime.runtimes import GPUS
 from tests.support.components import Options as Any
 from tests.support.components import ScriptedSource
 from tests.support.http import Client
@@ -59,7 +59,7 @@ async def wanted(port: int, *words: str) -> str:
 async def test_the_page_goes_over_from_one_list_to_the_next_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sourceset, "build_source", lambda *_: ScriptedSource(sampling))
+    monkeypatch.setattr(source_set, "build_source", lambda *_: ScriptedSource(sampling))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

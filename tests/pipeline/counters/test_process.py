@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.counters.test_keeping import ONE, TWO
-from tests.pipeline.test_cli import Process, node, wait_until
+from tests.pipeline.counters.test_list_keeper import ONE, TWO
+from tests.podgpu.cli.test_main import Process, node, wait_until
 
 __all__ = ["node"]
 

@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 from config.schema import Config, Counters
-from pipeline import registry
-from pipeline.contracts import SourceContext
-from pipeline.counters import following
-from pipeline.errors import PermanentError
+from pipeline.base.errors import PermanentError
+from pipeline.component import registry
+from pipeline.component.contracts import SourceContext
+from pipeline.component.registry import ENTRIES, Entry
+from pipeline.counters import list_source
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
-from pipeline.registry import ENTRIES, Entry
-from pipeline.runtime import Runtime
+from pipeline.runtime.runtime import Runtime
 from tests.pipeline.counters.places import ConfigMap, refuse, served
-from tests.pipeline.counters.test_keeping import BAD, ONE, TWO, until
-from tests.pipeline.runtimes import GPUS, registered
+from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO, until
+from tests.pipeline.runtime.runtimes import GPUS, registered
 from tests.support.components import KeepingSink, Registered, configured, never
 from tests.support.nodes import reading, uuid_of
 
@@ -201,7 +201,7 @@ async def test_a_stop_is_heard_while_the_list_is_waited_for(
         await released.wait()
         return ONE
 
-    monkeypatch.setattr(following.ListFile, "read", silent)
+    monkeypatch.setattr(list_source.ListFile, "read", silent)
     stop = asyncio.Event()
     task = asyncio.create_task(Runtime(with_counters(Counters(file=path))).run(stop))
     await asyncio.sleep(0.1)
@@ -214,7 +214,7 @@ async def test_a_stop_is_heard_while_the_list_is_waited_for(
 async def test_a_configmap_that_comes_late_is_taken_over(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_ASK", 0.1)
+    monkeypatch.setattr(list_source, "_ASK", 0.1)
     server = served(ConfigMap(metrics=TWO))
     refuse(server, 403, "Forbidden")
     async with server.serving():
@@ -260,7 +260,7 @@ def looks_at_the_plan(module: str) -> bool:
     package = import_module(module.rpartition(".")[0])
     folder = Path(inspect.getfile(package)).parent
     return any(
-        ".plan" in path.read_text(encoding="utf-8").replace("sources.nvml.plan", "")
+        ".plan" in path.read_text(encoding="utf-8").replace("sources.nvml.read_plan", "")
         for path in folder.rglob("*.py")
     )
 

@@ -8,11 +8,11 @@ import pytest
 from config.errors import ConfigError
 from config.loader import parse
 from config.schema import Counters
-from pipeline.cli import main
-from pipeline.cli.catalogue import COLUMNS
+from pipeline.component.registry import RegisteredKinds
 from pipeline.fields import CATALOGUE, LABELS, chosen, words
-from pipeline.registry import RegisteredKinds
-from tests.pipeline.counters.test_keeping import BAD, ONE
+from podgpu.cli import main
+from podgpu.cli.field_table import COLUMNS
+from tests.pipeline.counters.test_list_keeper import BAD, ONE
 
 BASE = "sources: {gpus: {kind: nvml}}\nsinks: {lines: {kind: jsonl}}\n"
 

@@ -6,9 +6,9 @@ from importlib.resources import files
 import pytest
 
 from config.schema import Counters
-from pipeline.counters.absent import ABSENT
-from pipeline.counters.csv import read
-from pipeline.counters.planning import planned
+from pipeline.counters.csv_rows import read
+from pipeline.counters.plan_builder import planned
+from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import called
 
 DEFAULT, PROFILING, FIRST = (

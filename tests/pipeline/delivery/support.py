@@ -20,8 +20,8 @@ from typing import Any, Self
 
 import pytest
 
-from config.types import ByteSize, Duration
-from pipeline.channels import Channel
+from config.value_types import ByteSize, Duration
+from pipeline.base.channels import Channel
 from pipeline.delivery.contract import (
     SHUTDOWN,
     Acked,
@@ -31,8 +31,8 @@ from pipeline.delivery.contract import (
     Record,
     Totals,
 )
-from pipeline.delivery.delivering import Delivering
 from pipeline.delivery.options import QueueOptions, RetryOptions
+from pipeline.delivery.queued_sink import Delivering
 from pipeline.model import Instant, Layout, Snapshot
 from tests.support.contexts import LoopClock
 from tests.support.sinks import FakeSinkContext

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
-from pipeline.delivery.queue.opening import open_queue
+from pipeline.delivery.queue.factory import open_queue
 from tests.pipeline.delivery.support import Bench, number_of, points_of, size_of
 
 OUTCOMES = st.one_of(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.base.errors import TransientError
 from pipeline.delivery.contract import Queue
 from pipeline.delivery.options import QueueOptions
-from pipeline.errors import TransientError
+from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
-from pipeline.threads import DaemonExecutor
 from tests.pipeline.delivery.support import AtOnce, Bench, Kept, ListQueue, points_of, virtual
 
 
@@ -48,9 +48,9 @@ class Hanging:
 async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inbox(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.tending._EVERY", 0.02)
-    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.1)
-    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
+    monkeypatch.setattr("pipeline.delivery.maintenance._EVERY", 0.02)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.1)
     disk, bench = Hanging(), Bench(executor=DaemonExecutor)
     try:
         async with bench.sink:
@@ -84,7 +84,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inb
 async def test_a_disk_that_answers_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.tending._EVERY", 0.02)
+    monkeypatch.setattr("pipeline.delivery.maintenance._EVERY", 0.02)
     caplog.set_level("INFO", "podgpu")
     disk, bench = Hanging(), Bench(executor=DaemonExecutor)
     async with bench.life():
@@ -120,8 +120,8 @@ class SlowFolder:
 async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
-    monkeypatch.setattr("pipeline.delivery.threaded._MORE", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._OPENING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._MORE", 0.1)
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     for _ in range(3):
@@ -143,7 +143,7 @@ async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
 async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.threaded._OPENING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._OPENING", 0.05)
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     with pytest.raises(TransientError):
@@ -182,8 +182,8 @@ async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it hangs in: what the inbox still holds is for whoever has closed it."""
-    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.2)
-    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.2)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.1)
     disk, bench = Hanging(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
     try:
         async with asyncio.timeout(10):

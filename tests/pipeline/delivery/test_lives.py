@@ -8,9 +8,9 @@ from typing import NoReturn
 import msgspec
 import pytest
 
+from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.contract import Acked, Outcome, Queue, Record, Retry, Totals
 from pipeline.delivery.options import QueueOptions
-from pipeline.errors import PermanentError, TransientError
 from pipeline.model import Instant
 from tests.pipeline.delivery.support import Bench, Kept, points_of, virtual
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.clock import SystemClock
+from pipeline.base.clock import SystemClock
+from pipeline.base.errors import TransientError
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
-from pipeline.delivery.queue.opening import open_queue
-from pipeline.errors import TransientError
-from pipeline.threads import DaemonExecutor
+from pipeline.delivery.queue.factory import open_queue
+from pipeline.host.daemon_threads import DaemonExecutor
 from tests.pipeline.delivery.support import Bench, number_of
 
 
@@ -108,8 +108,8 @@ async def test_a_queue_that_closes_late_is_free_for_the_next_sink_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As at a reload while the disk is slow to flush."""
-    monkeypatch.setattr("pipeline.delivery.delivering._CLOSING", 0.05)
-    monkeypatch.setattr("pipeline.delivery.delivering._LEAST", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.05)
     bench, flushes, whole = real(tmp_path / "queue"), threading.Event(), os.fsync
     bench.push.answer = refuses
 

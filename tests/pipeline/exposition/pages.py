@@ -9,9 +9,10 @@ import prometheus_client.openmetrics.parser as openmetrics
 import prometheus_client.parser as text
 from prometheus_client import Metric
 
+from pipeline.base.telemetry import Point
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text import Format
+from pipeline.exposition.text_format import Format
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -34,7 +35,6 @@ from pipeline.model import (
     TopologyPair,
     TopologyRead,
 )
-from pipeline.telemetry import Point
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account, used, with_usage

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.exposition.options import Inline, LabelForm, PageOptions
-from pipeline.exposition.text import Format
+from pipeline.exposition.text_format import Format
 from pipeline.fields import LABELS, FieldPlan, LabelRow
 from pipeline.model import NS, Pod, PodInfo, PodsReplaced, Snapshot
 from tests.pipeline.exposition.pages import context, parsed, rendered

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.base.telemetry import FAMILIES
+from pipeline.exposition.naming import FORMS, Style
 from pipeline.exposition.options import LabelForm, PageOptions
-from pipeline.exposition.quantities import USAGE_FAMILIES
-from pipeline.exposition.shape import INFO_FAMILIES
-from pipeline.exposition.style import FORMS, Style
-from pipeline.exposition.text import Format
-from pipeline.exposition.topology import TOPOLOGY_FAMILIES
+from pipeline.exposition.template import INFO_FAMILIES
+from pipeline.exposition.text_format import Format
+from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
+from pipeline.exposition.usage_metrics import USAGE_FAMILIES
 from pipeline.fields import CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
-from pipeline.telemetry import FAMILIES
 from tests.pipeline.exposition.pages import (
     SCENES,
     context,

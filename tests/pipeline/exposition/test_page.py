@@ -4,11 +4,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.exposition.tail import tail
-from pipeline.exposition.text import Format, header
+from pipeline.base.safe_text import harmless
+from pipeline.base.telemetry import Point
+from pipeline.exposition.own_metrics import tail
+from pipeline.exposition.text_format import Format, header
 from pipeline.model import Value
-from pipeline.telemetry import Point
-from pipeline.texts import harmless
 from tests.pipeline.exposition.pages import (
     context,
     families,

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from pipeline.accepted import Accepted, by_minor
+from pipeline.component.accepted_annotations import Accepted, by_minor
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -19,14 +19,14 @@ from pipeline.model import (
     ResourcesAdvertised,
     XidsReported,
 )
-from sources.nri.injection import from_koordinator
-from sources.pods.distil import Distiller
-from sources.pods.moments import Moments
+from sources.nri.koordinator_injection import from_koordinator
 from sources.pods.options import Options
+from sources.pods.pod_mapper import Distiller
+from sources.pods.timestamps import Moments
 from tests.fakes.nri import wire
 from tests.pipeline.join.attacks import GPU, PLACEHOLDER, RESOURCE, STARTED, Lie, Made, World
 from tests.pipeline.join.cluster import GOOD_FOR, said
-from tests.pipeline.join.test_xids import report
+from tests.pipeline.join.test_xid_table import report
 from tests.pipeline.join.watched import Watched
 from tests.pipeline.usage.looking import use
 from tests.sources.nri.talking import Talk

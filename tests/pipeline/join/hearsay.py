@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeAlias
 
-from pipeline.join.identity import DeviceIndex, Found
+from pipeline.join.device_index import DeviceIndex, Found
 from pipeline.model import NS, Claim, Evidence, Instant, PartialRef, Pod
 from tests.pipeline.join.cluster import SOURCES
 from tests.pipeline.join.worlds import Tables

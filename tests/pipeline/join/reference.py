@@ -1,4 +1,5 @@
-"""The rule of `pipeline.join.resolution` once more, written down from its text, plain and slow.
+"""The rule of `pipeline.join.holder_resolution` once more, written down from its text, plain and
+slow.
 
 How ids are read is left to `DeviceIndex`, which has tests of its own.
 """
@@ -7,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
-from pipeline.join.identity import DeviceIndex
+from pipeline.join.device_index import DeviceIndex
 from pipeline.model import Evidence, Instant, PartialRef
 from tests.pipeline.join.cluster import SOURCES
 from tests.pipeline.join.hearsay import PodName, Said, closed, named, sayings, with_parents

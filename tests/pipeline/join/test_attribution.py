@@ -1,6 +1,7 @@
 """How claims become holders, for how long, and what of a snapshot stays the same object.
 
-`test_resolution.py` has the rule, `test_pods.py` the pods, `test_properties.py` what always holds.
+`test_holder_resolution.py` has the rule, `test_pod_table.py` the pods, `test_properties.py` what
+always holds.
 """
 
 from dataclasses import replace

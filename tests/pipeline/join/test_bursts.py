@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.join import attribution, resolution
+from pipeline.join import attribution, holder_resolution
 from pipeline.model import (
     NS,
     ClaimsReplaced,
@@ -47,7 +47,7 @@ def test_a_burst_costs_one_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     node.pods()
     node.kubelet(*(listed(f"p{number}", A) for number in range(500)))
     resolved = 0
-    resolve = resolution.resolve
+    resolve = holder_resolution.resolve
 
     def counted(*args: object, **more: object) -> object:
         nonlocal resolved

@@ -23,11 +23,11 @@ from pipeline.model import (
     XidError,
 )
 from pipeline.recording import shifted
-from pipeline.usage.closing import Closing
+from pipeline.usage.container_accounts import MOST_CONTAINERS, Entry, Roster
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.looks import Name
-from pipeline.usage.renaming import put_together
-from pipeline.usage.roster import MOST_CONTAINERS, Entry, Roster
+from pipeline.usage.holding_finalizer import Closing
+from pipeline.usage.interval_samples import Name
+from pipeline.usage.renames import put_together
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
     STORIES,
@@ -99,7 +99,7 @@ class Run:
             _close(closing, entry, one, now_ns)
 
         with (
-            patch("pipeline.usage.renaming.put_together", self.rename),
+            patch("pipeline.usage.renames.put_together", self.rename),
             patch.object(Closing, "_close", close),
         ):
             self.join.apply(envelope)
@@ -219,7 +219,7 @@ ROOM = st.sampled_from([2, 3, MOST_CONTAINERS, MOST_CONTAINERS])
 @EXAMPLES
 def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int], room: int) -> None:
     author, run = Author(story[0]), Run()
-    with patch("pipeline.usage.roster.MOST_CONTAINERS", room):
+    with patch("pipeline.usage.container_accounts.MOST_CONTAINERS", room):
         for envelope in author.story(story[1]):
             run.apply(envelope)
         run.finish(author)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.join.pairs import REMEMBERED_NS
+from pipeline.join.pod_identity import REMEMBERED_NS
 from pipeline.model import (
     NS,
     ContainersReplaced,

@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.join.identity import DeviceIndex
-from pipeline.join.pods import Known
-from pipeline.join.resolution import resolve
+from pipeline.join.device_index import DeviceIndex
+from pipeline.join.holder_resolution import resolve
+from pipeline.join.pod_table import Known
 from pipeline.model import Claim, ClaimsReplaced, Evidence
 from tests.pipeline.join.cluster import GPUS
 from tests.pipeline.join.reference import expected

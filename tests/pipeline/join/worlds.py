@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from pipeline.join.identity import DeviceIndex
-from pipeline.join.pairs import Moment, Pairs
-from pipeline.join.words import Heard
+from pipeline.join.claim_resolution import Heard
+from pipeline.join.device_index import DeviceIndex
+from pipeline.join.pod_identity import Moment, Pairs
 from pipeline.model import (
     Claim,
     ClaimsReplaced,

@@ -5,9 +5,9 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
+from pipeline.kube.json_access import table, text
 from pipeline.kube.reflector import Reflector
-from pipeline.kube.shape import table, text
 from tests.support.contexts import LoopClock
 from tests.support.kube import FakeApi
 

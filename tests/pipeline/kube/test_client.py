@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.contracts import KubeApi
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
+from pipeline.component.contracts import KubeApi
 from pipeline.kube.credentials import KubeconfigFile
 from tests.pipeline.kube.conftest import Answer, Server, connected, hangs, kubeconfig, says, streams
 from tests.support.kube import status

@@ -7,7 +7,7 @@ import looptime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.pipeline.kube.recording import reflecting
 from tests.support.kube import Collection, FakeApi, named, status
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
 from pipeline.kube.credentials import KubeconfigFile, ServiceAccount
 from tests.pipeline.kube.conftest import Server, account, connected, kubeconfig, says
 

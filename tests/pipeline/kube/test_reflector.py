@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.pipeline.kube.recording import reflecting
 from tests.support.kube import Collection, FakeApi, named
 

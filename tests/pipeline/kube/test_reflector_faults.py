@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.pipeline.kube.recording import reflecting
 from tests.support.kube import Collection, FakeApi, named, status
 

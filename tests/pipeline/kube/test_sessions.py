@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.kube.sessions import Sessions
 from tests.pipeline.kube.conftest import Server, kubeconfig, says
 

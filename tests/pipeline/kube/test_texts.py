@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import ApiError
-from pipeline.kube.answers import denied, failure, refusal
-from pipeline.kube.lines import Lines, LineTooLongError
+from pipeline.base.errors import ApiError
+from pipeline.kube.api_errors import denied, failure, refusal
+from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import Request, Target
 from tests.support.kube import status
 

@@ -6,14 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import Left, open_readwrite, read_left
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_window
-from pipeline.ledger.state import rebased
-from pipeline.ledger.storing import Store
-from pipeline.ledger.window import Window
+from pipeline.ledger.account_state import rebased
+from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.file_creation import Left, open_readwrite, read_left
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_window
 from pipeline.model import NS, Device, DeviceUsage, Holding, Instant, Snapshot, Usage
+from pipeline.model.usage_window import Window
 from tests.support.nodes import START, Node, gpu
 from tests.support.usage import account
 

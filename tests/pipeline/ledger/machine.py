@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.join import Join
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import open_readwrite, read_left
-from pipeline.ledger.state import rebased
-from pipeline.ledger.storing import Store
+from pipeline.ledger.account_state import rebased
+from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.file_creation import open_readwrite, read_left
 from pipeline.model import (
     NS,
     Claim,

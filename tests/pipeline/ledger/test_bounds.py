@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger import rows
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import open_readwrite
-from pipeline.ledger.storing import Store
+from pipeline.ledger import write_batch
+from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.file_creation import open_readwrite
 from pipeline.model import NS, Instant, PodInfo
 from tests.pipeline.ledger.keeping import Kept, Shown, assert_adds_up, window_of
 from tests.support.nodes import START, at, gpu
@@ -42,7 +42,7 @@ def test_short_pods_do_not_pile_up_while_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MOST_HOURS", "MOST_HOLDINGS"):
-        monkeypatch.setattr(rows, name, 50)
+        monkeypatch.setattr(write_batch, name, 50)
     kept = Kept(tmp_path / "usage.db")
     forgotten = 0
     for number in range(1, 1001):

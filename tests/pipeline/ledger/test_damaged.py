@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from config.types import Duration
-from pipeline.clock import SystemClock
-from pipeline.ledger.book import Book
+from config.value_types import Duration
+from pipeline.base.clock import SystemClock
+from pipeline.ledger.change_tracker import Book
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.opening import FAILS, fault, open_readonly
-from pipeline.ledger.reading import read_holdings, read_window
-from pipeline.ledger.rows import Batch
-from sinks.ledger.file import LedgerFile
+from pipeline.ledger.file_open import FAILS, fault, open_readonly
+from pipeline.ledger.queries import read_holdings, read_window
+from pipeline.ledger.write_batch import Batch
+from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from tests.pipeline.ledger.keeping import FOREVER, Shown
-from tests.pipeline.ledger.test_migrating import OLD
-from tests.pipeline.ledger.test_state import full
+from tests.pipeline.ledger.test_account_state import full
+from tests.pipeline.ledger.test_migrations import OLD
 
 SHOWN = Shown()
 HEADER = 100

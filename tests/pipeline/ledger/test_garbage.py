@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import open_readwrite
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_holdings, read_window
-from pipeline.ledger.state import dump, load, rebased
-from pipeline.ledger.storing import Store
+from pipeline.ledger.account_state import dump, load, rebased
+from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.file_creation import open_readwrite
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.model import NS, DeviceUsage
 from tests.pipeline.ledger.keeping import FOREVER, Kept, Shown
-from tests.pipeline.ledger.test_state import GPU, full
+from tests.pipeline.ledger.test_account_state import GPU, full
 from tests.support.nodes import at
 from tests.support.usage import account, holding, used
 

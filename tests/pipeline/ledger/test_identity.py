@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.reporting.report import report
+from pipeline.ledger.reports.report import report
 from pipeline.model import Claim
 from tests.pipeline.join.cluster import A, kept, listed, pod, uid_of
 from tests.pipeline.join.watched import Watched, ids, ran_by
 from tests.pipeline.ledger.keeping import Kept
-from tests.pipeline.ledger.reporting.test_report import EVERY, FREE
+from tests.pipeline.ledger.reports.test_report import EVERY, FREE
 from tests.pipeline.usage.looking import S, use
 
 

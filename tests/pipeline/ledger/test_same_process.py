@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.ledger.errors import LedgerError
-from pipeline.ledger.opening import open_readonly
+from pipeline.ledger.file_open import open_readonly
 from tests.pipeline.ledger.keeping import window_of
-from tests.pipeline.ledger.test_opening import add, filled, seconds_of
+from tests.pipeline.ledger.test_file_open import add, filled, seconds_of
 
 OTHER = """
 import sqlite3, sys

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_window
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant
 from tests.pipeline.ledger.keeping import Kept, Shown, account, assert_adds_up, moved

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.state import rebased
+from pipeline.ledger.account_state import rebased
 from pipeline.model import NS, Holding
-from pipeline.usage.ended import Ended
-from pipeline.usage.ids import Ids
-from pipeline.usage.restoring import WAITING_NS, Waiting
+from pipeline.usage.account_ids import Ids
+from pipeline.usage.ended_holdings import Ended
+from pipeline.usage.restored_accounts import WAITING_NS, Waiting
 from tests.pipeline.ledger.keeping import Kept, Shown
-from tests.pipeline.ledger.test_book import GPU, again, ended, looked, runs, told, totals
+from tests.pipeline.ledger.test_change_tracker import GPU, again, ended, looked, runs, told, totals
 from tests.support.nodes import at, gpu
 from tests.support.usage import account, holding, used
 

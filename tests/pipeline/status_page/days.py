@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from pipeline.ledger.reporting import By, Prices, report
-from pipeline.ledger.window import Window
+from pipeline.ledger.reports import By, Prices, report
 from pipeline.model import Instant
-from pipeline.status_page.document import StatusDocument
-from pipeline.status_page.known import Known
-from pipeline.status_page.lastday import LastDayKnown
-from pipeline.status_page.making import status_of
-from tests.pipeline.ledger.reporting.windows import CARDS, day, spent, whose, window
+from pipeline.model.usage_window import Window
+from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.last_day_usage import LastDayKnown
+from pipeline.status_page.status_document import StatusDocument
+from tests.pipeline.ledger.reports.windows import CARDS, day, spent, whose, window
 from tests.pipeline.status_page.scenes import two_gpus
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from pipeline.base.telemetry import Meter, Point, Telemetry
 from pipeline.model import (
     Claim,
     Device,
@@ -15,10 +16,9 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from pipeline.status_page.document import StatusDocument
-from pipeline.status_page.known import Known
-from pipeline.status_page.making import status_of
-from pipeline.telemetry import Meter, Point, Telemetry
+from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.status_document import StatusDocument
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 
 GIB = 1 << 30

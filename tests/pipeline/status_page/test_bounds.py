@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.status_page.devices import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
-from pipeline.status_page.document import GpuStatus, StatusDocument
-from pipeline.status_page.known import Known
-from pipeline.status_page.making import status_of
+from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
+from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems
-from pipeline.telemetry import Meter, Telemetry
+from pipeline.status_page.status_document import GpuStatus, StatusDocument
 from tests.pipeline.status_page.scenes import begun, cut, hostile, known_of, said, two_gpus
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from config.schema import Component
-from pipeline import sourceset
-from pipeline.cli.commands import run_command
-from pipeline.contracts import Source, SourceContext
+from pipeline.component.contracts import Source, SourceContext
 from pipeline.model import NS, DevicesDiscovered, DeviceUse, Instant, ProcessesSampled
-from pipeline.runtime import Runtime
+from pipeline.runtime import source_set
+from pipeline.runtime.runtime import Runtime
+from podgpu.cli.commands import run_command
 from sinks.ledger.options import Options
 from tests.pipeline.status_page.test_running import told
 from tests.support.components import ScriptedSource, configured
@@ -49,7 +49,7 @@ async def test_page_and_command_tell_the_same(
     def build(kind: str, options: msgspec.Struct) -> Source:
         return ScriptedSource(using)
 
-    monkeypatch.setattr(sourceset, "build_source", build)
+    monkeypatch.setattr(source_set, "build_source", build)
     path = tmp_path / "ledger.db"
     books = Component(role="sink", name="books", kind="ledger", options=Options(path=path))
     config = msgspec.structs.replace(configured({"gpus": ("gpus", 0)}, {}), sinks={"books": books})

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.cli.top.command import plain
-from pipeline.pages import links
-from pipeline.status_page.html.gpus import MOST
+from pipeline.http.builtin_pages import links
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.html.gpu_table import MOST
 from pipeline.status_page.html.page import page, refresh
 from pipeline.status_page.html.style import POLICY, STYLE
-from pipeline.status_page.making import status_of
+from podgpu.cli.top.command import plain
 from tests.pipeline.status_page.reading import Element, read, table
 from tests.pipeline.status_page.scenes import (
     SCENES,

@@ -10,11 +10,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from pipeline.contracts import SourceContext
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import SourceContext
 from pipeline.model import DevicesDiscovered, SamplesTaken
-from pipeline.runtime import Runtime
-from tests.pipeline.runtimes import holding, registered
+from pipeline.runtime.runtime import Runtime
+from tests.pipeline.runtime.runtimes import holding, registered
 from tests.pipeline.status_page.reading import read
 from tests.support.components import KeepingSink, Registered, configured, never
 from tests.support.http import LOCAL, Client, Clients, says

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from pipeline.errors import TransientError
-from pipeline.ledger.window import Window
+from pipeline.base.errors import TransientError
 from pipeline.model import TotalsRestored
-from tests.pipeline.ledger.reporting.windows import day
-from tests.pipeline.runtimes import registered
+from pipeline.model.usage_window import Window
+from tests.pipeline.ledger.reports.windows import day
+from tests.pipeline.runtime.runtimes import registered
 from tests.pipeline.status_page.reading import read, table
 from tests.pipeline.status_page.test_running import discovering, running, told
 from tests.support.components import KeepingSink, Registered

@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry
-from pipeline.status_page.document import SinkStatus
-from pipeline.status_page.making import status_of
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.status_document import SinkStatus
 from tests.pipeline.delivery.support import Bench
 from tests.pipeline.status_page.scenes import begun, known_of
 

@@ -13,15 +13,15 @@ from types import MappingProxyType
 
 import pytest
 
-from config.types import ListenAddress
-from pipeline.contracts import HttpRequest
-from pipeline.http import Listeners
+from config.value_types import ListenAddress
+from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.contracts import HttpRequest
+from pipeline.http.access import opened
+from pipeline.http.listener_registry import Listeners
 from pipeline.model import Instant
+from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.endpoints import GOOD_FOR_NS, StatusPages
 from pipeline.status_page.html.style import POLICY
-from pipeline.status_page.known import Known
-from pipeline.status_page.pages import GOOD_FOR_NS, StatusPages
-from pipeline.telemetry import Meter, Telemetry
-from pipeline.web import opened
 from tests.pipeline.status_page.reading import read, table
 from tests.pipeline.status_page.scenes import cut, troubled, two_gpus
 from tests.support.http import LOCAL, Client, Clients, says

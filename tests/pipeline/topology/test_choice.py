@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyRead
-from pipeline.topology import DEFAULT, LEVELS, Group, Scores, Topology, best, bits, build, mask_of
-from pipeline.topology.choosing import ALWAYS_EXACT, link_score
+from pipeline.model.bitmask import bits, mask_of
+from pipeline.model.topology_tree import LEVELS, Group, Topology
+from pipeline.topology import DEFAULT, Scores, best, build
+from pipeline.topology.selection import ALWAYS_EXACT, link_score
 from tests.pipeline.topology.layouts import (
     PIX,
     PXB,

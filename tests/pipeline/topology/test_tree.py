@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
-from pipeline.topology import LEVELS, Node, Topology, bits, build
+from pipeline.model.bitmask import bits
+from pipeline.model.topology_tree import LEVELS, Node, Topology
+from pipeline.topology import build
 from tests.pipeline.topology.layouts import (
     NODE,
     PHB,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.growth import energy_rate
-from pipeline.usage.split import busy
+from pipeline.usage.interval_split import busy
+from pipeline.usage.monotonic_counter import energy_rate
 from tests.pipeline.usage.looking import MS, Book, S, by_pod, container, holder, name, process
 from tests.pipeline.usage.test_energy import ONE, THREE, look, mig_book
 

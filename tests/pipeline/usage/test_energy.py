@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.usage.instances import slices
-from pipeline.usage.roster import MOST_CONTAINERS
+from pipeline.usage.container_accounts import MOST_CONTAINERS
+from pipeline.usage.mig_energy import slices
 from tests.pipeline.usage.looking import GPU, Book, S, by_pod, container, holder, process
 from tests.support.nodes import at, gpu, mig
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline.model import Evidence, Holding, PartialRef
-from pipeline.usage.ended import KEPT_NS, MOST_ENDED, Ended
-from pipeline.usage.roster import MOST_CONTAINERS
+from pipeline.usage.container_accounts import MOST_CONTAINERS
+from pipeline.usage.ended_holdings import KEPT_NS, MOST_ENDED, Ended
 from tests.pipeline.usage.looking import GPU, MS, Book, S, container, holder, process
 from tests.support.nodes import at, gpu, mig
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.model import Holding, PartialRef
 from tests.pipeline.usage.looking import GPU, MS, Book, S, container, holder, process
-from tests.pipeline.usage.test_restoring import again
+from tests.pipeline.usage.test_restored_accounts import again
 from tests.support.nodes import at
 from tests.support.usage import account
 

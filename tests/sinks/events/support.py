@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from config.types import Duration
-from pipeline.channels import Channel
-from pipeline.errors import ApiError
-from pipeline.kube.answers import refusal
+from config.value_types import Duration
+from pipeline.base.channels import Channel
+from pipeline.base.errors import ApiError
+from pipeline.kube.api_errors import refusal
 from pipeline.kube.request import Request
 from pipeline.model import Instant, Layout, Snapshot, XidError, XidVictim
 from sinks.events.options import Options

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.sinks.events.support import ERRORS, Bench, passes, refused, victim
 
 pytestmark = pytest.mark.looptime

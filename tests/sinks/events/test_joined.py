@@ -17,7 +17,7 @@ from pipeline.model import (
     XidReport,
     XidsReported,
 )
-from sources.kernel.records import xid as parsed
+from sources.kernel.log_records import xid as parsed
 from tests.sinks.events.support import Bench, passes
 from tests.sources.kernel.logs import xid
 from tests.support.nodes import START, Node, at, claims, gpu, kubelet_claim, mig

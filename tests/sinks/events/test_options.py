@@ -6,8 +6,8 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from config.types import Duration
-from pipeline.registry import RegisteredKinds
+from config.value_types import Duration
+from pipeline.component.registry import RegisteredKinds
 from sinks.events.options import Options
 
 TEXT = "sources: {{gpus: {{kind: nvml}}}}\nsinks: {{told: {{kind: events{more}}}{other}}}\n"

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from config.types import ByteSize, Duration
-from pipeline.channels import Channel
+from config.value_types import ByteSize, Duration
+from pipeline.base.channels import Channel
+from pipeline.base.telemetry import Point
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import Instant, Reading, Snapshot
-from pipeline.telemetry import Point
-from sinks.jsonl.making import make_sink
+from sinks.jsonl.factory import make_sink
 from sinks.jsonl.options import Options
 from tests.support.nodes import START, Node, claim, gpu, reading
 from tests.support.sinks import FakeSinkContext

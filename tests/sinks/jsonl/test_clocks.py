@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Snapshot
-from sinks.jsonl.events import EventLines
-from sinks.jsonl.lines import LineEncoder
-from sinks.jsonl.text import rfc3339
+from sinks.jsonl.event_lines import EventLines
+from sinks.jsonl.json_text import rfc3339
+from sinks.jsonl.line_encoder import LineEncoder
 from tests.support.nodes import Node, at, claim, gpu, reading
 from tests.support.usage import holding
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.jsonl.rotated import Rotated
+from sinks.jsonl.rotated_files import Rotated
 from tests.sinks.jsonl.support import Bench, options
 
 

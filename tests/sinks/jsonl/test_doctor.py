@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from config.types import ByteSize
-from pipeline.doctor import writing
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import ByteSize
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics import write_access
 from sinks.jsonl.doctor import examine
 from sinks.jsonl.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
 async def looked(folder: Path, options: Options) -> Finding:
@@ -43,7 +43,7 @@ async def test_a_file_that_may_not_be_written_to(
     """Root may write to any: that it may not is the call's word here."""
     path = write(tmp_path / "gpu.jsonl")
     ctx = context(tmp_path / "ctx")
-    monkeypatch.setattr(writing.os, "access", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     options = Options(path=str(path), max_size=ByteSize.parse(size))
     told = of(await examine(options, ctx), "jsonl.file")
     is_bad(told, "failure", "may not be written to", "mount the folder")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sinks.jsonl.files import FileTarget
+from sinks.jsonl.fault_reports import Troubles
 from sinks.jsonl.options import Options
-from sinks.jsonl.rotated import Rotated
-from sinks.jsonl.troubles import Troubles
+from sinks.jsonl.rotated_files import Rotated
+from sinks.jsonl.rotating_file import FileTarget
 from tests.sinks.jsonl.support import parsed
 from tests.support.nodes import START
 
@@ -28,12 +28,12 @@ KILLS = 40
 FORKS = """
 import asyncio, os, sys, time
 from pathlib import Path
-from config.types import ByteSize
+from config.value_types import ByteSize
 from pipeline.model import Instant
-from sinks.jsonl.files import FileTarget
-from sinks.jsonl.lines import Batch
+from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
-from sinks.jsonl.troubles import Troubles
+from sinks.jsonl.fault_reports import Troubles
 from tests.sinks.jsonl.support import Bench, options
 
 path = Path(sys.argv[1])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PermanentError
-from tests.pipeline.doctor.support import is_bad
+from pipeline.base.errors import PermanentError
+from tests.podgpu.doctor.support import is_bad
 from tests.sinks.jsonl.support import Bench, options, watts
 from tests.sinks.jsonl.test_doctor import looked
-from tests.sinks.jsonl.test_files import written
+from tests.sinks.jsonl.test_rotating_file import written
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")

@@ -14,17 +14,17 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from config.types import Duration
+from config.value_types import Duration
+from pipeline.component.registry import RegisteredKinds
 from pipeline.delivery.contract import Record
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import Instant
-from pipeline.registry import RegisteredKinds
-from sinks.jsonl import held, making, opening, pushing
-from sinks.jsonl.lines import Batch
+from sinks.jsonl import factory, queued_lines, target_factory, target_thread
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.target import UnwrittenError
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
-from tests.sinks.jsonl.test_files import file_size_limit
 from tests.sinks.jsonl.test_killed import killing, numbered
+from tests.sinks.jsonl.test_rotating_file import file_size_limit
 
 MEMORY = QueueOptions()
 Pipe = tuple[int, int]
@@ -37,8 +37,8 @@ def on_disk(folder: Path) -> QueueOptions:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     retry = RetryOptions(initial=Duration.parse("10ms"), max=Duration.parse("20ms"))
-    monkeypatch.setattr(making, "_RETRY", retry)
-    monkeypatch.setattr(pushing, "_SLOW", 0.05)
+    monkeypatch.setattr(factory, "_RETRY", retry)
+    monkeypatch.setattr(queued_lines, "_SLOW", 0.05)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     """A small pipe in place of standard output."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(opening, "_STDOUT_FD", writes)
+    monkeypatch.setattr(target_factory, "_STDOUT_FD", writes)
     yield reads, writes
     for fd in (reads, writes):
         with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ async def test_a_file_that_can_not_be_opened_at_the_start_lets_lines_wait(
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     path.touch()
-    opened, tries = opening.open_target, 0
+    opened, tries = target_factory.open_target, 0
 
     def refused(*args: object) -> object:
         nonlocal tries
@@ -147,7 +147,7 @@ async def test_a_file_that_can_not_be_opened_at_the_start_lets_lines_wait(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return opened(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(held, "open_target", refused)
+    monkeypatch.setattr(target_thread, "open_target", refused)
     bench = Bench(options(path, queue=MEMORY))
     async with bench.writing():
         for _ in range(5):
@@ -187,7 +187,7 @@ async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
 async def test_j3_a_reader_that_is_stuck_for_ever_ends_with_a_count(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_FLUSH", 0.05)
+    monkeypatch.setattr(target_thread, "_FLUSH", 0.05)
     bench = Bench(options(queue=MEMORY))
     async with bench.writing():
         for _ in range(200):
@@ -289,9 +289,9 @@ async def test_each_line_is_written_once_however_rough_the_disk(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rough = Rough(seed)
-    monkeypatch.setattr(held, "open_target", lambda *_: rough)
-    monkeypatch.setattr(pushing, "_SLOW", 0.005)
-    monkeypatch.setattr(pushing, "_PIECE", 2000)
+    monkeypatch.setattr(target_thread, "open_target", lambda *_: rough)
+    monkeypatch.setattr(queued_lines, "_SLOW", 0.005)
+    monkeypatch.setattr(queued_lines, "_PIECE", 2000)
     bench = Bench(options("rough", queue=MEMORY))
     async with bench.writing():
         for number in range(300):
@@ -325,7 +325,7 @@ def records(text: str) -> list[Record]:
 def test_what_a_write_that_hung_has_written_is_known(
     written: str, waiting: str, count: int
 ) -> None:
-    assert pushing._overlap(records(written), records(waiting)) == count
+    assert queued_lines._overlap(records(written), records(waiting)) == count
 
 
 def test_a_queue_has_one_sink() -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.channels import Channel
-from pipeline.errors import TransientError
+from pipeline.base.channels import Channel
+from pipeline.base.errors import TransientError
 from pipeline.model import Instant
-from sinks.jsonl import held, opening
 from sinks.jsonl import sink as sink_module
-from sinks.jsonl.lines import Batch
+from sinks.jsonl import target_factory, target_thread
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.target import StreamTarget, UnwrittenError
 from tests.sinks.jsonl.support import Bench, options, parsed
 from tests.support.nodes import START, gpu, reading
@@ -33,7 +33,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     """A small pipe in place of standard output."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(opening, "_STDOUT_FD", writes)
+    monkeypatch.setattr(target_factory, "_STDOUT_FD", writes)
     yield reads, writes
     for fd in (reads, writes):
         with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sink_module, "_SLOW", 0.2)
-    monkeypatch.setattr(held, "_FLUSH", 0.2)
+    monkeypatch.setattr(target_thread, "_FLUSH", 0.2)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -104,7 +104,7 @@ async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
 async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_FLUSH", 0.1)
+    monkeypatch.setattr(target_thread, "_FLUSH", 0.1)
     bench = Bench(options())
     lost: list[int] = []
     bench.inbox = Channel(8, on_drop=lambda snapshot: lost.append(len(snapshot.fresh)))
@@ -150,7 +150,7 @@ async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
             raise result
 
     monkeypatch.setattr(StreamTarget, "write", write)
-    monkeypatch.setattr(held, "_FLUSH", 0.05)
+    monkeypatch.setattr(target_thread, "_FLUSH", 0.05)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -265,7 +265,7 @@ def test_j3_a_closed_pipe_takes_out_one_sink_and_no_other(tmp_path: Path) -> Non
         "  out: {kind: jsonl}\n"
         f"  file: {{kind: jsonl, path: {path}, telemetry_interval: 100ms}}\n"
     )
-    command = [sys.executable, "-m", "pipeline", "run", "-c", str(config)]
+    command = [sys.executable, "-m", "podgpu", "run", "-c", str(config)]
 
     def up() -> float | None:
         """Whether the sink `out` is up by the last line about that."""

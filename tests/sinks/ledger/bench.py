@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.channels import Channel
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.window import Window
+from pipeline.base.channels import Channel
+from pipeline.ledger.file_open import open_readonly
 from pipeline.model import NS, Instant, Snapshot
+from pipeline.model.usage_window import Window
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import Shown, window_of
-from tests.pipeline.ledger.test_opening import filled
+from tests.pipeline.ledger.test_file_open import filled
 from tests.support.nodes import at, gpu
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account, holding, used

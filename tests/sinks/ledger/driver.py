@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from secrets import token_hex
 
-from config.types import Duration
-from pipeline.channels import Channel
-from pipeline.clock import SystemClock
+from config.value_types import Duration
+from pipeline.base.channels import Channel
+from pipeline.base.clock import SystemClock
 from pipeline.join import Join
 from pipeline.model import (
     NS,

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from config.types import ByteSize
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import ByteSize
+from pipeline.component.findings import Finding, Verdict
 from sinks.ledger import doctor
 from sinks.ledger.doctor import examine
-from sinks.ledger.locking import Lock, lock_of
 from sinks.ledger.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of
-from tests.pipeline.ledger.test_opening import filled, spoilt
+from sinks.ledger.writer_lock import Lock, lock_of
+from tests.pipeline.ledger.test_file_open import filled, spoilt
+from tests.podgpu.doctor.support import context, is_bad, of
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sinks.ledger.locking import Lock
+from sinks.ledger.writer_lock import Lock
 Lock(Path(sys.argv[1])).take()
 print("held", flush=True)
 time.sleep(60)

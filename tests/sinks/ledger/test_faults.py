@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from config.types import Duration
-from pipeline.errors import PermanentError, TransientError
-from pipeline.ledger.storing import Store
+from config.value_types import Duration
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.ledger.batch_writer import Store
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import assert_adds_up
-from tests.pipeline.ledger.test_opening import spoilt
+from tests.pipeline.ledger.test_file_open import spoilt
 from tests.sinks.ledger.bench import Bench, asked, closed, off, seconds_of, whole
 from tests.support.sinks import FakeSinkContext
 

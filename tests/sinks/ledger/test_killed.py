@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.opening import open_readonly
-from pipeline.ledger.reading import read_holdings
-from pipeline.ledger.state import load
-from pipeline.ledger.window import Window
+from pipeline.ledger.account_state import load
+from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.queries import read_holdings
 from pipeline.model import NS
+from pipeline.model.usage_window import Window
 from tests.pipeline.ledger.keeping import FOREVER, assert_adds_up, query, window_of
 from tests.sinks.ledger import driver
 

@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 
 HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
 

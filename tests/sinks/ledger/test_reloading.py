@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.clock import boot_id
-from pipeline.ledger.retaining import forget_accounts
-from pipeline.ledger.rows import Batch
+from pipeline.base.clock import boot_id
+from pipeline.ledger.retention import forget_accounts
+from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import query
-from tests.pipeline.ledger.test_opening import filled
+from tests.pipeline.ledger.test_file_open import filled
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, closed, off
 from tests.support.nodes import START, at
 from tests.support.usage import account, holding, used

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from config.types import ByteSize, Duration
-from pipeline.ledger.retaining import retain, used_bytes
-from pipeline.ledger.rows import Batch
+from config.value_types import ByteSize, Duration
+from pipeline.ledger.retention import retain, used_bytes
 from pipeline.ledger.schema import HOUR_NS
+from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, DeviceUsage, Instant, PodInfo
-from sinks.ledger.file import LedgerFile
+from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from tests.pipeline.ledger.keeping import Kept, assert_adds_up
-from tests.pipeline.ledger.test_opening import filled
+from tests.pipeline.ledger.test_file_open import filled
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, closed, off, seconds_of, whole
 from tests.support.nodes import START, at
 from tests.support.usage import account, used

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.contracts import Keeping
-from pipeline.errors import TransientError
-from pipeline.ledger.window import Window
+from pipeline.base.errors import TransientError
+from pipeline.component.contracts import Keeping
 from pipeline.model import NS
-from sinks.ledger.file import LedgerFile
-from sinks.ledger.locking import Lock, LockedError
+from pipeline.model.usage_window import Window
+from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
+from sinks.ledger.writer_lock import Lock, LockedError
 from tests.pipeline.ledger.keeping import FOREVER
 from tests.sinks.ledger.bench import Bench, off, seconds_of
 from tests.support.nodes import at

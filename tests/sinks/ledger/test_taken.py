@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.ledger.errors import LedgerError
-from sinks.ledger.file import LedgerFile
+from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import FOREVER

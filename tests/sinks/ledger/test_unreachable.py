@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.ledger.errors import LedgerError
-from pipeline.ledger.window import Window
 from pipeline.model import NS
+from pipeline.model.usage_window import Window
 from sinks.ledger import sink as module
-from sinks.ledger.file import LedgerFile
-from sinks.ledger.locking import Lock
+from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
+from sinks.ledger.writer_lock import Lock
 from tests.pipeline.ledger.keeping import FOREVER
 from tests.sinks.ledger.bench import GPU, SHOWN, Bench, asked, off, seconds_of
 from tests.support.nodes import at, gpu
@@ -30,7 +30,7 @@ NOBODY = 65534
 ENTERING = """
 import asyncio, os, sys
 from pathlib import Path
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.support.sinks import FakeSinkContext

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
-from config.types import Duration
-from pipeline.channels import Channel
+from config.value_types import Duration
+from pipeline.base.channels import Channel
 from pipeline.model import ClaimsReplaced, Snapshot, SourceAdded, SourceLost
-from pipeline.topology.annotation import KEY, Published, published
+from pipeline.topology.node_annotation import KEY, Published, published
 from sinks.node.options import Options
 from sinks.node.sink import NodeSink
 from tests.support.contexts import LoopClock

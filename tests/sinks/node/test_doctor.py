@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
 from sinks.node.doctor import examine
 from sinks.node.options import Options
-from tests.pipeline.doctor.support import context, free_port, is_bad, of, verdicts
+from tests.podgpu.doctor.support import context, free_port, is_bad, of, verdicts
 from tests.support.kube import ApiServer, Collection
 
 NODE = "/api/v1/nodes/node-1"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
 from pipeline.kube.sessions import Sessions
-from pipeline.topology.annotation import KEY
+from pipeline.topology.node_annotation import KEY
 from tests.sinks.node.support import PATH, Bench
 from tests.support.kube import ApiServer
 

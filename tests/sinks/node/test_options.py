@@ -7,9 +7,9 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from config.types import Duration
-from pipeline.registry import RegisteredKinds
-from pipeline.topology.annotation import KEY
+from config.value_types import Duration
+from pipeline.component.registry import RegisteredKinds
+from pipeline.topology.node_annotation import KEY
 from sinks.node.options import Options
 
 

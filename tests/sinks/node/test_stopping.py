@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from pipeline.errors import ApiError
-from pipeline.topology.annotation import KEY
+from pipeline.base.errors import ApiError
+from pipeline.topology.node_annotation import KEY
 from tests.sinks.node.support import GPUS, PATH, Bench, now
 from tests.support.nodes import Node
 

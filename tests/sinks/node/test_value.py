@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pipeline.topology import Topology
+from pipeline.model.topology_tree import Topology
 from tests.sinks.node.support import GPUS, PATH, Bench
 from tests.support.joints import joints
 from tests.support.nodes import (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.channels import Channel
+from pipeline.base.channels import Channel
 from pipeline.kube.sessions import Sessions
 from pipeline.model import Snapshot
-from pipeline.topology.annotation import KEY, published
+from pipeline.topology.node_annotation import KEY, published
 from tests.pipeline.kube.conftest import Server, kubeconfig, says
 from tests.sinks.node.support import Bench
 

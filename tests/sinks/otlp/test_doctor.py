@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from config.types import Duration
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import Duration
+from pipeline.component.findings import Finding, Verdict
 from sinks.otlp.doctor import examine
 from sinks.otlp.options import Options
-from tests.pipeline.doctor.support import context, free_port, is_bad, of
+from tests.podgpu.doctor.support import context, free_port, is_bad, of
 from tests.sinks.otlp.transport.receivers import GrpcReceiver, HttpReceiver, answers, fails, never
 
 PROTOCOLS = ["grpc", "http/protobuf"]

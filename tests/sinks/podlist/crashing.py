@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import placing
+from pipeline.files import atomic_replace
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef
-from sinks.podlist import target
-from sinks.podlist.entries import entries_of
-from sinks.podlist.keeping import Keeper
+from sinks.podlist import target_file
+from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.list_entries import entries_of
 from tests.support.nodes import gpu
 
 _DEAD = 77
@@ -46,7 +46,7 @@ class Dying:
 
 def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = None) -> None:
     if last is not None:
-        vars(target)["os"] = vars(placing)["os"] = Dying(last)
+        vars(target_file)["os"] = vars(atomic_replace)["os"] = Dying(last)
     holders = tuple(
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods

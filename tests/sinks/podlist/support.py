@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.channels import Channel
+from pipeline.base.channels import Channel
 from pipeline.model import Claim, Instant, Snapshot, SourceAdded, SourceLost
 from sinks.podlist.options import Options
 from sinks.podlist.sink import PodListSink

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import TransientError
-from sinks.podlist.entries import entries_of
-from sinks.podlist.keeping import Keeper
-from sources.podlist.document import read_pod_list
-from sources.podlist.splitting import BadDocumentError
+from pipeline.base.errors import TransientError
+from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.list_entries import entries_of
+from sources.podlist.list_splitter import BadDocumentError
+from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import FOREIGN, GPUS, ours
 from tests.support.nodes import Node, claims, gpu, kubelet_claim
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
 from sinks.podlist.doctor import examine
 from sinks.podlist.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
 async def looked(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.podlist.document import compose, texts_beside, understand
-from sinks.podlist.entries import Entry
-from sinks.podlist.splitting import NoListError
-from sources.podlist.document import read_pod_list
+from sinks.podlist.list_entries import Entry
+from sinks.podlist.list_splitter import NoListError
+from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import FOREIGN, OURS_OF_BEFORE, listing
 
 VERBATIM = {

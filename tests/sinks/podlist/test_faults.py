@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.channels import Channel
-from pipeline.errors import TransientError
-from pipeline.files import asking
+from pipeline.base.channels import Channel
+from pipeline.base.errors import TransientError
+from pipeline.files import file_thread
 from sinks.podlist import sink as under_test
 from tests.sinks.podlist.support import (
     FOREIGN,
@@ -279,7 +279,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(asking, "_SLOW", 0.2)
+    monkeypatch.setattr(file_thread, "_SLOW", 0.2)
     yield answer
     answer.set()
 

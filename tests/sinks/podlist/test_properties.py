@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef, RawDeviceId
 from sinks.podlist.document import compose, texts_beside, understand
-from sinks.podlist.entries import Ids, entries_of
-from sources.podlist.document import read_pod_list
+from sinks.podlist.list_entries import Ids, entries_of
+from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import (
     FOREIGN,
     GPUS,

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from config.schema import Component, Config
-from config.types import Duration, ListenAddress
-from pipeline import sourceset
-from pipeline.contracts import Source, SourceContext
+from config.value_types import Duration, ListenAddress
+from pipeline.component.contracts import Source, SourceContext
+from pipeline.component.registry import build_source
 from pipeline.model import Claim, DevicesDiscovered
-from pipeline.registry import build_source
-from pipeline.runtime import Runtime
+from pipeline.runtime import source_set
+from pipeline.runtime.runtime import Runtime
 from sinks.podlist.options import Options as SinkOptions
 from sinks.prometheus.options import Options as PageOptions
 from sources.podlist.options import Options as SourceOptions
@@ -87,7 +87,7 @@ async def podgpu(
             ScriptedSource(whole.kubelet.run) if kind == "scripted" else build_source(kind, options)
         )
 
-    monkeypatch.setattr(sourceset, "build_source", build)
+    monkeypatch.setattr(source_set, "build_source", build)
     reading = SourceOptions(path=path, interval=Duration.parse("1s"))
     sinks = {
         "podlist": SinkOptions(path=path, write=write),  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pipeline.allocations.wrote import MARK
-from pipeline.channels import Channel
-from pipeline.errors import ApiError
-from pipeline.kube.answers import refusal
+from pipeline.allocations.own_annotations import MARK
+from pipeline.base.channels import Channel
+from pipeline.base.errors import ApiError
+from pipeline.kube.api_errors import refusal
 from pipeline.kube.request import Request
 from pipeline.model import (
     NS,
@@ -24,7 +24,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from sinks.pods.holdings import Place
+from sinks.pods.held_devices import Place
 from sinks.pods.options import Options
 from sinks.pods.sink import PodsSink
 from tests.support.contexts import LoopClock

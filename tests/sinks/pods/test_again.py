@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.allocations.wrote import MARK
+from pipeline.allocations.own_annotations import MARK
 from tests.sinks.pods.support import KEY, MIG, Bench, asking, held, known, path_of, pod_of, uuids
 
 pytestmark = pytest.mark.looptime(start=1000)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pipeline.errors import ApiError, TransientError
+from pipeline.base.errors import ApiError, TransientError
 from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, refused, uuids
 
 pytestmark = pytest.mark.looptime(start=1000)

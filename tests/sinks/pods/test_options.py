@@ -7,7 +7,7 @@ from subprocess import run
 import pytest
 
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 from sinks.pods.options import Options
 
 TEXT = "sources: {{gpus: {{kind: nvml}}}}\nsinks: {{pods: {{kind: pods{more}}}}}\n"

@@ -7,8 +7,8 @@ import looptime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.allocations.wrote import MARK, own
-from pipeline.errors import TransientError
+from pipeline.allocations.own_annotations import MARK, own
+from pipeline.base.errors import TransientError
 from tests.sinks.pods.support import (
     KEY,
     Bench,

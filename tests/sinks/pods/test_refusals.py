@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.allocations.wrote import MARK
-from pipeline.errors import ApiError
+from pipeline.allocations.own_annotations import MARK
+from pipeline.base.errors import ApiError
 from pipeline.model import NS, Claim
 from tests.sinks.pods.support import (
     KEY,

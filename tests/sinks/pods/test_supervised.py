@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
 from tests.sinks.pods.support import KEY, Bench, held, path_of, pod_of, refused, uuids
 
 pytestmark = pytest.mark.looptime(start=1000)

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from pipeline.allocations.wrote import MARK
+from pipeline.allocations.own_annotations import MARK
 from tests.sinks.pods.support import (
     KEY,
     MIG,

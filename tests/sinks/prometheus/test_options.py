@@ -4,7 +4,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 from sinks.prometheus.options import OWN_PATHS
 
 FILE = """\

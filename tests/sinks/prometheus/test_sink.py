@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from config.types import ListenAddress
-from pipeline.channels import Channel
-from pipeline.errors import PermanentError
-from pipeline.exposition.text import Format
+from config.value_types import ListenAddress
+from pipeline.base.channels import Channel
+from pipeline.base.errors import PermanentError
+from pipeline.component.registry import ENTRIES, build_sink, load
+from pipeline.exposition.text_format import Format
 from pipeline.model import Snapshot
-from pipeline.registry import ENTRIES, build_sink, load
 from sinks.prometheus.options import Options
 from sinks.prometheus.sink import PrometheusSink
 from tests.pipeline.exposition.pages import context, of, parsed, plain_gpus

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor import writing
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics import write_access
 from sinks.textfile.doctor import examine
 from sinks.textfile.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 from tests.support.mounts import MAY_MOUNT, beside
 
 
@@ -54,15 +54,15 @@ async def test_what_is_no_file_is_not_written_to_and_is_told(tmp_path: Path) -> 
 async def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write to any: that it may not is the call's word here."""
     ctx = context(tmp_path / "ctx")
-    monkeypatch.setattr(writing.os, "access", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     told = of(await examine(Options(path=tmp_path / "gpu.prom"), ctx), "textfile.folder")
     is_bad(told, "failure", "may not be written to", f"writable for uid {os.geteuid()}")
 
 
 LOOK = """
 import sys, pathlib
-from pipeline.doctor.checks import CHECKS
-from pipeline.doctor.writing import look
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.write_access import look
 
 told = look(CHECKS["textfile.folder"], pathlib.Path(sys.argv[1]) / "gpu.prom", replaces=True)
 print(told.verdict.value, told.saw, told.mend, sep="|")

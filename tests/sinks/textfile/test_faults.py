@@ -10,11 +10,11 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from config.types import Duration
-from pipeline.channels import Channel
-from pipeline.errors import PermanentError, TransientError
+from config.value_types import Duration
+from pipeline.base.channels import Channel
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.registry import RegisteredKinds
 from pipeline.model import Snapshot
-from pipeline.registry import RegisteredKinds
 from sinks.textfile.options import Options
 from sinks.textfile.sink import TextfileSink
 from tests.pipeline.exposition.pages import context, plain_gpus
@@ -186,7 +186,7 @@ def test_the_path_is_to_be_given() -> None:
 
 WRITE = """
 import asyncio, pathlib, sys
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from tests.sinks.textfile.test_faults import once, sink
 
 try:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from config.types import Duration
-from pipeline.channels import Channel
-from pipeline.exposition.text import Format
+from config.value_types import Duration
+from pipeline.base.channels import Channel
+from pipeline.base.telemetry import Point
+from pipeline.exposition.text_format import Format
 from pipeline.model import Snapshot
-from pipeline.telemetry import Point
 from sinks.textfile.options import Options
 from sinks.textfile.sink import TextfileSink
 from tests.pipeline.exposition.pages import (

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from config.types import ByteSize
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import ByteSize
+from pipeline.component.findings import Finding, Verdict
 from sources.checkpoint.doctor import examine
 from sources.checkpoint.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 from tests.sources.checkpoint.files import checkpoint, entry
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from config.types import ByteSize, Duration
+from config.value_types import ByteSize, Duration
 from pipeline.model import ClaimsReplaced, SourceLost
 from sources.checkpoint.options import Options
 from sources.checkpoint.source import CheckpointSource

@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.files import Listed, UnreadableError
-from sources.checkpoint.answers import BadAnswerError, named
-from sources.checkpoint.document import read_checkpoint
+from pipeline.component.claim_file_reader import Listed
+from pipeline.files import UnreadableError
+from sources.checkpoint.allocate_response import BadAnswerError, named
+from sources.checkpoint.checkpoint_file import read_checkpoint
 from tests.sources.checkpoint.files import GPU, checkpoint, entry, visible
 
 PATH = Path("checkpoint")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from config.types import Duration
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import Duration
+from pipeline.component.findings import Finding, Verdict
 from sources.dcgm.doctor import examine
 from sources.dcgm.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, page, serving
+from tests.podgpu.doctor.support import context, is_bad, of, page, serving
 from tests.sources.dcgm.reading import PAGES
 
 PAGE = (PAGES / "4.2.prom").read_bytes()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
-from pipeline.runtime import Runtime
+from pipeline.component.registry import RegisteredKinds
+from pipeline.runtime.runtime import Runtime
 from tests.pipeline.exposition.pages import Series, parsed
 from tests.sources.dcgm.reading import PAGES, A, B
 from tests.support.http import Client

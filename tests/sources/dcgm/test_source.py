@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.types import ByteSize, Duration
-from pipeline.errors import TransientError
+from config.value_types import ByteSize, Duration
+from pipeline.base.errors import TransientError
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, DevicesDiscovered, SamplesTaken
 from sources.dcgm.options import Options

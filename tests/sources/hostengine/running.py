@@ -1,6 +1,6 @@
 """A source on the fake library, and what it says."""
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.fields import FieldPlan, in_group
 from pipeline.model import DevicesDiscovered, SamplesTaken
 from sources.hostengine.options import Options

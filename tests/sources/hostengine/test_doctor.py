@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.configured_code import Allowed
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.code_permissions import Allowed
+from pipeline.component.findings import Finding, Verdict
 from sources.hostengine.doctor import examine
 from sources.hostengine.options import Options
 from tests.fakes.dcgm import FakeDcgm
-from tests.pipeline.doctor.support import context, is_bad, of, unix_socket, write
+from tests.podgpu.doctor.support import context, is_bad, of, unix_socket, write
 
 
 async def looked(folder: Path, options: Options) -> list[Finding]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.types import Duration
-from pipeline.errors import TransientError
+from config.value_types import Duration
+from pipeline.base.errors import TransientError
 from pipeline.model import SamplesTaken
 from tests.fakes.dcgm import Card, FakeDcgm, Scenario
 from tests.sources.hostengine.running import STANDARD, context, source, values

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding, Verdict
-from pipeline.procfs import HOST_PID_NAMESPACE
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.context import DoctorContext
+from pipeline.host.procfs import HOST_PID_NAMESPACE
 from sources.kernel.doctor import examine
 from sources.kernel.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of
+from tests.podgpu.doctor.support import context, is_bad, of
 from tests.sources.kernel.logs import Kmsg, xid
 
 
@@ -60,7 +60,7 @@ async def test_one_that_may_not_be_opened(
     def refuse(path: Path, flags: int) -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("sources.kernel.device.os.open", refuse)
+    monkeypatch.setattr("sources.kernel.kmsg_device.os.open", refuse)
     told = await log(ctx, tmp_path / "kmsg")
     monkeypatch.undo()
     is_bad(told, "failure", "Operation not permitted", "CAP_SYSLOG")

@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse
-from pipeline.registry import RegisteredKinds
+from pipeline.component.registry import RegisteredKinds
 from sources.kernel.options import Options
 
 TEXT = "sources: {{log: {{kind: kernel{more}}}{other}}}\nsinks: {{lines: {{kind: jsonl}}}}\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.kernel.device import Log
-from sources.kernel.lookups import Lookups
-from sources.kernel.processes import Process
+from sources.kernel.kmsg_device import Log
+from sources.kernel.lookup_thread import Lookups
+from sources.kernel.process_owners import Process
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import codes, dropped, reports, running, until
 from tests.support.contexts import FakeSourceContext

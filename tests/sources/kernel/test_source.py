@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.model import Event, XidsReported
-from sources.kernel.device import Log
-from sources.kernel.following import Following, Progress
-from sources.kernel.moments import Moments
+from sources.kernel.kmsg_device import Log
+from sources.kernel.log_follower import Following, Progress
+from sources.kernel.log_timestamps import Moments
 from sources.kernel.options import Options
 from sources.kernel.source import KernelSource
 from tests.sources.kernel.logs import USER, Kmsg, xid
@@ -96,7 +96,7 @@ async def test_a_log_that_is_overwritten_all_the_time_holds_up_nothing(
         raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     with Log(kmsg.path) as log:
-        monkeypatch.setattr("sources.kernel.device.os.read", overwritten)
+        monkeypatch.setattr("sources.kernel.kmsg_device.os.read", overwritten)
         with pytest.raises(TransientError, match="overwritten faster"):
             log.read()
         monkeypatch.undo()
@@ -131,7 +131,7 @@ class SlowContext(FakeSourceContext):
 async def test_while_the_inbox_is_full_what_waits_is_bounded(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.kernel.following._WAITING", 20)
+    monkeypatch.setattr("sources.kernel.log_follower._WAITING", 20)
     ctx = SlowContext()
     async with running(ctx, kmsg.path):
         kmsg.says(xid(1))
@@ -148,7 +148,7 @@ async def test_a_flood_doesn_t_hold_up_the_event_loop(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many turns of the loop as there are pieces: each is short, whatever the log does."""
-    monkeypatch.setattr("sources.kernel.following._AT_ONCE", 5)
+    monkeypatch.setattr("sources.kernel.log_follower._AT_ONCE", 5)
     ctx = FakeSourceContext()
     turns = 0
 
@@ -193,7 +193,7 @@ async def test_a_device_that_may_not_be_opened(
     def refuse(path: Path, flags: int) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("sources.kernel.device.os.open", refuse)
+    monkeypatch.setattr("sources.kernel.kmsg_device.os.open", refuse)
     error = await failure(kmsg.path)
     monkeypatch.undo()
     assert "kernel.dmesg_restrict" in str(error)

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from pipeline.model import Instant, RunningContainer
 from sources.nri import mux, ttrpc
+from sources.nri.container_table import News, Roster
 from sources.nri.plugin import Identity, Inject, Plugin
-from sources.nri.roster import News, Roster
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
 from sources.nri import doctor
 from sources.nri.doctor import examine
 from sources.nri.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, unix_socket, write
+from tests.podgpu.doctor.support import context, is_bad, of, unix_socket, write
 
 
 async def looked(folder: Path, path: Path, *rows: str) -> Finding:

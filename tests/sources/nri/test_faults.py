@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.clock import SystemClock
+from pipeline.base.clock import SystemClock
 from pipeline.model import ContainersReplaced, SourceLost
-from pipeline.supervision import supervise_source
-from sources.nri import link
-from sources.nri.losses import Losses
+from pipeline.runtime.supervision import supervise_source
+from sources.nri import connection as link
 from sources.nri.options import Options
+from sources.nri.reconnect import Losses
 from sources.nri.source import NriSource
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nri.connection import PLUGIN, Connection

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.accepted import Gpu
-from pipeline.clock import SystemClock
+from pipeline.base.clock import SystemClock
+from pipeline.component.accepted_annotations import Gpu
 from pipeline.model import (
     Claim,
     ContainersReplaced,

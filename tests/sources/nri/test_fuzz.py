@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from pipeline.accepted import Accepted
+from pipeline.component.accepted_annotations import Accepted
 from sources.nri import mux
+from sources.nri.container_table import MOST, Roster
 from sources.nri.errors import LostError
-from sources.nri.injection import from_koordinator
+from sources.nri.koordinator_injection import from_koordinator
 from sources.nri.plugin import Identity, Plugin
-from sources.nri.roster import MOST, Roster
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER

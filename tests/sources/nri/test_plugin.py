@@ -3,10 +3,10 @@
 import pytest
 
 from sources.nri import mux, ttrpc
+from sources.nri.container_table import MOST, Roster
 from sources.nri.errors import LostError, ProtocolError
 from sources.nri.messages import METHODS
 from sources.nri.plugin import Identity, Plugin
-from sources.nri.roster import MOST, Roster
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER

@@ -150,7 +150,7 @@ def podgpu(runtime: FakeRuntime, folder: Path) -> Iterator[subprocess.Popen[str]
     config = folder / "podgpu.yaml"
     config.write_text(CONFIG.format(socket=runtime.path, folder=folder))
     with subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "run", "-c", config],
+        [sys.executable, "-m", "podgpu", "run", "-c", config],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sources.nvml import watch
+from sources.nvml import xid_watch
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.sources.nvml.harness import sampling_threads, until
@@ -23,4 +23,4 @@ async def no_thread_left(fake_nvml: FakeNvml) -> AsyncIterator[None]:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a stopping source not wait for the end of a long wait for XIDs."""
-    monkeypatch.setattr(watch, "SLICE", 0.03)
+    monkeypatch.setattr(xid_watch, "SLICE", 0.03)

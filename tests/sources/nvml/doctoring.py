@@ -1,7 +1,7 @@
 """What the tests of the doctor's look at NVML share."""
 
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Finding
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.context import DoctorContext
 from sources.nvml.doctor import examine
 from sources.nvml.options import Options
 

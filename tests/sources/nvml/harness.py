@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterable
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.fields import CATALOGUE
 from pipeline.model import DevicesDiscovered, ProcessList, Reading, SamplesTaken
 from sources.nvml.options import Options

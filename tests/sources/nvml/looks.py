@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import DeviceUse, ProcessesSampled
 from sources.nvml.options import Options
 from tests.sources.nvml.harness import options, until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.nvml.surveying import Surveyor
+from sources.nvml.topology_poller import Surveyor
 from tests.fakes.nvml import FakeNvml, h100s, linked, mig_node
 from tests.sources.nvml.harness import next_rounds, options, rounds, running, until
 from tests.support.contexts import FakeSourceContext

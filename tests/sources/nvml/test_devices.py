@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
 from pipeline.fields import CATALOGUE
 from pipeline.model import NS, SamplesTaken
 from sources.nvml.source import NvmlSource

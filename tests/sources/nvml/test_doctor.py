@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Verdict
-from sources.nvml.diagnosis import opening
+from pipeline.component.findings import Verdict
+from pipeline.diagnostics.context import DoctorContext
+from sources.nvml.diagnosis import library_checks
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.fakes.nvml.nodes import h100
-from tests.pipeline.doctor.support import context, healthy, is_bad, of, verdicts, write
+from tests.podgpu.doctor.support import context, healthy, is_bad, of, verdicts, write
 from tests.sources.nvml.doctoring import PROFILING, looked
 
 WELL = {
@@ -132,7 +132,7 @@ ENVIRONS = [
 async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], mend: str
 ) -> None:
-    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     found = await looked(context(tmp_path, environ=environ))
     is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", mend)
     assert "cannot open shared object file" in of(found, "nvml.library").saw
@@ -141,7 +141,7 @@ async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
 async def test_windows_driver_without_its_library_here_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     ctx = context(tmp_path)
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
@@ -165,7 +165,7 @@ async def test_windows_driver_that_fails_is_not_passed_over(
 async def test_without_a_driver_nobody_misses_its_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "SONAME", "libnvidia-ml-none.so.1")
+    monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     ctx = context(tmp_path)
     without_driver(ctx)
     assert of(await looked(ctx), "nvml.library").verdict is Verdict.SKIPPED
@@ -173,7 +173,7 @@ async def test_without_a_driver_nobody_misses_its_library(
 
 def test_it_is_the_linker_that_is_asked() -> None:
     """In a process of its own, where no fake was loaded before."""
-    code = "from sources.nvml.diagnosis.opening import _loaded; print(_loaded()[1])"
+    code = "from sources.nvml.diagnosis.library_checks import _loaded; print(_loaded()[1])"
     environ = {**os.environ, "LD_LIBRARY_PATH": "/nowhere"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
@@ -246,7 +246,7 @@ async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
     def refuse(_: Path) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(opening, "_open", refuse)
+    monkeypatch.setattr(library_checks, "_open", refuse)
     found = await looked(context(tmp_path))
     bad = [finding for finding in found if finding.mend]
     is_bad(bad[0], "failure", saw, mend)

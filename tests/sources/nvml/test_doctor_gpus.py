@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Verdict
+from pipeline.component.findings import Verdict
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.fakes.nvml.cards import a100
 from tests.fakes.nvml.nodes import h100, slices
-from tests.pipeline.doctor.support import context, healthy, is_bad, of, write
+from tests.podgpu.doctor.support import context, healthy, is_bad, of, write
 from tests.sources.nvml.doctoring import PROFILING, looked
 
 # -- nvml.gpus -----------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
-from pipeline.doctor.context import DoctorContext
-from pipeline.doctor.findings import Verdict
+from pipeline.component.findings import Verdict
+from pipeline.diagnostics.context import DoctorContext
 from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml
-from tests.pipeline.doctor.support import context, of
+from tests.podgpu.doctor.support import context, of
 from tests.sources.nvml.doctoring import looked
 from tests.sources.nvml.procs import Proc
 

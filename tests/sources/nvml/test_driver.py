@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import (

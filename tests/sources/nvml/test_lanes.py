@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
-from pipeline.clock import SystemClock
+from pipeline.base.clock import SystemClock
 from pipeline.model import NS
-from sources.nvml.crew import Crew, Job, Step
+from sources.nvml.worker_pool import Crew, Job, Step
 from tests.sources.nvml.harness import until
 
 CLOCK = SystemClock()

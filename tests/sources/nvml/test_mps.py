@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sources.nvml.procfs import MPS_SERVER
+from sources.nvml.process_owners import MPS_SERVER
 from tests.fakes.nvml import FakeNvml, Load, Proc, h100s
 from tests.sources.nvml.harness import GPU, errors, running
 from tests.sources.nvml.looks import looking, next_looks, uses

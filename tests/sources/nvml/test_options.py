@@ -8,7 +8,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import parse_struct
-from config.types import Duration
+from config.value_types import Duration
 from sources.nvml.options import Options
 
 

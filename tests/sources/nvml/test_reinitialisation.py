@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.join import Join
 from pipeline.model import (
     NS,

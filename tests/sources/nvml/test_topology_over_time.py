@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.model import TopologyRead
-from sources.nvml import surveying
+from sources.nvml import topology_poller
 from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, Scenario, h100, slices
 from tests.fakes.nvml.topologies import dgx1, hgx
@@ -29,13 +29,13 @@ from tests.support.contexts import FakeSourceContext
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pair is asked about again, unless something happens to a GPU."""
-    monkeypatch.setattr(surveying, "RARER", 1 << 40)
+    monkeypatch.setattr(topology_poller, "RARER", 1 << 40)
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may change is asked in each slow round."""
-    monkeypatch.setattr(surveying, "RARER", 0)
+    monkeypatch.setattr(topology_poller, "RARER", 0)
 
 
 async def test_fast_rounds_ask_nothing_of_it(fake_nvml: FakeNvml, often: None) -> None:

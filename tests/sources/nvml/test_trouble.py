@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
 from pipeline.model import NS, SamplesTaken
 from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, Scenario, h100s

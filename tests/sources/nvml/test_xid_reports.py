@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from pipeline.component.xid_rate_limit import A_SECOND
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, Event, Instant, XidReport, XidsReported
-from pipeline.xidrates import A_SECOND
-from sources.nvml.reports import XidReports
-from sources.nvml.watch import XidSeen
+from sources.nvml.xid_reports import XidReports
+from sources.nvml.xid_watch import XidSeen
 from tests.fakes.nvml import FakeNvml, Mig, h100s, mixed
 from tests.sources.nvml.harness import GPU, mig, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -156,7 +156,7 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.nvml.reports._WAITING", 3)
+    monkeypatch.setattr("sources.nvml.xid_reports._WAITING", 3)
     waiting = XidReports()
     told = [waiting.add(XidSeen("a", code, Instant(0, 0)), ()) for code in range(5)]
     assert told == [True, True, True, False, False]

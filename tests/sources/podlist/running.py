@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import ClaimsReplaced, SourceLost
 from sources.podlist.options import Options
 from sources.podlist.source import PodListSource

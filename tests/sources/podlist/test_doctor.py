@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
-from pipeline.files import reading
+from pipeline.component.findings import Finding, Verdict
+from pipeline.files import bounded_read
 from sources.podlist.doctor import examine
 from sources.podlist.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 
 LIST = '[{"name": "a", "namespace": "ml", "container": "c", "gpu_list": [0]}]'
 BOOT = 1_700_000_000
@@ -94,6 +94,6 @@ async def test_a_mount_that_shows_the_old_file(
         return descriptor
 
     ctx = context(tmp_path / "ctx")
-    monkeypatch.setattr(reading.os, "open", gone)  # type: ignore[attr-defined]
+    monkeypatch.setattr(bounded_read.os, "open", gone)  # type: ignore[attr-defined]
     told = of(await examine(Options(path=path), ctx), "podlist.file")
     is_bad(told, "failure", "was replaced outside", "instead of the file")

@@ -14,10 +14,10 @@ from typing import Literal
 
 import pytest
 
-from config.types import ByteSize, Duration
-from pipeline.files import Listed
+from config.value_types import ByteSize, Duration
+from pipeline.component.claim_file_reader import Listed
 from pipeline.model import ClaimsReplaced, SourceLost
-from sources.podlist.document import read_pod_list
+from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import entry, following, listing, replace
 
 GRACE = 0.25
@@ -299,11 +299,11 @@ async def test_no_permission(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             raise PermissionError(13, "Permission denied")
         return honest(name, flags, *rest)
 
-    monkeypatch.setattr("pipeline.files.reading.os.open", refuse)
+    monkeypatch.setattr("pipeline.files.bounded_read.os.open", refuse)
     async with following(path, interval=Duration.parse("100ms")) as ctx:
         assert await ctx.lost() == f"{path}: permission denied to uid {os.geteuid()}"
         await asyncio.sleep(0.3)
-        monkeypatch.setattr("pipeline.files.reading.os.open", honest)
+        monkeypatch.setattr("pipeline.files.bounded_read.os.open", honest)
         await ctx.until("a")
         assert len(ctx.reasons()) == 1
 
@@ -349,7 +349,9 @@ async def test_other_files_of_the_folder_cost_nothing(
         await ctx.until("a")
         await asyncio.sleep(0.05)
         looks: list[Path] = []
-        monkeypatch.setattr("pipeline.files.looking.read_file", lambda path, *_: looks.append(path))
+        monkeypatch.setattr(
+            "pipeline.component.claim_file_reader.read_file", lambda path, *_: looks.append(path)
+        )
         for number in range(50):
             replace(path.with_name(f"other{number}"), "x")
         await asyncio.sleep(0.05)

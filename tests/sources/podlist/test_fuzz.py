@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.files import Listed
-from sources.podlist.document import read_pod_list
-from sources.podlist.splitting import BadDocumentError
+from pipeline.component.claim_file_reader import Listed
+from sources.podlist.list_splitter import BadDocumentError
+from sources.podlist.pod_list_file import read_pod_list
 
 PATH = Path("podlist.json")
 

@@ -55,7 +55,7 @@ async def test_no_more_instances(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.files.watching.Inotify", refuse)
+        patch.setattr("pipeline.files.file_watch.Inotify", refuse)
         async with following(path) as ctx:
             await ctx.until("a")
             # Same size, and maybe the same tick of the filesystem's clock.

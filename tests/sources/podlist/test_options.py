@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from config.types import ByteSize, Duration
-from pipeline.contracts import Source
-from pipeline.registry import ENTRIES, build_source, load
+from config.value_types import ByteSize, Duration
+from pipeline.component.contracts import Source
+from pipeline.component.registry import ENTRIES, build_source, load
 from sources.podlist.options import Options
 
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from config.types import Duration
-from pipeline.clock import Clock
+from config.value_types import Duration
+from pipeline.base.clock import Clock
 from pipeline.model import Claim, ClaimsReplaced, ResourcesAdvertised, SourceLost
 from sources.podresources.options import Options
 from sources.podresources.source import PodResourcesSource

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import (
     ClaimsReplaced,
     Evidence,
@@ -15,7 +15,7 @@ from pipeline.model import (
     RawDeviceId,
     ResourcesAdvertised,
 )
-from sources.podresources.answers import read_list
+from sources.podresources.responses import read_list
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
 from tests.sources.podresources.running import asking, eventually
 
@@ -168,7 +168,7 @@ async def test_answers_are_read_away_from_the_loop(
         threads.append(threading.current_thread())
         return read_list(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sources.podresources.lane.read_list", read)
+    monkeypatch.setattr("sources.podresources.socket_client.read_list", read)
     async with FakeKubelet(path), asking(path) as ctx:
         await ctx.until()
     assert threads

@@ -1,195 +1,125 @@
-"""When the source says that it names every pod that holds something.
-
-A claim of another source that lacks the pod's name counts for nothing meanwhile: said too early,
-real owners are lost for as long as the kubelet doesn't know them.
-"""
-
-import asyncio
-from dataclasses import replace
-from pathlib import Path
+"""When a list names all that hold something; no clock but numbers."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from config.types import Duration
-from pipeline.clock import SystemClock
-from pipeline.model import ClaimsReplaced, Instant
-from tests.fakes.kubelet import FakeKubelet, pod
-from tests.sources.podresources.running import Asking, asking, eventually
+from pipeline.model import PartialRef
+from sources.podresources.completeness import RollCall
 
-GPU = "nvidia.com/gpu"
-OFTEN = Duration(0.1)
+S = 1_000_000_000
+PATIENCE = 300 * S
 
 
-class Later(SystemClock):
-    """The wall clock of so many seconds from now: what is there is as old."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ns = round(seconds * 1e9)
-
-    def now(self) -> Instant:
-        found = super().now()
-        return replace(found, wall_ns=found.wall_ns + self._ns)
+def refs(names: str) -> list[PartialRef]:
+    return [PartialRef("ml", name, "main") for name in names]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "kubelet.sock"
+def roll() -> RollCall:
+    return RollCall(PATIENCE)
 
 
-@pytest.fixture(autouse=True)
-def warming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.podresources.lane._WARMING_NS", 500_000_000)
+@pytest.fixture
+def known(roll: RollCall) -> RollCall:
+    """One by which a and b were listed, by a kubelet that has run for long."""
+    roll.moved(0, 1000 * S)
+    assert roll.listed(0, refs("ab"))
+    return roll
 
 
-def holding(path: Path, *names: str) -> FakeKubelet:
-    kubelet = FakeKubelet(path)
-    kubelet.pods = [pod(name, {GPU: [f"GPU-{name}"]}) for name in names]
-    return kubelet
+@pytest.mark.parametrize(
+    ("age", "at", "whole"),
+    [
+        (300, 0, True),
+        (86400, 0, True),
+        (299, 0, False),
+        (299, 1, True),
+        (0, 299, False),
+        (0, 300, True),
+        # The wall clock was set back since.
+        (-1000, 299, False),
+        (-1000, 300, True),
+    ],
+)
+def test_of_a_kubelet_found_at_the_start_the_socket_s_age_counts(
+    roll: RollCall, age: int, at: int, whole: bool
+) -> None:
+    roll.moved(0, age * S)
+    assert roll.listed(at * S, refs("ab")) is whole
+    assert roll.listed(at * S, refs("abc")) is whole
 
 
-def said(ctx: Asking) -> list[ClaimsReplaced]:
-    return [event for event in ctx.events if isinstance(event, ClaimsReplaced)]
+@pytest.mark.parametrize(
+    ("lists", "whole"),
+    [
+        (["ab"], [True]),
+        (["abc"], [True]),
+        (["", "a", "ab"], [False, False, True]),
+        (["a", "b"], [False, True]),  # a has gone once the kubelet knew of it
+        (["a", "a", "ac"], [False, False, False]),
+        (["ab", "", "c"], [True, True, True]),
+    ],
+)
+def test_after_a_restart_all_of_before_are_waited_for(
+    known: RollCall, lists: list[str], whole: list[bool]
+) -> None:
+    known.moved(10 * S)
+    assert [known.listed((11 + at) * S, refs(told)) for at, told in enumerate(lists)] == whole
 
 
-async def until_complete(ctx: Asking) -> None:
-    await ctx.when(lambda: bool(said(ctx)) and said(ctx)[-1].complete)
+def test_who_is_missing_for_too_long_is_gone(known: RollCall) -> None:
+    known.moved(10 * S)
+    assert not known.listed(309 * S, refs("a"))
+    assert known.listed(310 * S, refs("a"))
+    # From now on nobody is missing any more.
+    known.moved(400 * S)
+    assert known.listed(401 * S, refs("a"))
 
 
-async def restart(kubelet: FakeKubelet, *names: str) -> None:
-    await kubelet.stop()
-    kubelet.pods = [one for one in kubelet.pods if one.name in names]
-    await kubelet.start()
+def test_where_nobody_held_anything_nobody_is_waited_for(known: RollCall) -> None:
+    assert known.listed(5 * S, ())
+    known.moved(10 * S)
+    assert known.listed(11 * S, refs("a"))
 
 
-async def test_a_kubelet_that_has_run_for_long_is_believed_at_once(path: Path) -> None:
-    async with holding(path, "a"), asking(path, clock=Later(301)) as ctx:
-        await ctx.until("a")
-        assert said(ctx)[0].complete
+def test_a_second_restart_forgets_nobody(known: RollCall) -> None:
+    known.moved(10 * S)
+    assert not known.listed(11 * S, refs("a"))
+    known.moved(20 * S)
+    assert not known.listed(21 * S, refs("a"))
+    assert not known.listed(319 * S, refs("a"))
+    assert known.listed(320 * S, refs("ab"))
 
 
-async def test_a_kubelet_that_may_just_have_started_is_not(path: Path) -> None:
-    max_age = Duration(1.5)
-    async with holding(path, "a"), asking(path, interval=OFTEN, max_age=max_age) as ctx:
-        began = asyncio.get_running_loop().time()
-        await until_complete(ctx)
-        assert asyncio.get_running_loop().time() - began > 1
-        assert not any(event.complete for event in said(ctx)[:-1])
+def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: RollCall) -> None:
+    """Both may have started while the API server was away."""
+    roll.moved(0, 20 * S)
+    assert not roll.listed(1 * S, refs("a"))
+    roll.moved(10 * S)
+    assert not roll.listed(11 * S, refs("a"))
+    assert roll.listed(310 * S, refs("a"))
 
 
-async def test_a_socket_that_comes_while_we_run_is_young_whatever_its_file_says(path: Path) -> None:
-    async with asking(path, interval=OFTEN, clock=Later(3600)) as ctx:
-        await ctx.lost()
-        async with holding(path, "a"):
-            await ctx.until("a")
-            await asyncio.sleep(0.5)
-            assert not any(event.complete for event in said(ctx))
-
-
-async def test_after_a_restart_when_all_of_before_are_listed_again(path: Path) -> None:
-    """Its API server is away: it knows of static pods alone, and then of one after another."""
-    async with (
-        holding(path, "a", "b") as kubelet,
-        asking(path, interval=OFTEN, clock=Later(3600)) as ctx,
-    ):
-        await ctx.until("a", "b")
-        assert said(ctx)[-1].complete
-        before, pods = len(ctx.events), list(kubelet.pods)
-        await restart(kubelet, "a")
-        await ctx.until("a")  # what it goes on to say is believed after a while, but not complete
-        kubelet.pods = [pod("c", {GPU: ["GPU-c"]}), pods[0]]
-        await ctx.until("a", "c")
-        since = [event for event in ctx.events[before:] if isinstance(event, ClaimsReplaced)]
-        assert since
-        assert not any(event.complete for event in since)
-        kubelet.pods = pods
-        await ctx.until("a", "b")
-        assert said(ctx)[-1].complete
-
-
-async def test_a_restart_that_loses_nobody_is_over_with_the_first_list(path: Path) -> None:
-    async with (
-        holding(path, "a") as kubelet,
-        asking(path, interval=OFTEN, clock=Later(3600)) as ctx,
-    ):
-        await ctx.until("a")
-        count = len(said(ctx))
-        await restart(kubelet, "a")
-        await ctx.wait_for(ClaimsReplaced, count + 3)
-        assert all(event.complete for event in said(ctx))
-
-
-async def test_after_a_restart_at_last_when_the_missing_must_be_gone(path: Path) -> None:
-    max_age = Duration(2)
-    async with (
-        holding(path, "a", "b") as kubelet,
-        asking(path, interval=OFTEN, max_age=max_age, clock=Later(3600)) as ctx,
-    ):
-        await ctx.until("a", "b")
-        await restart(kubelet, "a")
-        began = asyncio.get_running_loop().time()
-        await ctx.until("a")
-        assert not said(ctx)[-1].complete
-        await until_complete(ctx)
-        assert asyncio.get_running_loop().time() - began > 1.5
-
-
-class TestSeveralSockets:
-    async def test_one_that_has_not_answered_yet(self, tmp_path: Path) -> None:
-        first = holding(tmp_path / "first.sock", "a")
-        second = holding(tmp_path / "second.sock", "b")
-        second.hangs = True
-        async with (
-            first,
-            second,
-            asking(first.path, second.path, interval=OFTEN, clock=Later(3600)) as ctx,
-        ):
-            await ctx.wait_for(ClaimsReplaced, 3)
-            assert not any(event.complete for event in said(ctx))
-
-    async def test_one_that_is_at_fault(self, tmp_path: Path) -> None:
-        first = holding(tmp_path / "first.sock", "a")
-        second = holding(tmp_path / "second.sock", "b")
-        async with (
-            first,
-            second,
-            asking(first.path, second.path, interval=OFTEN, clock=Later(3600)) as ctx,
-        ):
-            await until_complete(ctx)
-            await second.stop()
-            await ctx.when(lambda: not said(ctx)[-1].complete)
-
-    async def test_one_that_was_replaced(self, tmp_path: Path) -> None:
-        first = holding(tmp_path / "first.sock", "a")
-        second = holding(tmp_path / "second.sock", "b")
-        async with (
-            first,
-            second,
-            asking(first.path, second.path, interval=OFTEN, clock=Later(3600)) as ctx,
-        ):
-            await until_complete(ctx)
-            await restart(second)
-            # It answers again and is at no fault, but b is not there.
-            await ctx.until("a")
-            count = len(said(ctx))
-            await ctx.wait_for(ClaimsReplaced, count + 3)
-            assert not any(event.complete for event in said(ctx)[count:])
-            second.pods = [pod("b", {GPU: ["GPU-b"]})]
-            await until_complete(ctx)
-
-
-async def test_an_answer_is_none_if_the_socket_was_replaced_meanwhile(path: Path) -> None:
-    """The library connects anew by itself, maybe to a kubelet that has just started."""
-    async with holding(path, "a") as kubelet, asking(path, clock=Later(3600)) as ctx:
-        await ctx.until("a")
-        await ctx.when(lambda: ctx.advertised() == {})
-        kubelet.delay = 0.3
-        ctx.hint()
-        await eventually(lambda: kubelet.calls["v1/List"] == 2)
-        pods, kubelet.pods = kubelet.pods, []
-        path.chmod(0o700)  # as good as another one: what tells them apart is the time of change
-        await asyncio.sleep(0.4)
-        kubelet.pods = pods
-        await ctx.wait_for(ClaimsReplaced, 2)
-        assert kubelet.calls["v1/List"] == 3
-        assert all(len(event.claims) == 1 for event in said(ctx))
-        assert ctx.reasons() == []
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 100), st.booleans(), st.sets(st.sampled_from("abcd"))), max_size=20
+    )
+)
+def test_never_whole_while_one_of_before_may_still_be_unknown(
+    steps: list[tuple[int, bool, set[str]]],
+) -> None:
+    roll = RollCall(PATIENCE)
+    roll.moved(0, 1000 * S)
+    assert roll.listed(0, ())
+    now, since = 0, -1000
+    last: set[str] = set()
+    owed: set[str] = set()
+    for seconds, restarted, names in steps:
+        now += seconds
+        if restarted:
+            roll.moved(now * S)
+            since, owed = now, owed | last
+        owed = set() if now >= since + 300 else owed - names
+        assert roll.listed(now * S, refs("".join(names))) is not bool(owed)
+        last = names

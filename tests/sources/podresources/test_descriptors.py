@@ -10,9 +10,9 @@ import pytest
 STARVED = """
 import asyncio, os, resource, sys
 from pathlib import Path
-from config.types import Duration
+from config.value_types import Duration
 from sources.podresources.errors import KubeletError
-from sources.podresources.kubelet import Kubelet
+from sources.podresources.kubelet_connection import Kubelet
 
 async def ask():
     kubelet = Kubelet(Path(sys.argv[1]), Duration.parse("1s"), lambda *_: None)

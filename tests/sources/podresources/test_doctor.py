@@ -8,22 +8,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from config.types import Duration
-from pipeline.doctor.distributions import ROOTS, elsewhere_than
-from pipeline.doctor.findings import Finding, Verdict
+from config.value_types import Duration
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.kubelet_roots import ROOTS, elsewhere_than
 from sources.podresources import doctor
 from sources.podresources.doctor import examine
 from sources.podresources.options import Options
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
-from tests.pipeline.doctor.support import (
-    context,
-    free_port,
-    is_bad,
-    of,
-    unix_socket,
-    verdicts,
-    write,
-)
+from tests.podgpu.doctor.support import context, free_port, is_bad, of, unix_socket, verdicts, write
 from tests.support.kube import ApiServer, Collection, named
 
 GPU = "GPU-fef8089b-4820-abfc-e83e-94318197576e"

@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncinotify
 import pytest
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import ClaimsReplaced
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.sources.podresources.running import SELDOM, Asking, asking, eventually
@@ -123,7 +123,7 @@ async def test_a_kubelet_that_has_just_started_does_not_know_its_pods_yet(path: 
 async def test_a_pod_that_left_while_the_kubelet_was_away_goes_after_a_while(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.podresources.lane._WARMING_NS", 1_000_000_000)
+    monkeypatch.setattr("sources.podresources.socket_client._WARMING_NS", 1_000_000_000)
     async with holding(path) as kubelet, asking(path) as ctx:
         await ctx.until("a")
         kubelet.pods = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.model import ClaimsReplaced, RawDeviceId, SourceLost
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.sources.podresources.running import asking

@@ -3,9 +3,9 @@
 from typing import Any
 
 from pipeline.model import Instant, Pod
-from sources.pods.distil import Distiller, Left
-from sources.pods.moments import Moments
 from sources.pods.options import Options
+from sources.pods.pod_mapper import Distiller, Left
+from sources.pods.timestamps import Moments
 
 BASE = Instant(5_000_000_000, 1_800_000_000_000_000_000)
 STARTED = "2026-11-01T08:00:00Z"

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any
 
-from pipeline.contracts import KubeApi
-from pipeline.errors import ApiError
+from pipeline.base.errors import ApiError
+from pipeline.component.contracts import KubeApi
 from pipeline.model import Pod, PodDeleted, PodsReplaced, PodUpserted, SourceLost
 from sources.pods.options import Options
 from sources.pods.source import PodsSource

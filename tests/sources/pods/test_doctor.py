@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
 from sources.pods.doctor import examine
 from sources.pods.options import Options
-from tests.pipeline.doctor.support import context, is_bad, of, verdicts, write
+from tests.podgpu.doctor.support import context, is_bad, of, verdicts, write
 from tests.sources.pods.raws import raw_pod
 from tests.support.kube import ApiServer, Collection, status
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import PodContainer
 from sources.pods.allocations import Complaint, allocations
-from sources.pods.allocations.table import _READERS
+from sources.pods.allocations.annotation_table import _READERS
 from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,

@@ -1,6 +1,6 @@
-from config.types import Duration
-from pipeline.contracts import Source
-from pipeline.registry import ENTRIES, build_source, load
+from config.value_types import Duration
+from pipeline.component.contracts import Source
+from pipeline.component.registry import ENTRIES, build_source, load
 from sources.pods.options import Options
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.allocations import koordinator
-from pipeline.allocations.wrote import MARK, marked, own
+from pipeline.allocations.own_annotations import MARK, marked, own
 from pipeline.model import NS, PodsReplaced
 from sources.pods.allocations import allocations
-from sources.pods.allocations.table import _READERS
+from sources.pods.allocations.annotation_table import _READERS
 from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, uuids
 from tests.sources.pods.annotations import (
     ALIYUN,

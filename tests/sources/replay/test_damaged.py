@@ -13,15 +13,17 @@ from typing import Final
 import pytest
 
 from config.loader import parse
-from pipeline.errors import TransientError
+from pipeline.base.errors import TransientError
+from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.registry import RegisteredKinds
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text import Format
+from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.join import Join
-from pipeline.ledger.book import Book
-from pipeline.ledger.creating import open_readwrite
-from pipeline.ledger.storing import Store
+from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.file_creation import open_readwrite
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -54,17 +56,15 @@ from pipeline.model import (
     XidsReported,
 )
 from pipeline.recording import Header, RecordingError, RecordingReader, RecordingWriter
-from pipeline.registry import RegisteredKinds
-from pipeline.runtime import Runtime
-from pipeline.telemetry import Meter, Telemetry
-from sinks.jsonl.lines import LineEncoder
+from pipeline.runtime.runtime import Runtime
+from sinks.jsonl.line_encoder import LineEncoder
 from sinks.otlp.encoding.encoder import Encoder
 from sources.replay.options import Options
-from sources.replay.reading import Reading
+from sources.replay.recording_pass import Reading
 from sources.replay.source import ReplaySource
-from sources.replay.timeline import Timeline
+from sources.replay.time_mapping import Timeline
 from tests.e2e.processes import free_ports
-from tests.pipeline.cli.asked import run
+from tests.podgpu.cli.asked import run
 from tests.support.contexts import FakeSourceContext, LoopClock
 from tests.support.http import Clients
 from tests.support.joints import joints

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.doctor.findings import Finding, Verdict
+from pipeline.component.findings import Finding, Verdict
 from sources.replay.doctor import examine
 from sources.replay.options import DEMO, Options
-from tests.pipeline.doctor.support import context, is_bad, of, write
+from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
 async def looked(folder: Path, path: str) -> Finding:

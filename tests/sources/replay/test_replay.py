@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import PermanentError, TransientError
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.registry import build_source
 from pipeline.join import Join
 from pipeline.model import (
     NS,
@@ -25,8 +26,7 @@ from pipeline.model import (
     TotalsRestored,
 )
 from pipeline.recording import Header, RecordingReader, RecordingWriter
-from pipeline.registry import build_source
-from sources.replay import reading as reading_module
+from sources.replay import recording_pass as reading_module
 from sources.replay import source as replay_source
 from sources.replay.options import Options
 from sources.replay.source import ReplaySource

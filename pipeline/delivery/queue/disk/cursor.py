@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pipeline.delivery.queue.disk.layout import MOST
+from pipeline.delivery.queue.disk.record_format import MOST
 
 _SLOT: Final = 8 << 10
 _SLOTS: Final = 4

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.delivery.queue.disk.cursor import same_file
-from pipeline.delivery.queue.disk.layout import MOST
-from pipeline.files import locks
-from pipeline.files.disk import flush_folder, flush_names
+from pipeline.delivery.queue.disk.record_format import MOST
+from pipeline.files import lock_file
+from pipeline.files.disk_sync import flush_folder, flush_names
 
 LOCK: Final = "lock"
 CURSOR: Final = "cursor"
@@ -88,18 +88,18 @@ class Folder:
         if self.locked():
             return
         self._unlock()
-        self._lock = os.open(self.path / LOCK, locks.FLAGS, 0o600)
+        self._lock = os.open(self.path / LOCK, lock_file.FLAGS, 0o600)
         holders = _hold(os.fstat(self._lock), 1)
         try:
-            locks.take(self._lock)
+            lock_file.take(self._lock)
         except BlockingIOError:
-            owner = locks.signed(self._lock)
+            owner = lock_file.signed(self._lock)
             self._unlock()
             raise LockedError(self.path, owner, ours=holders > 1) from None
         except OSError:
             self._unlock()
             raise
-        locks.sign(self._lock)
+        lock_file.sign(self._lock)
 
     def locked(self) -> bool:
         """Whether the lock file is the one that is held."""

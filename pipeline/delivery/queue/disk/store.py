@@ -10,13 +10,13 @@ from typing import Final
 from pipeline.delivery.contract import Record
 from pipeline.delivery.queue.disk.cursor import CursorFile, Mark
 from pipeline.delivery.queue.disk.folder import CURSOR, Folder
-from pipeline.delivery.queue.disk.layout import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
-from pipeline.delivery.queue.disk.reader import Place, Reader, start_of
-from pipeline.delivery.queue.disk.setup import KindError, Setup
-from pipeline.delivery.queue.disk.shelf import Segment, Shelf, Survey, survey
-from pipeline.delivery.queue.disk.taken import Taken
-from pipeline.delivery.queue.disk.writing import Writer
-from pipeline.delivery.queue.reasons import (
+from pipeline.delivery.queue.disk.in_flight import Taken
+from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
+from pipeline.delivery.queue.disk.record_reader import Place, Reader, start_of
+from pipeline.delivery.queue.disk.segment_writer import Writer
+from pipeline.delivery.queue.disk.segments import Segment, Shelf, Survey, survey
+from pipeline.delivery.queue.disk.settings import KindError, Setup
+from pipeline.delivery.queue.error_reasons import (
     CORRUPT,
     OVER_SIZE,
     REMOVED,
@@ -24,7 +24,7 @@ from pipeline.delivery.queue.reasons import (
     reason_of,
     text_of,
 )
-from pipeline.files.disk import NO_SPACE
+from pipeline.files.disk_sync import NO_SPACE
 
 _SMALLEST: Final = 64 << 10
 _LARGEST: Final = 16 << 20

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.delivery.contract import Queue, QueueState, Record
-from pipeline.delivery.queue.disk.queue import DiskQueue
-from pipeline.delivery.queue.memory import MemoryQueue
-from pipeline.delivery.queue.reasons import reason_of
-from pipeline.delivery.queue.safe import SafeQueue
-from pipeline.delivery.queue.tally import Notices, Tally
-from pipeline.delivery.queue.waiting import check_count
+from pipeline.delivery.queue.counters import Notices, Tally
+from pipeline.delivery.queue.disk.disk_queue import DiskQueue
+from pipeline.delivery.queue.error_reasons import reason_of
+from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.memory_buffer import check_count
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import NS, Instant
 
 KINDS = ("memory", "disk", "safe")

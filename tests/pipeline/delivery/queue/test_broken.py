@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Record
-from pipeline.delivery.queue.disk.layout import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
-from pipeline.delivery.queue.disk.reading import SegmentFile, find
+from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
+from pipeline.delivery.queue.disk.segment_reader import SegmentFile, find
 from tests.pipeline.delivery.queue.breaking import flipped, folder
 from tests.pipeline.delivery.queue.support import (
     Bench,

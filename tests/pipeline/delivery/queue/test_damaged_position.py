@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Queue
-from pipeline.delivery.queue.opening import inspect
+from pipeline.delivery.queue.factory import inspect
 from tests.pipeline.delivery.queue.breaking import folder
 from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers, settle
 

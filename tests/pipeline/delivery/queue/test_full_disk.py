@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Record
-from pipeline.delivery.queue.safe import SafeQueue
+from pipeline.delivery.queue.fallback_queue import SafeQueue
 from tests.pipeline.delivery.queue.failing import failing, safe
 from tests.pipeline.delivery.queue.support import checked, drain, fill, numbers, points, record
 

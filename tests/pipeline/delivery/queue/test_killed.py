@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from pipeline.delivery.contract import Queue
-from pipeline.delivery.queue.opening import inspect
+from pipeline.delivery.queue.factory import inspect
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from pipeline.delivery.contract import Queue, Record
-from pipeline.delivery.queue.safe import SafeQueue
+from pipeline.delivery.queue.fallback_queue import SafeQueue
 from tests.pipeline.delivery.queue.support import (
     MAX,
     Bench,

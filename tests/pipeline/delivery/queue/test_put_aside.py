@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.queue.disk.layout import SegmentHead
+from pipeline.delivery.queue.disk.record_format import SegmentHead
 from tests.pipeline.delivery.queue.breaking import folder
 from tests.pipeline.delivery.queue.support import (
     checked,

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.delivery.contract import SIGNALS, Queue, Record
-from pipeline.delivery.queue.disk.layout import (
+from pipeline.delivery.queue.disk.record_format import (
     LONGEST,
     RECORD_SIZE,
     pack_record_head,
     read_record_head,
 )
-from pipeline.delivery.queue.memory import MemoryQueue
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import KINDS, Bench, checked, points, record
 
 WRITTEN_BEFORE = bytes.fromhex(

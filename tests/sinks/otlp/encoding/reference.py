@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.style import Style
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value, sole
-from sinks.otlp.encoding import devices, naming, resources
+from sinks.otlp.encoding import device_attributes, metric_names, resource_attributes
+from sinks.otlp.encoding.attributes import Pairs, merged
 from sinks.otlp.encoding.semconv import INSTRUMENTS, SCHEMA_URL, STATES, Instrument
-from sinks.otlp.encoding.texts import Pairs, merged
-from sinks.otlp.encoding.timeline import Timeline
+from sinks.otlp.encoding.steady_time import Timeline
 from tests.sinks.otlp.encoding.support import Identity, Point
 
 
@@ -182,9 +182,9 @@ class Reference:
             if row is None:
                 continue
             told = (
-                naming.semconv(row, instance=device.mig is not None)
+                metric_names.semconv(row, instance=device.mig is not None)
                 if self.semconv
-                else naming.dcgm(row, self.style)
+                else metric_names.dcgm(row, self.style)
             )
             if told is None:
                 continue
@@ -260,7 +260,7 @@ class Reference:
                     INSTRUMENTS["hw.status"],
                     merged(
                         self.device(attribution, typed=True, own=True),
-                        devices.constant(attribution.device),
+                        device_attributes.constant(attribution.device),
                         [("hw.state", state)],
                     ),
                     int(state == now) if sound else None,
@@ -324,7 +324,7 @@ class Reference:
             if dotted == "share" and value is None:
                 continue
             yield Candidate(
-                resources.of_container(holder, self.node, {}),
+                resource_attributes.of_container(holder, self.node, {}),
                 Instrument(
                     f"podgpu.device.holder.{dotted}" if dots else f"podgpu_device_holder_{page}",
                     "gauge",
@@ -341,11 +341,11 @@ class Reference:
     def device(self, attribution: Attribution, typed: bool, own: bool) -> Pairs:
         device = attribution.device
         if self.semconv:
-            return devices.semconv(device, typed=typed)
-        return devices.dcgm(device, self.style, own=own)
+            return device_attributes.semconv(device, typed=typed)
+        return device_attributes.dcgm(device, self.style, own=own)
 
     def resource(self, attribution: Attribution) -> Pairs:
         holder = sole(attribution.holders) if self.containers else None
         if holder is None:
-            return resources.of_node(self.node, {})
-        return resources.of_container(holder, self.node, {})
+            return resource_attributes.of_node(self.node, {})
+        return resource_attributes.of_container(holder, self.node, {})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.base.telemetry import Telemetry
 from pipeline.fields import FieldPlan
-from pipeline.telemetry import Telemetry
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Temporality
 from sinks.otlp.push import OtlpPush

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from pipeline.exposition.naming import Style
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.style import Style
 from pipeline.fields import CATALOGUE, Field, FieldPlan, Row, by_name
-from sinks.otlp.encoding import naming
-from sinks.otlp.encoding.derived import CONFLICTS, HOLDING, HOLDING_ON_PAGE
+from sinks.otlp.encoding import metric_names
+from sinks.otlp.encoding.derived_series import CONFLICTS, HOLDING, HOLDING_ON_PAGE
 from sinks.otlp.encoding.encoder import Encoder
-from sinks.otlp.encoding.naming import UCUM, Told
+from sinks.otlp.encoding.metric_names import UCUM, Told
 from sinks.otlp.encoding.semconv import INSTRUMENTS
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.prometheus import name_of
@@ -29,7 +29,7 @@ STYLE = Style(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
 def told(name: str, *, instance: bool = False) -> Told | None:
     field = by_name(name)
     assert field is not None
-    return naming.semconv(Row(field), instance=instance)
+    return metric_names.semconv(Row(field), instance=instance)
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
@@ -57,9 +57,9 @@ def test_one_name_has_one_unit_and_one_type(names: Names) -> None:
     for row in FieldPlan.everything().rows:
         for instance in (False, True):
             made = (
-                naming.semconv(row, instance=instance)
+                metric_names.semconv(row, instance=instance)
                 if names == "semconv"
-                else naming.dcgm(row, STYLE)
+                else metric_names.dcgm(row, STYLE)
             )
             if made is not None:
                 metric = made.instrument
@@ -121,7 +121,7 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
     """But for MHz, which Prometheus has no word for."""
     unlike = {}
     for field in CATALOGUE:
-        found = naming.semconv(Row(field), instance=False)
+        found = metric_names.semconv(Row(field), instance=False)
         if found is None or not found.instrument.name.startswith("podgpu."):
             continue
         metric = found.instrument
@@ -136,11 +136,11 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
 def test_a_counters_file_names_metrics_in_dcgm_s_mode() -> None:
     field = by_name("memory_used_bytes")
     assert field is not None
-    found = naming.dcgm(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
+    found = metric_names.dcgm(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
     assert found.instrument.name == "dcgm_fb_used"
     assert found.instrument.kind == "counter"
     assert (found.instrument.description, found.divisor) == ("Used.", 1 << 20)
-    own = naming.dcgm(Row(field, "podgpu_memory_used_bytes"), STYLE)
+    own = metric_names.dcgm(Row(field, "podgpu_memory_used_bytes"), STYLE)
     assert (own.divisor, own.own, own.instrument.whole) == (1, True, True)
 
 
@@ -175,7 +175,7 @@ def _fields() -> Iterator[str]:
     yield "| field | on a GPU | on a MIG instance, where it differs | type | unit | value |"
     yield "|---|---|---|---|---|---|"
     for field in CATALOGUE:
-        whole, part = (naming.semconv(Row(field), instance=i) for i in (False, True))
+        whole, part = (metric_names.semconv(Row(field), instance=i) for i in (False, True))
         if whole is None:
             yield f"| `{field.name}` | `hw.status` | | updowncounter | `1` | a state |"
             continue

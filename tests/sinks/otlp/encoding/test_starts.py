@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.fields import FieldPlan
-from pipeline.ledger.state import dump, load, rebased
+from pipeline.ledger.account_state import dump, load, rebased
 from pipeline.model import NS, DeviceUsage, Instant, Snapshot
 from sinks.otlp.encoding.encoder import Encoder
 from tests.sinks.otlp.encoding.support import points

@@ -12,8 +12,8 @@ import grpc.aio
 from aiohttp import web
 
 from pipeline.delivery.contract import Record
-from pipeline.protobuf import Schema
-from pipeline.rpc import keep_library
+from pipeline.net.grpc_client import keep_library
+from pipeline.net.protobuf import Schema
 from sinks.otlp.messages import ExportMetricsServiceRequest
 
 METHOD: Final = "Export"

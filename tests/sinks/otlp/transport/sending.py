@@ -8,8 +8,8 @@ from typing import Any
 
 import trustme
 
-from config.types import Duration
-from pipeline.clock import Clock
+from config.value_types import Duration
+from pipeline.base.clock import Clock
 from pipeline.model import NS, Instant
 from sinks.otlp.options import Options, TlsOptions
 from sinks.otlp.push import OtlpPush

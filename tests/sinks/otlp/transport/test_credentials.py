@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.files.reading import read_file
+from pipeline.files.bounded_read import read_file
 from sinks.otlp.options import TlsOptions
 from sinks.otlp.transport import credentials
 from sinks.otlp.transport.credentials import Credentials, CredentialsError

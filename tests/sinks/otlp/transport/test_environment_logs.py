@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.errors import PermanentError
+from pipeline.base.errors import PermanentError
 from sinks.otlp.options import Options
-from sinks.otlp.transport.environment import settle, settle_logs
+from sinks.otlp.transport.settings import settle, settle_logs
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 EXACT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"

@@ -14,8 +14,8 @@ import pytest
 
 from pipeline.delivery.contract import Acked, Rejected, Retry, TooLarge
 from sinks.otlp.messages import ExportMetricsServiceResponse
-from sinks.otlp.transport.codes import of_grpc
 from sinks.otlp.transport.contract import USER_AGENT
+from sinks.otlp.transport.grpc_status import of_grpc
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
     HttpReceiver,

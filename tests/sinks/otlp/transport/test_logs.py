@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from config.types import Duration
+from config.value_types import Duration
 from pipeline.delivery.contract import Record, Rejected
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import NS, Holding, Snapshot
-from sinks.otlp import admission
+from sinks.otlp import circuit_breaker
 from sinks.otlp.messages import ExportLogsServiceResponse
 from sinks.otlp.signals import SIGNALS
 from tests.sinks.otlp.encoding.logs import Log, logs_of
@@ -158,7 +158,7 @@ async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_told_of
 async def test_they_are_tried_again_later(
     protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(admission, "LATER_NS", 0)
+    monkeypatch.setattr(circuit_breaker, "LATER_NS", 0)
     receiver, story = receiver_of(protocol), Story()
     receiver.answer_logs = fails("UNIMPLEMENTED") if protocol == "grpc" else answers(404)
     caplog.set_level(logging.INFO)
@@ -197,7 +197,7 @@ async def test_a_dead_receiver_costs_none(protocol: str, on_disk: bool, tmp_path
 async def test_log_records_that_are_not_taken_now_do_not_hold_up_metrics_for_long(
     protocol: str, asks: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "PATIENCE_NS", NS // 5)
+    monkeypatch.setattr(circuit_breaker, "PATIENCE_NS", NS // 5)
     receiver, story = receiver_of(protocol), Story()
     receiver.answer_logs = busy(protocol, asks)
     retry = RetryOptions(initial=Duration.parse("20ms"), max=Duration.parse("5m"))

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from config.types import ByteSize, Duration
-from pipeline.channels import Channel
+from config.value_types import ByteSize, Duration
+from pipeline.base.channels import Channel
+from pipeline.base.errors import PermanentError
 from pipeline.delivery.options import QueueOptions, RetryOptions
-from pipeline.errors import PermanentError
 from pipeline.model import Snapshot
 from sinks.otlp.options import Options
 from sinks.otlp.sink import OtlpSink
@@ -248,10 +248,10 @@ async def test_o11_the_end_during_an_outage_keeps_the_rest_for_the_next_life(
 async def test_what_two_libraries_cost_is_paid_by_who_uses_them() -> None:
     code = """
 import asyncio, logging, sys
-from pipeline.clock import SystemClock
+from pipeline.base.clock import SystemClock
 from pipeline.fields import FieldPlan
-from pipeline.registry import build_sink
-from pipeline.telemetry import Meter, Telemetry
+from pipeline.component.registry import build_sink
+from pipeline.base.telemetry import Meter, Telemetry
 from sinks.otlp.options import Options
 class Context:
     name, node, clock, plan = "x", "n", SystemClock(), FieldPlan.everything()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from pipeline.clock import Clock
+from pipeline.base.clock import Clock
 from pipeline.delivery.contract import Acked, Rejected, Retry
 from sinks.otlp.options import TlsOptions
 from sinks.otlp.push import OtlpPush

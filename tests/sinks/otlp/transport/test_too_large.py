@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.delivery.contract import Rejected, Retry, TooLarge
 from tests.sinks.otlp.transport.receivers import status
-from tests.sinks.otlp.transport.test_answers import http
+from tests.sinks.otlp.transport.test_http_status import http
 
 
 def test_o3_a_message_that_is_too_large_is_for_splitting() -> None:

@@ -1,0 +1,275 @@
+"""From nodes to typed values, reporting every problem on the way."""
+
+import re
+import socket
+from collections.abc import Iterable
+from typing import Final, Literal, cast
+
+import msgspec
+
+from config.component_kinds import Exclusive, ExclusiveOnNode, Kinds
+from config.env_expansion import Environment, ExpansionError
+from config.errors import MAX_PROBLEMS, Problem
+from config.message_text import join_path, nearest, shown
+from config.scalar_values import Refused, Value, read_scalar, wanted
+from config.schema import Component
+from config.type_shapes import (
+    Choice,
+    Components,
+    Field,
+    Items,
+    Maybe,
+    Record,
+    Scalar,
+    Shape,
+    Table,
+    record,
+)
+from config.value_limits import Limits
+from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
+
+NAME: Final = r"[a-z][a-z0-9_-]{0,62}"
+"""The names a source or a sink may have."""
+
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")  # no need of quotes within [ ]
+
+_Path = tuple[str | int, ...]
+
+
+class _Failed:
+    """The type of the one value that stands for "reported already"."""
+
+
+_FAILED: Final = _Failed()
+
+
+class Converter:
+    """Converts one document. ``problems`` grows with every call."""
+
+    def __init__(self, kinds: Kinds, environment: Environment) -> None:
+        self.problems: list[Problem] = []
+        self._kinds = kinds
+        self._words: dict[str, frozenset[str]] = {}
+        self._environment = environment
+        # Texts at the top level, as far as they stand before what is converted now.
+        self._top: dict[str, str] = {}
+
+    def convert(self, shape: Shape, node: Node, path: _Path = ()) -> object:
+        """Return the typed value; after a problem, something of no use."""
+        match shape:
+            case Scalar() | Choice():
+                return self._scalar(shape, node, path)
+            case Maybe():
+                return self._maybe(shape, node, path)
+            case Items():
+                return self._items(shape, node, path)
+            case Table():
+                return self._table(shape, node, path)
+            case Components():
+                return self._components(shape, node, path)
+            case Record():
+                return self._record(shape, node, path)
+
+    def _scalar(self, shape: Scalar | Choice, node: Node, path: _Path) -> object:
+        if not isinstance(node, ScalarNode):
+            noun = "a list" if isinstance(node, ListNode) else "a mapping"
+            return self._problem(path, node, f"wanted {wanted(shape)}, found {noun}")
+        value = self._value(node, path)
+        if value is None:
+            return _FAILED
+        try:
+            read = read_scalar(shape, value)
+        except Refused as refused:
+            return self._problem(path, node, refused.message, refused.hint)
+        if isinstance(shape, Scalar) and shape.known:
+            return self._word(shape.known, str(read), value, node, path)
+        return read
+
+    def _word(self, noun: str, word: str, value: Value, node: Node, path: _Path) -> object:
+        words = self._words.setdefault(noun, frozenset(self._kinds.words(noun)))
+        if word in words:
+            return word
+        guess = "" if value.expanded or len(self.problems) >= MAX_PROBLEMS else nearest(word, words)
+        hint = f'did you mean "{guess}"?' if guess else ""
+        return self._problem(path, node, f"unknown {noun} {shown(value.written)}", hint)
+
+    def _maybe(self, shape: Maybe, node: Node, path: _Path) -> object:
+        if isinstance(node, ScalarNode):
+            value = self._value(node, path)
+            if value is None:
+                return _FAILED
+            if value.null:
+                return None
+        return self.convert(shape.inner, node, path)
+
+    def _items(self, shape: Items, node: Node, path: _Path) -> object:
+        if not isinstance(node, ListNode):
+            found = self._found(node)
+            single = isinstance(node, ScalarNode) and _SIMPLE.fullmatch(node.text)
+            hint = f"write [{single[0]}]" if single else ""
+            return self._problem(path, node, f"wanted a list, found {found}", hint)
+        items = [self.convert(shape.inner, item, (*path, i)) for i, item in enumerate(node.items)]
+        if any(item is _FAILED for item in items):
+            return _FAILED
+        return self._within(shape.limits, shape.collect(items), node, path, "the list")
+
+    def _table(self, shape: Table, node: Node, path: _Path) -> object:
+        if not isinstance(node, MapNode):
+            return self._not_a_mapping(node, path)
+        table = {
+            key: self.convert(shape.inner, entry.value, (*path, key))
+            for key, entry in node.entries.items()
+        }
+        if any(value is _FAILED for value in table.values()):
+            return _FAILED
+        return self._within(shape.limits, table, node, path, "the mapping")
+
+    def _components(self, shape: Components, node: Node, path: _Path) -> object:
+        null = isinstance(node, ScalarNode) and Value(node.text, node.plain, node.text).null
+        if null or (isinstance(node, MapNode) and not node.entries):
+            return self._problem(path, node, shape.absent)
+        if not isinstance(node, MapNode):
+            return self._not_a_mapping(node, path, "write a name and below it the kind")
+        components = {}
+        for name, entry in node.entries.items():
+            here = (*path, name)
+            if not re.fullmatch(NAME, name):
+                message = f"{shown(name)} cannot be the name of a {shape.role}"
+                hint = "a name starts with a-z and has up to 63 of a-z, 0-9, _ and -"
+                self._problem(here, entry, message, hint)
+            components[name] = self._component(shape.role, name, entry, here)
+        self._collisions(components, node, path)
+        return components
+
+    def _collisions(self, components: dict[str, object], node: MapNode, path: _Path) -> None:
+        """Report what two components want and only one can have: see ``Exclusive``."""
+        owner: dict[str, str] = {}
+        for name, component in components.items():
+            for thing in self._exclusive(component):
+                if owner.setdefault(thing, name) != name:
+                    message = f"{owner[thing]} has {thing} already"
+                    hint = "two can't share it: give one of them another"
+                    self._problem((*path, name), node.entries[name], message, hint)
+
+    def _exclusive(self, component: object) -> Iterable[str]:
+        options = component.options if isinstance(component, Component) else None
+        if isinstance(options, Exclusive):
+            yield from options.exclusive()
+        if isinstance(options, ExclusiveOnNode):
+            yield from options.exclusive_on(self._top.get("node") or socket.gethostname())
+
+    def _component(self, role: str, name: str, entry: Entry, path: _Path) -> object:
+        node = entry.value
+        kinds = list(self._kinds.names(role))
+        listed = f"the kinds are {', '.join(kinds)}"
+        if not isinstance(node, MapNode):
+            return self._not_a_mapping(node, path, f"write {{kind: ...}}; {listed}")
+        if "kind" not in node.entries:
+            hint = f'write "kind: {name}"' if name in kinds else listed
+            return self._problem(path, entry, 'the key "kind" is missing', hint)
+        kind = self.convert(_KIND, node.entries["kind"].value, (*path, "kind"))
+        if not isinstance(kind, str):
+            return _FAILED
+        if kind not in kinds:
+            value = cast("ScalarNode", node.entries["kind"].value)
+            guess = nearest(kind, kinds)
+            hint = f'did you mean "{guess}"? {listed}' if guess else listed
+            message = f"unknown {role} kind {shown(value.text)}"
+            return self._problem((*path, "kind"), value, message, hint)
+        shape = record(self._kinds.options(role, kind))
+        options = self._record(shape, node, path, besides=("kind",))
+        if not isinstance(options, msgspec.Struct):
+            return _FAILED
+        return Component(cast('Literal["source", "sink"]', role), name, kind, options)
+
+    def _record(
+        self, shape: Record, node: Node, path: _Path, besides: tuple[str, ...] = ()
+    ) -> object:
+        if not isinstance(node, MapNode):
+            return self._not_a_mapping(node, path)
+        fields = {field.key: field for field in shape.fields}
+        before = len(self.problems)
+        for key, entry in node.entries.items():
+            if key not in fields and key not in besides:
+                self._unknown(key, entry, path, [*besides, *fields])
+        values: dict[str, object] = {}
+        for key, field in fields.items():
+            if key in node.entries:
+                value = self.convert(field.shape, node.entries[key].value, (*path, key))
+                values[field.name] = value
+                if not path and isinstance(value, str):
+                    self._top[field.name] = value
+            elif field.required:
+                self._missing(field, node, path)
+        if len(self.problems) > before or any(v is _FAILED for v in values.values()):
+            return _FAILED
+        return self._build(shape, values, node, path)
+
+    def _build(
+        self, shape: Record, values: dict[str, object], node: MapNode, path: _Path
+    ) -> object:
+        try:
+            struct = shape.type(**values)
+        except ValueError as error:  # from the __post_init__ of the options
+            return self._problem(path, node, " ".join(str(error).split()))
+        check = getattr(struct, "problems", None)
+        if not callable(check):  # it may be an option of that name
+            return struct
+        result: object = struct
+        keys = {field.name: field.key for field in shape.fields}
+        for name, message in cast("Iterable[tuple[str | tuple[str, ...], str]]", check()):
+            first, *below = (name,) if isinstance(name, str) else name
+            steps = (keys.get(first, first), *below) if first else ()
+            text = " ".join(message.split())
+            result = self._problem((*path, *steps), _deepest(node, steps), text)
+        return result
+
+    def _unknown(self, key: str, entry: Entry, path: _Path, known: list[str]) -> None:
+        # Guessing takes time, and nobody reads the hints of ten thousand unknown keys.
+        guess = nearest(key, known) if len(self.problems) < MAX_PROBLEMS else ""
+        hint = f'did you mean "{guess}"?' if guess else f"the keys are {', '.join(known)}"
+        self._problem((*path, key), entry, "unknown key", hint)
+
+    def _missing(self, field: Field, node: MapNode, path: _Path) -> None:
+        if isinstance(field.shape, Components):
+            self._problem((*path, field.key), node, field.shape.absent)
+        else:
+            self._problem((*path, field.key), node, "this key is missing", field.doc)
+
+    def _not_a_mapping(self, node: Node, path: _Path, hint: str = "") -> _Failed:
+        return self._problem(path, node, f"wanted a mapping, found {self._found(node)}", hint)
+
+    def _found(self, node: Node) -> str:
+        if isinstance(node, ScalarNode):
+            return Value(node.text, node.plain, node.text).describe()
+        return "a list" if isinstance(node, ListNode) else "a mapping"
+
+    def _within(self, limits: Limits, value: object, node: Node, path: _Path, noun: str) -> object:
+        result = value
+        for reason, hint in limits.broken(value):
+            result = self._problem(path, node, f"{noun} {reason}", hint)
+        return result
+
+    def _value(self, node: ScalarNode, path: _Path) -> Value | None:
+        try:
+            return Value(self._environment.expand(node.text), node.plain, node.text)
+        except ExpansionError as error:
+            for message, hint in error.faults:
+                self._problem(path, node, message, hint)
+            return None
+
+    def _problem(self, path: _Path, place: Node | Entry, message: str, hint: str = "") -> _Failed:
+        self.problems.append(Problem(join_path(path), message, hint, place.line, place.column))
+        return _FAILED
+
+
+_KIND: Final = Scalar(str, Limits(min_length=1))
+
+
+def _deepest(node: Node, steps: tuple[str, ...]) -> Node:
+    """Return the value that the steps lead to, or the last one on the way that is there."""
+    for step in steps:
+        if not isinstance(node, MapNode) or step not in node.entries:
+            break
+        node = node.entries[step].value
+    return node

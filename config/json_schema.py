@@ -1,0 +1,180 @@
+"""A JSON Schema of the file, for editors that check and complete YAML while it is written.
+
+The schema accepts whatever ``parse`` accepts, and refuses what a schema can know to be wrong:
+bounds of values with units and checks across options are left to ``parse``.
+"""
+
+import json
+import pathlib
+from typing import Any, Final
+
+from config.component_kinds import Kinds
+from config.converter import NAME
+from config.option_docs import Option, describe, jsonable
+from config.schema import Config
+from config.type_shapes import (
+    Choice,
+    Components,
+    Items,
+    Maybe,
+    Record,
+    Scalar,
+    Shape,
+    Table,
+    record,
+)
+from config.value_limits import Limits
+from config.value_types import NUMBER, ByteSize, Duration, ListenAddress
+
+__all__ = ["Option", "describe", "dump", "json_schema"]
+
+_PLACEHOLDER: Final = {"$ref": "#/$defs/placeholder"}
+# A text is taken as written, so an editor may see a number or a boolean where one stands.
+_TEXT: Final = ["string", "number", "boolean"]
+_DURATION: Final = (
+    "^(?=[0-9])" + "".join(rf"(?:{NUMBER}{unit}(?![a-z]))?" for unit in Duration.units) + "$"
+)
+_SIZE: Final = rf"^{NUMBER}(?:{'|'.join(ByteSize.units)})$"
+_ADDRESS: Final = r"^(?:\[[0-9A-Za-z:.%_-]+\]|[A-Za-z0-9.-]*):[0-9]{1,5}$"
+_UNITS: Final[dict[type, tuple[str, str, str]]] = {
+    Duration: ("duration", _DURATION, f"A length of time with its unit: {Duration.example}."),
+    ByteSize: ("size", _SIZE, f"A number of bytes with its unit: {ByteSize.example}."),
+    ListenAddress: ("address", _ADDRESS, "A host, which may be left out, and a port: :9400."),
+}
+_ROLES: Final = ("source", "sink")
+
+
+def json_schema(kinds: Kinds) -> dict[str, object]:
+    """Return the schema, draft 2020-12, for the components that ``kinds`` knows.
+
+    Raises:
+        TypeError: An options class has a field with a type that options cannot have.
+    """
+    definitions: dict[str, Any] = {
+        "placeholder": {
+            "description": "A value with environment variables: ${NAME} or ${NAME:-default}.",
+            "type": "string",
+            "pattern": r"\$\{",
+        }
+    }
+    for name, pattern, doc in _UNITS.values():
+        of_unit = {"type": "string", "pattern": pattern}
+        definitions[name] = {"description": doc, "anyOf": [of_unit, _PLACEHOLDER]}
+    for role in _ROLES:
+        names = list(kinds.names(role))
+        definitions[role] = _component(role, names)
+        for kind in names:
+            definitions[f"{role}.{kind}"] = _options(record(kinds.options(role, kind)), kind)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "podgpu configuration",
+        **_of(record(Config)),
+        "$defs": definitions,
+    }
+
+
+def dump(kinds: Kinds) -> str:
+    """Return the schema as indented JSON text, with a newline at its end."""
+    return json.dumps(json_schema(kinds), indent=2, ensure_ascii=False) + "\n"
+
+
+def _component(role: str, names: list[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {
+            "kind": {
+                "description": f"Which kind of {role} this is.",
+                "anyOf": [{"enum": names}, _PLACEHOLDER],
+            }
+        },
+        "allOf": [
+            {
+                "if": {"properties": {"kind": {"const": name}}, "required": ["kind"]},
+                "then": {"$ref": f"#/$defs/{role}.{name}"},
+            }
+            for name in names
+        ],
+    }
+
+
+def _options(shape: Record, kind: str) -> dict[str, Any]:
+    schema = _of(shape)
+    schema["properties"] = {"kind": {"const": kind}, **schema["properties"]}
+    doc = " ".join((shape.type.__doc__ or "").split())
+    return {"description": doc, **schema} if doc else schema
+
+
+def _of(shape: Shape) -> dict[str, Any]:
+    match shape:
+        case Scalar() | Choice():
+            return _scalar(shape)
+        case Maybe():
+            single = isinstance(shape.inner, Scalar | Choice)  # these take a placeholder anyway
+            also = [{"type": "null"}] if single else [{"type": "null"}, _PLACEHOLDER]
+            return {"anyOf": [_of(shape.inner), *also]}
+        case Items():
+            sizes = _sizes(shape.limits, "Items")
+            return {"type": "array", "items": _of(shape.inner), **sizes}
+        case Table():
+            sizes = _sizes(shape.limits, "Properties")
+            return {"type": "object", "additionalProperties": _of(shape.inner), **sizes}
+        case Components():
+            return {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": f"^{NAME}$"},
+                "additionalProperties": {"$ref": f"#/$defs/{shape.role}"},
+            }
+        case Record():
+            return _record(shape)
+
+
+def _record(shape: Record) -> dict[str, Any]:
+    properties = {}
+    for field in shape.fields:
+        schema = _of(field.shape)
+        if field.doc:
+            schema = {"description": field.doc, **schema}
+        if not field.required:
+            schema["default"] = jsonable(field.default)
+        properties[field.key] = schema
+    required = [field.key for field in shape.fields if field.required]
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+
+
+def _scalar(shape: Scalar | Choice) -> dict[str, Any]:
+    if isinstance(shape, Choice):
+        return {"anyOf": [{"enum": list(shape.values)}, _PLACEHOLDER]}
+    if shape.type is str or shape.type is pathlib.Path:
+        schema: dict[str, Any] = {"type": _TEXT, **_sizes(shape.limits, "Length")}
+        if shape.limits.pattern is not None:
+            schema["pattern"] = shape.limits.pattern
+        if shape.type is pathlib.Path:
+            schema["minLength"] = 1
+        return schema if set(schema) == {"type"} else {"anyOf": [schema, _PLACEHOLDER]}
+    if shape.type in (int, float, bool):
+        noun = {int: "integer", float: "number", bool: "boolean"}[shape.type]
+        return {"anyOf": [{"type": noun, **_range(shape.limits)}, _PLACEHOLDER]}
+    return {"$ref": f"#/$defs/{_UNITS[shape.type][0]}"}
+
+
+def _range(limits: Limits) -> dict[str, Any]:
+    names = {
+        "minimum": limits.ge,
+        "exclusiveMinimum": limits.gt,
+        "maximum": limits.le,
+        "exclusiveMaximum": limits.lt,
+        "multipleOf": limits.multiple_of,
+    }
+    return {name: value for name, value in names.items() if value is not None}
+
+
+def _sizes(limits: Limits, noun: str) -> dict[str, Any]:
+    names = {f"min{noun}": limits.min_length, f"max{noun}": limits.max_length}
+    return {name: value for name, value in names.items() if value is not None}

@@ -1,0 +1,132 @@
+"""The options of a component as rows, for the command line and the documentation."""
+
+import json
+import pathlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from config.scalar_values import literal_text
+from config.type_shapes import (
+    Choice,
+    Components,
+    Field,
+    Items,
+    Maybe,
+    Record,
+    Scalar,
+    Shape,
+    Table,
+    record,
+)
+from config.value_types import ByteSize, Duration, ListenAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAMES: Final[dict[type, str]] = {
+    str: "text",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    Duration: "duration",
+    ByteSize: "size",
+    ListenAddress: "address",
+    pathlib.Path: "path",
+}
+
+
+class Option(NamedTuple):
+    """One option.
+
+    Attributes:
+        name: The key; ``tls.cert`` for one within a nested mapping, ``rules[].name`` and
+            ``pools.*.size`` within lists and mappings of them.
+        type: What it takes, with its bounds: ``duration, at least 100ms``.
+        default: Its default as written in YAML, or ``required``.
+        doc: What it does; may be empty.
+    """
+
+    name: str
+    type: str
+    default: str
+    doc: str
+
+
+def describe(options: type[msgspec.Struct]) -> list[Option]:
+    """Return a row for each option, those of nested mappings below the mapping's own.
+
+    Raises:
+        TypeError: A field has a type that options cannot have.
+    """
+    return list(_rows(record(options), ""))
+
+
+def _rows(shape: Record, prefix: str) -> "Iterator[Option]":
+    for field in shape.fields:
+        name = prefix + field.key
+        default = "required" if field.required else _default(field)
+        yield Option(name, type_text(field.shape), default, field.doc)
+        inner, suffix = field.shape, ""
+        while not isinstance(inner, Record):
+            if isinstance(inner, Items):
+                suffix += "[]"
+            elif isinstance(inner, Table):
+                suffix += ".*"
+            elif not isinstance(inner, Maybe):
+                break
+            inner = inner.inner
+        else:
+            yield from _rows(inner, f"{name}{suffix}.")
+
+
+def type_text(shape: Shape) -> str:
+    """Return what a shape takes, in words."""
+    match shape:
+        case Scalar():
+            return _NAMES[shape.type] + _bounds(shape)
+        case Choice():
+            return " | ".join(literal_text(value) for value in shape.values)
+        case Maybe():
+            return f"{type_text(shape.inner)} | null"
+        case Items():
+            return f"list of {type_text(shape.inner)}"
+        case Table():
+            return f"mapping of {type_text(shape.inner)}"
+        case Components():
+            return f"mapping of {shape.role}s"
+        case Record():
+            return "mapping"
+
+
+def _bounds(shape: Scalar) -> str:
+    limits = shape.limits
+    words = {
+        "at least": limits.ge,
+        "more than": limits.gt,
+        "at most": limits.le,
+        "less than": limits.lt,
+    }
+    return "".join(f", {word} {bound}" for word, bound in words.items() if bound is not None)
+
+
+def _default(field: Field) -> str:
+    value = jsonable(field.default)
+    if isinstance(field.shape, Record) and isinstance(value, dict):
+        return "{}"  # the rows below tell the defaults within
+    plain = isinstance(value, str) and value and value.replace("-", "").isalnum()
+    return str(value) if plain else json.dumps(value, ensure_ascii=False)
+
+
+def jsonable(value: object) -> object:
+    """Return a default as it would stand in the file, made of JSON types only."""
+    if isinstance(value, Duration | ByteSize | ListenAddress | pathlib.Path):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        fields = record(type(value)).fields
+        return {field.key: jsonable(getattr(value, field.name)) for field in fields}
+    if isinstance(value, tuple | list):
+        return [jsonable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: jsonable(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,226 @@
+"""From the text of a single value to the type that the option wants."""
+
+import math
+import pathlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+import yaml.resolver
+
+from config.message_text import nearest, shown, type_names
+from config.type_shapes import Choice, Scalar
+from config.value_types import ByteSize, Duration, FormatError, ListenAddress
+
+_RESOLVER: Final = yaml.resolver.Resolver()
+_CORE: Final = "tag:yaml.org,2002:"
+_TRUE: Final = frozenset({"yes", "true", "on"})
+_INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_LONGEST_NUMBER: Final = 64
+_INT_RANGE: Final = range(-(2**63), 2**64)
+_WANTED: Final[dict[type, str]] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    Duration: f"a duration such as {Duration.example}",
+    ByteSize: f"a size such as {ByteSize.example}",
+    ListenAddress: 'a listen address such as ":9400"',
+    pathlib.Path: "a path",
+}
+
+
+class Refused(ValueError):  # noqa: N818 - a verdict on the file, not a failure
+    """A value is not what the option wants."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A scalar with its placeholders filled.
+
+    Attributes:
+        text: After expansion.
+        plain: True if it was not quoted, so that YAML types it by its text.
+        written: The text in the file. Messages show this one: what a variable holds may be a
+            secret and stays out of the log.
+    """
+
+    text: str
+    plain: bool
+    written: str
+
+    @property
+    def expanded(self) -> bool:
+        """True if a placeholder changed the text."""
+        return self.text != self.written
+
+    @property
+    def tag(self) -> str:
+        """The type that YAML 1.1 reads: null, bool, int, float, timestamp or str."""
+        if not self.plain:
+            return "str"
+        tag = _RESOLVER.resolve(  # type: ignore[no-untyped-call]
+            yaml.ScalarNode, self.text, (True, False)
+        )
+        name = str(tag).removeprefix(_CORE)
+        return name if name in type_names else "str"
+
+    @property
+    def null(self) -> bool:
+        """True for an empty or null value; a word from the environment is never null."""
+        return self.tag == "null" and not (self.expanded and self.text)
+
+    def describe(self) -> str:
+        """Return what stands here, for a message."""
+        if self.expanded:
+            return f"what {shown(self.written)} gives"
+        if self.tag == "null":
+            return "nothing"
+        return f"{type_names[self.tag]} {shown(self.text)}"
+
+
+def wanted(shape: Scalar | Choice) -> str:
+    """Return what the shape takes, for a message."""
+    if isinstance(shape, Choice):
+        return "one of " + ", ".join(literal_text(value) for value in shape.values)
+    return _WANTED[shape.type]
+
+
+def literal_text(value: str | bool | int) -> str:
+    """Return a value of a Literal as it is written in the file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def read_scalar(shape: Scalar | Choice, value: Value) -> object:
+    """Return the typed value.
+
+    Raises:
+        Refused: The value has the wrong type or breaks a bound.
+    """
+    if isinstance(shape, Choice):
+        return _choice(shape, value)
+    result = _READERS[shape.type](value)
+    broken = next(shape.limits.broken(result), None)
+    if broken is not None:
+        reason, hint = broken
+        raise Refused(f"{shown(value.written)} {reason}", hint)
+    return result
+
+
+def _choice(shape: Choice, value: Value) -> object:
+    for option in shape.values:
+        if isinstance(option, str):
+            found = value.text == option
+        elif isinstance(option, bool):
+            found = value.tag == "bool" and _boolean(value) is option
+        else:
+            found = bool(_INT.match(value.text)) and value.tag == "int" and _int(value) == option
+        if found:
+            return option
+    names = [literal_text(option) for option in shape.values]
+    guess = "" if value.expanded else nearest(value.text, names)
+    hint = f'did you mean "{guess}"?' if guess else ""
+    raise Refused(f"wanted {wanted(shape)}, found {value.describe()}", hint)
+
+
+def _wrong(value: Value, kind: type, hint: str = "") -> Refused:
+    return Refused(f"wanted {_WANTED[kind]}, found {value.describe()}", hint)
+
+
+def _str(value: Value, kind: type = str) -> str:
+    """Take the text as it is written, whatever YAML would make of it: ``1.10`` stays 1.10.
+
+    Only null is refused, since it more likely stands for a value that was forgotten.
+    """
+    if value.null and not value.expanded:
+        hint = f'write "{value.text}" in quotes' if value.text else 'write "" for an empty text'
+        raise _wrong(value, kind, hint)
+    return value.text
+
+
+def _path(value: Value) -> pathlib.Path:
+    text = _str(value, pathlib.Path)
+    if not text:
+        raise _wrong(value, pathlib.Path, "a path has at least one character")
+    return pathlib.Path(text)
+
+
+def _bool(value: Value) -> bool:
+    if value.tag == "bool":
+        return _boolean(value)
+    quoted = not value.plain and value.text.lower() in _TRUE | {"no", "false", "off"}
+    raise _wrong(value, bool, "remove the quotes" if quoted else "")
+
+
+def _boolean(value: Value) -> bool:
+    return value.text.lower() in _TRUE
+
+
+def _int(value: Value) -> int:
+    if value.tag != "int":
+        quoted = not value.plain and _INT.match(value.text)
+        raise _wrong(value, int, "remove the quotes" if quoted else "")
+    if not _INT.match(value.text):
+        raise Refused(
+            f"{shown(value.written)} is read differently by different YAML readers",
+            "write a plain decimal number, without a leading zero or a colon",
+        )
+    if len(value.text) > _LONGEST_NUMBER:
+        raise Refused(f"{shown(value.written)} is out of range", "write a smaller number")
+    digits = value.text.replace("_", "")
+    if digits.lower().lstrip("+-") == "0x":
+        raise _wrong(value, int)
+    number = int(digits, 16 if "x" in digits else 10)
+    if number not in _INT_RANGE:
+        raise Refused(f"{shown(value.written)} is out of range", "write a smaller number")
+    return number
+
+
+def _float(value: Value) -> float:
+    if value.tag == "int":
+        return float(_int(value))
+    # YAML 1.1 reads 1e3 as a text, so the tag alone does not decide.
+    if not value.plain or len(value.text) > _LONGEST_NUMBER or not _FLOAT.match(value.text):
+        quoted = not value.plain and _FLOAT.match(value.text)
+        raise _wrong(value, float, "remove the quotes" if quoted else "")
+    number = float(value.text)
+    if not math.isfinite(number):
+        raise Refused(f"{shown(value.written)} is out of range", "write a smaller number")
+    return number
+
+
+def _parsed(kind: type[Duration | ByteSize | ListenAddress]) -> Callable[[Value], Any]:
+    def read(value: Value) -> object:
+        if value.tag in ("null", "bool", "timestamp"):
+            raise _wrong(value, kind)
+        try:
+            return kind.parse(value.text)
+        except FormatError as error:
+            if value.expanded:
+                message = f"what {shown(value.written)} gives {error.reason}"
+                raise Refused(message, f"wanted {_WANTED[kind]}") from None
+            raise Refused(f"{shown(value.text)} {error.reason}", error.hint) from None
+
+    return read
+
+
+_READERS: Final[dict[type, Callable[[Value], Any]]] = {
+    str: _str,
+    bool: _bool,
+    int: _int,
+    float: _float,
+    Duration: _parsed(Duration),
+    ByteSize: _parsed(ByteSize),
+    ListenAddress: _parsed(ListenAddress),
+    pathlib.Path: _path,
+}

@@ -1,0 +1,238 @@
+"""Values with a unit or a structure of their own: durations, sizes, listen addresses."""
+
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Self
+
+from config.message_text import shown
+
+NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_LONGEST: Final = 64  # characters; also keeps int() away from absurd digit runs
+_NS: Final = 1_000_000_000
+_BARE = re.compile(rf"[-+]?(?:{NUMBER}|\.[0-9]+)\Z")
+
+
+class FormatError(ValueError):
+    """A text is not the value it should be.
+
+    Attributes:
+        text: The text as given.
+        reason: What is wrong with it, to follow the text: ``has no unit``.
+        hint: What to write instead; may repeat parts of the text.
+    """
+
+    def __init__(self, text: str, reason: str, hint: str) -> None:
+        self.text = text
+        self.reason = reason
+        self.hint = hint
+        super().__init__(text, reason, hint)
+
+    def __str__(self) -> str:
+        """Return the whole complaint on one line."""
+        return f"{shown(self.text)} {self.reason}; {self.hint}"
+
+
+class Duration(float):
+    """A length of time, in seconds; zero or more, kept to the nanosecond."""
+
+    __slots__ = ()
+
+    example: Final = "5s or 500ms"
+    units: Final = {"d": 86_400 * _NS, "h": 3_600 * _NS, "m": 60 * _NS, "s": _NS, "ms": _NS // 1000}
+    longest: Final = 36_500 * 86_400
+    """The most seconds a duration may have: a hundred years, so that ``ns`` fits 64 bits."""
+
+    _form = re.compile("".join(rf"(?:({NUMBER}){u}(?![a-z]))?" for u in units) + r"\Z")
+
+    def __new__(cls, seconds: float) -> Self:
+        """Make a duration of that many seconds; ValueError if negative, too long or not finite."""
+        if not math.isfinite(seconds) or not 0 <= seconds <= cls.longest:
+            raise ValueError(f"a duration is between 0 and {cls.longest} seconds, not {seconds}")
+        # `+ 0.0` makes a negative zero an ordinary one.
+        return super().__new__(cls, round(Fraction(seconds) * _NS) / _NS + 0.0)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``500ms``, ``5s``, ``1m30s``, ``1.5h``, ``2d``: largest unit first.
+
+        Raises:
+            FormatError: The text is not a duration, lacks a unit or is too long a time.
+        """
+        if len(text) <= _LONGEST and _BARE.match(text):
+            number = text.lstrip("+-")
+            raise FormatError(text, "has no unit", f"write {number}s or {number}ms")
+        if text.startswith("-") and cls._form.match(text[1:_LONGEST]):
+            raise FormatError(text, "is negative", "a duration is zero or more")
+        match = cls._form.match(text) if text and len(text) <= _LONGEST else None
+        if match is None:
+            raise FormatError(
+                text,
+                "is not a duration",
+                f"write for example {cls.example}; the units are d, h, m, s, ms, largest first",
+            )
+        sizes = cls.units.values()
+        ns = sum(Fraction(n) * size for n, size in zip(match.groups(), sizes, strict=True) if n)
+        if ns > cls.longest * _NS:
+            raise FormatError(text, "is too long", "the most is 36500d")
+        return cls(round(ns) / _NS)
+
+    @property
+    def ns(self) -> int:
+        """The same length in whole nanoseconds."""
+        return round(Fraction(float(self)) * _NS)
+
+    def __str__(self) -> str:
+        """Return the canonical spelling, which parses to an equal duration."""
+        rest = self.ns
+        if rest == 0:
+            return "0s"
+        if rest < _NS:
+            return _decimal(Fraction(rest, self.units["ms"])) + "ms"
+        parts: list[str] = []
+        for unit in ("d", "h", "m"):
+            count, rest = divmod(rest, self.units[unit])
+            if count:
+                parts.append(f"{count}{unit}")
+        if rest:
+            parts.append(_decimal(Fraction(rest, _NS)) + "s")
+        return "".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Duration({str(self)!r})"
+
+
+class ByteSize(int):
+    """A number of bytes, zero or more."""
+
+    example: Final = "10MiB"
+    units: Final = {
+        "TiB": 1024**4,
+        "TB": 1000**4,
+        "GiB": 1024**3,
+        "GB": 1000**3,
+        "MiB": 1024**2,
+        "MB": 1000**2,
+        "KiB": 1024,
+        "KB": 1000,
+        "B": 1,
+    }
+    largest: Final = 2**63 - 1
+
+    _form = re.compile(rf"({NUMBER})({'|'.join(units)})\Z")
+
+    def __new__(cls, count: int) -> Self:
+        """Make a size of that many bytes; ValueError if negative or beyond 63 bits."""
+        if not 0 <= count <= cls.largest:
+            raise ValueError(f"a size is between 0 and {cls.largest} bytes, not {count}")
+        return super().__new__(cls, count)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``10MiB``, ``16KiB``, ``1GB``, ``512B``: KiB is 1024 bytes, KB is 1000.
+
+        Raises:
+            FormatError: The text is not a size, lacks a unit or is no whole number of bytes.
+        """
+        if len(text) <= _LONGEST and _BARE.match(text):
+            number = text.lstrip("+-")
+            raise FormatError(text, "has no unit", f"write {number}KiB or {number}B")
+        if text.startswith("-") and cls._form.match(text[1:_LONGEST]):
+            raise FormatError(text, "is negative", "a size is zero or more")
+        match = cls._form.match(text) if len(text) <= _LONGEST else None
+        if match is None:
+            units = ", ".join(reversed(cls.units))
+            raise FormatError(
+                text, "is not a size", f"write for example {cls.example}; the units are {units}"
+            )
+        count = Fraction(match[1]) * cls.units[match[2]]
+        if count.denominator != 1:
+            raise FormatError(text, "is not a whole number of bytes", "take a smaller unit")
+        if count > cls.largest:
+            raise FormatError(text, "is too large", f"the most is {cls.largest}B")
+        return cls(int(count))
+
+    def __str__(self) -> str:
+        """Return the shortest spelling, which parses to an equal size."""
+        count = int(self)
+        if count == 0:
+            return "0B"
+        whole = [(count // size, unit) for unit, size in self.units.items() if count % size == 0]
+        least, unit = min(whole, key=lambda found: found[0])
+        return f"{least}{unit}"
+
+    def __repr__(self) -> str:
+        return f"ByteSize({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where a server listens.
+
+    Attributes:
+        host: A host name, an IPv4 address or an IPv6 address without brackets; empty for
+            every address of the machine.
+        port: 0 to 65535; 0 takes any free port.
+    """
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"a port is between 0 and 65535, not {self.port}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``:9400``, ``127.0.0.1:9400``, ``localhost:9400`` or ``[::1]:9400``.
+
+        Raises:
+            FormatError: The text is not a listen address.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon and re.fullmatch(r"[0-9]{1,5}", text):
+            raise FormatError(text, "is a port alone", f'write ":{text}"')
+        if not colon or not port:
+            raise FormatError(text, "has no port", 'write for example ":9400"')
+        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+            raise FormatError(text, "has a bad port", "a port is a number from 0 to 65535")
+        return cls(_host(text, host), int(port))
+
+    def __str__(self) -> str:
+        """Return the canonical spelling, which parses to an equal address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _host(text: str, host: str) -> str:
+    if host == "*":
+        raise FormatError(text, "has a wildcard host", "leave the host out to listen everywhere")
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            address = ipaddress.IPv6Address(host[1:-1])
+            if address.scope_id and not re.fullmatch(r"[A-Za-z0-9_.-]+", address.scope_id):
+                raise ValueError(address.scope_id)  # noqa: TRY301 - one message for both
+            return str(address)
+        except ValueError:
+            raise FormatError(
+                text, "has a bad IPv6 address", 'write for example "[::1]:9400"'
+            ) from (None)
+    if ":" in host and "/" not in host:
+        raise FormatError(text, "is ambiguous", 'put IPv6 addresses in brackets: "[::1]:9400"')
+    if re.fullmatch(r"[0-9.]+", host):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise FormatError(
+                text, "has a bad IPv4 address", 'write for example "127.0.0.1:9400"'
+            ) from None
+    label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    if host and (len(host) > 253 or not re.fullmatch(rf"{label}(?:\.{label})*\.?", host)):
+        raise FormatError(text, "has a bad host", "write host:port, without a scheme or a path")
+    return host
+
+
+def _decimal(value: Fraction) -> str:
+    """Return a decimal fraction exactly, without an exponent; nine places are enough here."""
+    return f"{int(value)}.{int(value % 1 * _NS):09d}".rstrip("0").rstrip(".")

@@ -1,0 +1,231 @@
+"""From YAML text to nodes, without recursion and within fixed limits.
+
+The tree is built from parser events here, not by PyYAML's composer: that one calls itself for
+each level of nesting, drops duplicate keys and lets aliases multiply.
+"""
+
+from contextlib import closing
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from config.errors import Problem
+from config.message_text import join_path, shown
+from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
+
+MAX_DEPTH: Final = 32
+"""Levels of nesting; the deepest sensible file has six."""
+MAX_WEIGHT: Final = 50_000
+"""Values in the document, those behind an alias counted at each use."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE: Final = "tag:yaml.org,2002:"
+_TYPED: Final = {_CORE + name for name in ("null", "bool", "int", "float")}
+_ALLOWED: Final = {
+    "scalar": {None, "!", _CORE + "str"} | _TYPED,
+    "list": {None, "!", _CORE + "seq"},
+    "mapping": {None, "!", _CORE + "map"},
+}
+
+
+class _Fatal(Exception):  # noqa: N818 - carries a problem to compose(), never leaves this module
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def compose(text: str) -> tuple[Node | None, list[Problem]]:
+    """Return the root of the document and what is wrong with it as YAML.
+
+    The root is None for an empty document and after a problem that leaves no tree.
+    """
+    composer = _Composer()
+    events: Any = yaml.parse(text, Loader=_LOADER)
+    try:
+        # ValueError: the pure Python scanner lets chr() fail on "\U00110000".
+        with closing(events):
+            for event in events:
+                composer.feed(event)
+    except _Fatal as fatal:
+        return None, [*composer.problems, fatal.problem]
+    except (yaml.YAMLError, ValueError) as error:
+        return None, [*composer.problems, _syntax(error, text)]
+    return composer.root, composer.problems
+
+
+class _Frame:
+    """A collection that is still open."""
+
+    __slots__ = ("anchor", "key", "node")
+
+    def __init__(self, node: ListNode | MapNode, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: ScalarNode | None = None
+
+
+class _Composer:
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.problems: list[Problem] = []
+        self._frames: list[_Frame] = []
+        self._anchors: dict[str, Node | None] = {}  # None while the anchored value is open
+        self._documents = 0
+        self._seen = 0
+
+    def feed(self, event: Any) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._open(event, ListNode(*_mark(event)), "list")
+        elif isinstance(event, yaml.MappingStartEvent):
+            self._open(event, MapNode(*_mark(event)), "mapping")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            frame = self._frames.pop()
+            if frame.anchor:
+                self._anchors[frame.anchor] = frame.node
+            self._attach(frame.node)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                self._fail(event, "a second document starts here", "keep one document per file")
+
+    def _scalar(self, event: Any) -> None:
+        self._count(event)
+        self._check_tag(event, "scalar")
+        plain = event.tag in _TYPED or (event.tag is None and not event.style)
+        node = ScalarNode(event.value, plain, *_mark(event))
+        if "\0" in node.text or not _encodable(node.text):
+            self._problem(event, "the text holds a character that is not allowed", "remove it")
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        self._attach(node)
+
+    def _open(self, event: Any, node: ListNode | MapNode, noun: str) -> None:
+        self._count(event)
+        self._check_tag(event, noun)
+        if len(self._frames) >= MAX_DEPTH:
+            # The path would be as absurd as the nesting.
+            message = f"nested more than {MAX_DEPTH} levels deep"
+            raise _Fatal(Problem("", message, "", *_mark(event)))
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        self._frames.append(_Frame(node, event.anchor))
+
+    def _alias(self, event: Any) -> None:
+        name = event.anchor
+        if name not in self._anchors:
+            self._fail(
+                event, f"the alias *{name[:60]} has no anchor", "anchors come before aliases"
+            )
+        node = self._anchors[name]
+        if node is None:
+            self._fail(event, f"the alias *{name[:60]} stands inside its own anchor", "")
+        else:
+            self._attach(node, event)
+
+    def _attach(self, node: Node, alias: Any = None) -> None:
+        if not self._frames:
+            self.root = node
+            return
+        frame = self._frames[-1]
+        parent = frame.node
+        if isinstance(parent, ListNode):
+            parent.items.append(node)
+        elif frame.key is None:
+            frame.key = self._key(node, *(_mark(alias) if alias else (node.line, node.column)))
+            return
+        else:
+            key, frame.key = frame.key, None
+            # setdefault: the first of two equal keys stays; the second was reported.
+            parent.entries.setdefault(key.text, Entry(node, key.line, key.column))
+        parent.weight += node.weight
+        if parent.weight > MAX_WEIGHT:
+            raise _Fatal(_too_large(parent.line, parent.column))
+
+    def _key(self, node: Node, line: int, column: int) -> ScalarNode:
+        parent = self._frames[-1].node
+        here = self._path()
+        if not isinstance(node, ScalarNode):
+            message, hint = "a list or mapping cannot be a key", "quote the key if it is a text"
+            raise _Fatal(Problem(here, message, hint, line, column))
+        text, hint = node.text, ""
+        message = ""
+        if not text:
+            message = "a key is empty"
+        elif text == "<<" and node.plain:
+            message, hint = "merge keys are not supported", "write the options out"
+        elif "${" in text:
+            message = f"the key {shown(text)} holds a placeholder"
+            hint = "placeholders work in values only"
+        elif isinstance(parent, MapNode) and text in parent.entries:
+            here = join_path((*self._steps(), text))
+            first = parent.entries[text].line
+            message, hint = f"the key stands twice, first on line {first}", "keep one of them"
+        if message:
+            self.problems.append(Problem(here, message, hint, line, column))
+        return ScalarNode(text, node.plain, line, column)
+
+    def _count(self, event: Any) -> None:
+        self._seen += 1
+        if self._seen > 2 * MAX_WEIGHT:  # keys are not part of a weight
+            raise _Fatal(_too_large(*_mark(event)))
+
+    def _check_tag(self, event: Any, noun: str) -> None:
+        if event.tag not in _ALLOWED[noun]:
+            tag = event.tag.replace(_CORE, "!!")
+            self._problem(event, f"the tag {shown(tag)} is not supported here", "remove the tag")
+
+    def _steps(self) -> tuple[str | int, ...]:
+        steps: list[str | int] = []
+        for frame in self._frames:
+            if isinstance(frame.node, ListNode):
+                steps.append(len(frame.node.items))
+            elif frame.key is not None:
+                steps.append(frame.key.text)
+        return tuple(steps)
+
+    def _path(self) -> str:
+        return join_path(self._steps())
+
+    def _problem(self, event: Any, message: str, hint: str) -> None:
+        self.problems.append(Problem(self._path(), message, hint, *_mark(event)))
+
+    def _fail(self, event: Any, message: str, hint: str) -> NoReturn:
+        raise _Fatal(Problem(self._path(), message, hint, *_mark(event)))
+
+
+def _mark(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _too_large(line: int, column: int) -> Problem:
+    message = f"more than {MAX_WEIGHT} values, aliases counted at each use"
+    return Problem("", message, "make the file smaller", line, column)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _syntax(error: Exception, text: str) -> Problem:
+    """Describe what the YAML parser stumbled over."""
+    mark = getattr(error, "problem_mark", None)
+    place = (mark.line + 1, mark.column + 1) if mark else (None, None)
+    what = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
+    hint = ""
+    if "cannot start any token" in what:
+        hint = "indent with spaces, and quote a value that starts with @, `, % or a tab"
+    elif "mapping values are not allowed" in what:
+        hint = 'quote a value that holds ": "'
+    elif "did not find expected ','" in what or "expected ',' or" in what:
+        line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+        if "${" in line:
+            hint = "quote a placeholder inside { } or [ ], or write one key per line"
+    return Problem("", f"not valid YAML: {' '.join(what.split())}", hint, *place)

@@ -1,0 +1,1 @@
+"""What every other package may use: clock, errors, logs, telemetry, channels, texts."""

@@ -1,1 +1,0 @@
-"""`podgpu doctor`: what is wrong on this node, or in a cluster, and what mends it."""

@@ -1,6 +1,0 @@
-"""`podgpu top`: the status of a node, live in a terminal.
-
-`command` is the command; `asking` asks the daemon beside everything else; `state` is what the user
-has chosen, `view` what that looks like, `body` the rows of it, all pure; `screen` alone knows of
-curses.
-"""

@@ -1,0 +1,220 @@
+"""Delivery in podgpu's own metrics.
+
+Everything that is counted comes from the queue's own accounts, in one piece: so the metrics say
+produced + recovered = emitted + rejected + dropped + queued whenever somebody looks.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from pipeline.base.clock import Clock
+from pipeline.component.contracts import SinkContext
+from pipeline.component.warnings import warn
+from pipeline.delivery.contract import SHUTDOWN, QueueState, Totals
+from pipeline.model import NS
+
+PARTIAL: Final = "partial"
+"""Why points are rejected that the receiver refused while it took others of the message."""
+
+TOO_LARGE: Final = "too_large"
+"""Why points are rejected whose record alone is larger than a message may be."""
+
+MISSING: Final = "missing"
+"""Why points are dropped that waited on the disk when the sink last stopped, and are not there."""
+
+K = TypeVar("K")
+
+_PRODUCED: Final = "podgpu_sink_produced_total"
+_RECOVERED: Final = "podgpu_sink_recovered_total"
+_EMITTED: Final = "podgpu_sink_emitted_total"
+_REJECTED: Final = "podgpu_sink_rejected_total"
+_DROPPED: Final = "podgpu_sink_dropped_total"
+_QUEUED: Final = "podgpu_sink_queued"
+_BYTES: Final = "podgpu_sink_queue_bytes"
+_WRITABLE: Final = "podgpu_sink_queue_writable"
+_AGE: Final = "podgpu_sink_oldest_age_seconds"
+_DELIVERING: Final = "podgpu_sink_delivering"
+_RETRIES: Final = "podgpu_sink_retries_total"
+_ERRORS: Final = "podgpu_sink_errors_total"
+
+
+_folders: Final[WeakKeyDictionary[Clock, dict[str, Path | None]]] = WeakKeyDictionary()
+"""The folder in which each sink's points were left, beside their number in the metrics.
+
+By the clock, which all sinks of one podgpu share, and which outlives a reload.
+"""
+
+
+class Reporter:
+    """Tells how delivery is going.
+
+    Args:
+        ctx: whose metrics and whose log.
+    """
+
+    def __init__(self, ctx: SinkContext) -> None:
+        self._ctx = ctx
+        self._last: QueueState | None = None
+        self._shut = 0
+        self._told = Totals()
+        self._found = self._left = 0
+
+    @property
+    def queued(self) -> int:
+        """How many points wait, as was told last."""
+        return self._last.totals.queued if self._last else 0
+
+    def opened(self, state: QueueState, path: Path | None) -> None:
+        """Tell of a queue that has just been opened: what is counted from now on begins here.
+
+        What waited when this sink stopped before, in this same process, was counted then and is
+        not counted as recovered once more.
+
+        Args:
+            state: of the queue.
+            path: its folder.
+        """
+        meter = self._ctx.meter
+        for family in (_PRODUCED, _RECOVERED, _EMITTED):
+            meter.add(family, 0)
+        meter.add(_DROPPED, 0, reason=SHUTDOWN)
+        for reason in (PARTIAL, TOO_LARGE):
+            meter.add(_REJECTED, 0, reason=reason)
+        self._told, self._found, self._left = Totals(), 0, self._left_behind()
+        self._leave_behind(path)
+        self._last = None
+        self.update(state)
+
+    def _left_behind(self) -> int:
+        """How many points this sink's queue held when it was told of last."""
+        own = ("sink", self._ctx.name)
+        return round(
+            sum(
+                point.value
+                for family, points in self._ctx.telemetry()
+                if family.name == _QUEUED
+                for point in points
+                if own in point.labels
+            )
+        )
+
+    def _leave_behind(self, path: Path | None) -> None:
+        """Do without what is in another folder than the one that this sink uses now."""
+        folders = _folders.setdefault(self._ctx.clock, {})
+        folder = None if path is None else Path(os.path.normpath(path))
+        before = folders.get(self._ctx.name, folder)
+        folders[self._ctx.name] = folder
+        if before == folder or not self._left:
+            return
+        self._ctx.meter.add(_DROPPED, self._left, reason=MISSING)
+        if before is not None:
+            warn(
+                self._ctx,
+                "%d points stay behind in %s, the queue that this sink had before, and count as "
+                "missing; they are sent once a sink has that queue.path again",
+                self._left,
+                before,
+            )
+        self._left = 0
+
+    def update(self, state: QueueState) -> None:
+        """Tell what has changed since the last time."""
+        meter = self._ctx.meter
+        self._find(state)
+        now, before = self._own(state), self._told
+        meter.add(_PRODUCED, now.appended - before.appended)
+        meter.add(_EMITTED, now.acked - before.acked)
+        for reason, points in _risen(now.rejected, before.rejected).items():
+            meter.add(_REJECTED, points, reason=reason)
+        dropped = _risen(now.dropped, before.dropped)
+        for reason, points in dropped.items():
+            meter.add(_DROPPED, points, reason=reason)
+        for warning in state.warnings:
+            # No mere warning: it is why something is lost.
+            self._ctx.log.warning("%s", warning)
+            meter.trouble(warning, self._ctx.clock.now())
+        faults = _risen(state.faults, self._last.faults if self._last else {})
+        for (operation, reason), times in faults.items():
+            meter.add(_ERRORS, times, operation=operation, reason=reason)
+            told = state.notes[-1] if state.notes else f"its queue: {operation} fails, {reason}"
+            meter.trouble(told, self._ctx.clock.now())
+        meter.set(_QUEUED, state.totals.queued + self._left)
+        meter.set(_BYTES, state.bytes)
+        meter.set(_WRITABLE, int(state.writable))
+        lost = self._last is None and state.recovered > state.totals.queued
+        level = logging.WARNING if faults or dropped or lost else logging.INFO
+        for note in state.notes:
+            self._ctx.log.log(level, "%s", note)
+        self._told, self._last = now, state
+        self.age()
+
+    def _own(self, state: QueueState) -> Totals:
+        """Return what this process has put into the queue, and what became of that and the rest."""
+        totals, earlier = state.totals, state.earlier
+        return Totals(
+            totals.appended - earlier.appended - state.recovered,
+            totals.acked - earlier.acked,
+            _risen(totals.rejected, earlier.rejected),
+            _risen(totals.dropped, earlier.dropped),
+        )
+
+    def _find(self, state: QueueState) -> None:
+        """Count what was found in the queue, but for what this process has left there itself.
+
+        A folder that can't be opened yet holds that still.
+        """
+        found = state.recovered - self._found
+        if found or state.writable:
+            self._ctx.meter.add(_RECOVERED, max(found - self._left, 0))
+            if found < self._left:
+                self._ctx.meter.add(_DROPPED, self._left - found, reason=MISSING)
+            self._found += found
+            self._left = 0
+
+    def age(self) -> None:
+        """Tell how old the oldest data is by now."""
+        oldest_ns = self._last.oldest_ns if self._last else None
+        if oldest_ns is None:
+            self._ctx.meter.set(_AGE, 0)
+        else:
+            # The wall clock may have been set back.
+            age_ns = max(0, self._ctx.clock.now().wall_ns - oldest_ns)
+            self._ctx.meter.set(_AGE, age_ns / NS)
+
+    def stuck(self) -> None:
+        """Tell that the queue's disk doesn't answer."""
+        self._ctx.meter.set(_WRITABLE, 0)
+
+    def lost(self, points: int) -> None:
+        """Count points of which nobody knows whether the queue has them: its disk hangs."""
+        self._ctx.meter.add(_PRODUCED, points)
+        self._ctx.meter.add(_DROPPED, points, reason=SHUTDOWN)
+
+    def closed(self) -> None:
+        """Tell what went with the memory of a queue that is closed: no page shows it any more."""
+        last = self._last
+        lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
+        if lost:
+            warn(
+                self._ctx,
+                "%d points waited in memory and are lost; a queue with a path that can be written "
+                "keeps them for the next start",
+                lost,
+            )
+
+    def delivering(self, well: bool) -> None:
+        """Tell whether the receiver takes what is sent."""
+        self._ctx.meter.set(_DELIVERING, int(well))
+
+    def retried(self, reason: str) -> None:
+        """Count a message that has to be sent again."""
+        self._ctx.meter.add(_RETRIES, reason=reason)
+
+
+def _risen(now: Mapping[K, int], before: Mapping[K, int]) -> dict[K, int]:
+    risen = {key: value - before.get(key, 0) for key, value in now.items()}
+    return {key: value for key, value in risen.items() if value}

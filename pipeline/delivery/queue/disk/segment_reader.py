@@ -1,0 +1,186 @@
+"""Reading a segment a little at a time, over whatever is broken in it."""
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.delivery.queue.disk.record_format import (
+    MARKER,
+    RECORD_SIZE,
+    SEGMENT_SIZE,
+    RecordHead,
+    SegmentHead,
+    read_record_head,
+    read_segment_head,
+)
+
+_PIECE: Final = 256 << 10
+_BLOCK: Final = 4096
+_MOST_UNREADABLE: Final = 64
+"""Blocks one after the other that are tried; a sick disk takes long for each."""
+
+
+class SegmentFile:
+    """A segment, open for reading. All calls raise `OSError` if the disk can't read.
+
+    Args:
+        path: of the segment.
+        number: of the segment.
+        lenient: let what the disk can't read be zeros, and raise nothing.
+
+    Raises:
+        OSError: it can't be opened.
+    """
+
+    def __init__(self, path: str, number: int, *, lenient: bool = False) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.number = number
+        self.lenient = lenient
+        self.error: OSError | None = None
+        """What the disk said when it couldn't read, if that was put up with."""
+        self._unreadable = 0
+        self._piece = (0, b"")
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file has."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self._fd)
+
+    def head(self) -> SegmentHead | None:
+        """Return its header, if that is sound."""
+        return read_segment_head(self.read(0, SEGMENT_SIZE))
+
+    def record_head(self, place: int, size: int) -> RecordHead | None:
+        """Return the header at a place, if there is a sound one whose record ends within `size`."""
+        head = read_record_head(self.read(place, RECORD_SIZE), self.number)
+        return head if head and place + RECORD_SIZE + head.length <= size else None
+
+    def read(self, place: int, length: int) -> bytes:
+        """Return bytes; fewer at the end of the file.
+
+        Raises:
+            OSError: the disk can't read them, and this isn't put up with.
+        """
+        try:
+            data = os.pread(self._fd, length, place)
+            if len(data) == length or not data:
+                return data
+            pieces = [data]
+            while (got := sum(map(len, pieces))) < length:
+                if not (data := os.pread(self._fd, length - got, place + got)):
+                    break
+                pieces.append(data)
+            return b"".join(pieces)
+        except OSError as error:
+            if not self.lenient:
+                raise
+            self.error = error
+        return b"".join(self._blocks(place, min(length, max(self.size - place, 0))))
+
+    def _blocks(self, place: int, length: int) -> Iterator[bytes]:
+        end = place + length
+        while place < end:
+            step = min(_BLOCK - place % _BLOCK, end - place)
+            data = b""
+            if self._unreadable < _MOST_UNREADABLE:
+                try:
+                    data = os.pread(self._fd, step, place)
+                    self._unreadable = 0
+                except OSError:
+                    self._unreadable += 1
+            yield data.ljust(step, b"\0")
+            place += step
+
+    def search(self, place: int, size: int) -> int:
+        """Return where the next marker stands, within `size`; -1 without one."""
+        while place < size:
+            start, data = self._piece
+            if not start <= place <= start + len(data) - len(MARKER):
+                start, data = place, self.read(place, min(_PIECE, size - place))
+                # Kept for the next search: where there is one marker there may be many.
+                self._piece = start, data
+                if len(data) < len(MARKER):
+                    return -1
+            found = data.find(MARKER, place - start)
+            if found >= 0:
+                return start + found
+            place = start + len(data) - len(MARKER) + 1
+        return -1
+
+    def sound(self, place: int, head: RecordHead) -> bool:
+        """Whether the record whose header stands at a place is what was written."""
+        crc, start, end = 0, place + RECORD_SIZE, place + RECORD_SIZE + head.length
+        while start < end:
+            data = self.read(start, min(_PIECE, end - start))
+            if not data:
+                return False
+            crc = zlib.crc32(data, crc)
+            start += len(data)
+        return crc == head.crc
+
+    def walk(self, place: int, size: int) -> Iterator[tuple[int, RecordHead, bool]]:
+        """Yield all sound headers and where they stand, and whether their records are sound."""
+        while 0 <= place <= size - RECORD_SIZE:
+            head = self.record_head(place, size)
+            if head is not None:
+                sound = self.sound(place, head)
+                yield place, head, sound
+                if sound:
+                    place += RECORD_SIZE + head.length
+                    continue
+            place = self.search(place + 1, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record in a segment.
+
+    Attributes:
+        segment: number of the segment.
+        place: where its header stands.
+        head: the header.
+        body: the record; None if there was no room for it.
+    """
+
+    segment: int
+    place: int
+    head: RecordHead
+    body: bytes | None
+
+    @property
+    def end(self) -> int:
+        """Where the next record should stand."""
+        return self.place + RECORD_SIZE + self.head.length
+
+
+def find(
+    file: SegmentFile, place: int, size: int, span: tuple[int, int], room: int | None
+) -> Found | None:
+    """Return the next sound record.
+
+    A record whose header or bytes aren't sound is passed over in search of the next marker, byte by
+    byte: its length can't be trusted.
+
+    Args:
+        file: the segment.
+        place: where to begin.
+        size: where the segment ends.
+        span: the positions between which it must lie; others are left-overs of something.
+        room: bytes that it may have; a larger one is returned without its body, unchecked.
+    """
+    while 0 <= place <= size - RECORD_SIZE:
+        head = file.record_head(place, size)
+        if head and span[0] <= head.position and head.position + head.points <= span[1]:
+            if room is not None and head.length > room:
+                return Found(file.number, place, head, None)
+            body = file.read(place + RECORD_SIZE, head.length)
+            if len(body) == head.length and zlib.crc32(body) == head.crc:
+                return Found(file.number, place, head, body)
+        place = file.search(place + 1, size)
+    return None

@@ -1,0 +1,1 @@
+"""Checks and probes of `podgpu doctor` that more than one component uses."""

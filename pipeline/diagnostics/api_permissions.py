@@ -1,0 +1,188 @@
+"""What an API server lets podgpu do: by the very requests where they only read, else by asking."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from pipeline.base.errors import ApiError, CodeRefusedError, TransientError
+from pipeline.component.check import Check
+from pipeline.component.code_permissions import GIVE_BOTH, MEND
+from pipeline.component.contracts import KubeApi
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.context import DoctorContext
+from pipeline.kube.json_access import table
+
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Every user who is known may ask for these: the ClusterRole `system:basic-user`."""
+
+OTHERS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+"""About somebody else; administrators may ask for these."""
+
+ACCOUNT: Final = "the pod's service account"
+_ASK: Final = (
+    "see that the API server can be reached from here and accepts the credentials; a service "
+    "account that is known may ask for its rights (ClusterRole system:basic-user)"
+)
+_REACH: Final = (
+    "see that the address is right, that the server runs, and that no NetworkPolicy or proxy is in "
+    "between"
+)
+_RENEW: Final = (
+    "renew the token or the kubeconfig (an expired token, or one of another cluster); a pod's own "
+    "is renewed by the kubelet: restart the pod, and see the node's clock"
+)
+_SILENCE: Final = 5.0
+_UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+
+
+def mend_of(error: TransientError) -> str:
+    """Return what to do about a request that came to nothing."""
+    if isinstance(error, CodeRefusedError):
+        return f"{MEND}; {GIVE_BOTH}"
+    if not isinstance(error, ApiError):
+        return (
+            "run podgpu in a pod with a service account, or set kubeconfig to a file that is "
+            "mounted"
+        )
+    mends = {0: _REACH, _UNAUTHORIZED: _RENEW, FORBIDDEN: _ASK}
+    return mends.get(error.status, "see the API server's log for this request")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One verb on one resource.
+
+    Attributes:
+        verb: `get`, `list`, `watch`, `patch`, ...
+        resource: in the plural.
+        group: of the API; empty for the core group.
+        name: of one object; empty for all.
+        namespace: empty for all, or for what is in none.
+    """
+
+    verb: str
+    resource: str
+    group: str = ""
+    name: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        one = f" {self.name}" if self.name else ""
+        return f"{self.verb} {what}{one}" + (f" in {self.namespace}" if self.namespace else "")
+
+    @property
+    def mend(self) -> str:
+        """The rule that gives it to podgpu."""
+        return self.given_to("podgpu's service account")
+
+    def given_to(self, whom: str) -> str:
+        """Return the rule that gives it to somebody."""
+        kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
+        return (
+            f'give {whom} a {kind} with apiGroups ["{self.group}"], '
+            f'resources ["{self.resource}"], verbs [{self.verb}], and its binding'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account that somebody else asks about."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the service account {self.namespace}/{self.name}"
+
+    @property
+    def user(self) -> str:
+        """What the API server calls it."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that every such account is in; rules may be given to them."""
+        all_ = "system:serviceaccounts"
+        return [all_, f"{all_}:{self.namespace}", "system:authenticated"]
+
+
+async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
+    """List one object; return what stands in the way."""
+    try:
+        await api.get(path, {**query, "limit": "1"})
+    except ApiError as error:
+        return error
+    return None
+
+
+async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
+    """Open a watch and end it; return what stands in the way."""
+    asked = {**query, "watch": "true", "timeoutSeconds": "1"}
+    try:
+        async with api.watch(path, asked, silence=_SILENCE):
+            return None
+    except ApiError as error:
+        return error
+
+
+async def allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
+    """Ask whether something is allowed, by an access review: for what would change things.
+
+    Args:
+        api: who is asked.
+        right: what would be done.
+        account: by whom; None for whom the session is of.
+
+    Raises:
+        ApiError: the server doesn't answer that.
+    """
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "name": right.name,
+        "namespace": right.namespace,
+    }
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    whose = {} if account is None else {"user": account.user, "groups": account.groups}
+    asked = {key: text for key, text in attributes.items() if text}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": kind,
+        "spec": {**whose, "resourceAttributes": asked},
+    }
+    try:
+        answer = orjson.loads(await api.create(OTHERS if account else REVIEWS, review))
+    except orjson.JSONDecodeError as error:
+        raise ApiError(f"the answer to a {kind} is no JSON") from error
+    return table(table(answer).get("status")).get("allowed") is True
+
+
+async def examined(
+    ctx: DoctorContext, kubeconfig: Path | None, check: Check, *rights: Right
+) -> list[Finding]:
+    """Return what `reviewed` does, or a failure if the server can't be asked."""
+    place = str(kubeconfig or ACCOUNT)
+    try:
+        async with ctx.kube(kubeconfig) as api:
+            return await reviewed(api, check, place, *rights)
+    except TransientError as error:
+        return [check.failure(place, str(error), mend_of(error))]
+
+
+async def reviewed(api: KubeApi, check: Check, place: str, *rights: Right) -> list[Finding]:
+    """Return a failure for each right that is missing, or one finding that all are there.
+
+    Raises:
+        ApiError: the server doesn't answer that.
+    """
+    missing = [right for right in rights if not await allowed(api, right)]
+    if missing:
+        return [check.failure(place, f"may not {each}", each.mend) for each in missing]
+    return [check.ok(place, ", ".join(map(str, rights)))]

@@ -1,0 +1,27 @@
+"""The part of the page that is rendered at each scrape: podgpu's own metrics.
+
+Ages have to grow between snapshots: else a dead source would look as fresh as it was when it died.
+"""
+
+from collections.abc import Iterable
+
+from pipeline.base.telemetry import FamilyPoints
+from pipeline.exposition.text_format import Format, header, labels, number
+
+
+def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:
+    """Return the own metrics and the page's last line."""
+    parts: list[bytes] = []
+    for family, points in families:
+        lines: list[bytes] = []
+        for point in points:
+            value = number(point.value)
+            if value is None:
+                continue
+            name = (family.name + point.suffix).encode()
+            given = b"{%b}" % labels(point.labels) if point.labels else b""
+            lines.append(b"%b%b %b\n" % (name, given, value))
+        if lines:
+            parts += (header(form, family.name, family.type, family.help), *lines)
+    parts.append(form.end)
+    return b"".join(parts)

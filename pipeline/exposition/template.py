@@ -1,0 +1,257 @@
+"""A page without its values: made once per layout, filled in once per snapshot.
+
+Between two rounds of readings nothing but values changes. So a layout's lines are kept as a list in
+which every second place is a value's, and a page is one slice assignment and one join.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+import orjson
+
+from pipeline.exposition import xid_codes
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.naming import Style
+from pipeline.exposition.text_format import Format, Kind, header, labels, number
+from pipeline.fields import FieldPlan, Row
+from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
+
+_VALUE = itemgetter(Reading._fields.index("value"))
+_FIELD = attrgetter("field")
+_WITH_CODE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"})
+
+INFO_FAMILIES = (
+    ("podgpu_device_info", "GPUs and MIG instances; always 1."),
+    ("podgpu_device_board_info", "Boards, with their constant texts; always 1."),
+    ("podgpu_device_holder_info", "Containers that hold the device, one series each; always 1."),
+    (
+        "podgpu_device_access_info",
+        "Containers that have access to the device and hold nothing of it; always 1.",
+    ),
+    (
+        "podgpu_device_holder_since_timestamp_seconds",
+        "Since when the container holds the device, as far as is known, in Unix time.",
+    ),
+    ("podgpu_device_holder_share", "Part of the device that the container holds, from 0 to 1."),
+    ("podgpu_pod_info", "Pods that hold a device; always 1."),
+    (
+        "podgpu_attribution_conflicts",
+        "Pods whose claims on the device contradict one another's.",
+    ),
+    (
+        "podgpu_resource_devices",
+        "Devices behind an extended resource: present, advertised by the kubelet, allocated.",
+    ),
+)
+
+
+class _Family(NamedTuple):
+    """A family on the page: where its lines begin, and what stands before them."""
+
+    start: int
+    metric: str
+    kind: Kind
+    about: str
+
+
+class Shape:
+    """The lines of one layout.
+
+    Args:
+        layout: what there is to show.
+        plan: fields that are not in it are left out.
+        cache: labels that are rendered already.
+    """
+
+    def __init__(self, layout: Layout, now: Instant, plan: FieldPlan, cache: LabelCache) -> None:
+        self.layout = layout
+        self._ahead_ns = now.wall_ns - now.mono_ns
+        style = cache.style
+        known = {uuid: cache[held] for uuid, held in layout.attributions.items()}
+        lines: list[bytes] = []
+        times: dict[int, int] = {}
+        self._families: list[_Family] = []
+        self._scales: list[tuple[int, int, int]] = []
+        self._codes: list[tuple[int, int]] = []
+        stop = 0
+        for name, group in groupby(layout.series, _FIELD):
+            members = list(group)
+            begin, stop = stop, stop + len(members)
+            row = plan.row(name)
+            if row is None:
+                times.update((at, 0) for at in range(begin, stop))
+                continue
+            start, family = len(lines), style.metric(row)
+            own = style.is_own(family)
+            with_code = family in _WITH_CODE
+            line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
+            for at, series in enumerate(members, begin):
+                device = known[series.attribution.device.uuid]
+                front = device.own if own else device.front
+                attrs = _attrs(series.attrs, style, device.extra) if series.attrs else b""
+                backs = device.backs if attrs is not None else ()
+                if len(backs) == 1:  # nearly always
+                    lines.append(line % (front, attrs, backs[0]))
+                else:
+                    lines += [line % (front, attrs, back) for back in backs]
+                    times[at] = len(backs)
+            self._families.append(_Family(start, family, row.type or _kind(row), _about(row, own)))
+            if row.field.dcgm_divisor != 1 and not own:
+                self._scales.append((start, len(lines), row.field.dcgm_divisor))
+            if with_code:
+                self._codes.append((start, len(lines)))
+        self._lines = lines
+        # Which reading each line shows; None where they are the same.
+        self._shown = [at for at in range(stop) for _ in range(times.get(at, 1))] if times else None
+        self._infos = (
+            b"".join(rendered.device for rendered in known.values()),
+            b"".join(rendered.board for rendered in known.values()),
+            b"".join(line for rendered in known.values() for line in rendered.holders),
+            b"".join(line for rendered in known.values() for line in rendered.access),
+            b"".join(
+                b"%b%.3f\n" % (line, now.wall_of(since) / NS)
+                for rendered in known.values()
+                for line, since in rendered.since
+            ),
+            b"".join(line for rendered in known.values() for line in rendered.shares),
+            # A pod that holds several devices is told of once.
+            b"".join({line: None for rendered in known.values() for line in rendered.pods}),
+            b"".join(rendered.conflicts for rendered in known.values()),
+            b"".join(_resources(layout.resources)),
+        )
+        self._templates: dict[Format, list[bytes]] = {}
+
+    def fits(self, snapshot: Snapshot) -> bool:
+        """Whether this is what a snapshot has: of its layout, and of its wall clock's setting."""
+        ahead_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
+        return self.layout is snapshot.layout and self._ahead_ns == ahead_ns
+
+    def numbers(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
+        """Return the values as text, and how many are no numbers: those are empty.
+
+        Args:
+            readings: in the order of the layout's series.
+        """
+        picked = readings if self._shown is None else [readings[at] for at in self._shown]
+        values: list[Value] = list(map(_VALUE, picked))
+        for start, stop, divisor in self._scales:
+            values[start:stop] = [_scaled(value, divisor) for value in values[start:stop]]
+        numbers, gaps = _numbers(values)
+        for start, stop in self._codes:
+            numbers[start:stop] = [code and xid_codes.told(code) for code in numbers[start:stop]]
+        return numbers, gaps
+
+    def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
+        """Return the page, but for podgpu's own metrics.
+
+        Args:
+            form: the exposition format.
+            numbers: from `numbers`.
+            gaps: how many of them are empty.
+        """
+        template = self._templates.get(form)
+        if template is None:
+            template = self._templates[form] = self._template(form)
+        if gaps:
+            return self._with_gaps(form, numbers)
+        template[1::2] = numbers
+        return b"".join(template)
+
+    def _template(self, form: Format) -> list[bytes]:
+        heads = dict(self._heads(form))
+        template: list[bytes] = []
+        newline = b""
+        for at, line in enumerate(self._lines):
+            template += (newline + heads.get(at, b"") + line, b"")
+            newline = b"\n"
+        template.append(newline + self._info(form))
+        return template
+
+    def _with_gaps(self, form: Format, numbers: list[bytes]) -> bytes:
+        """Return the page without the series that have no number."""
+        heads = dict(self._heads(form))
+        parts: list[bytes] = []
+        head = b""
+        for at, (line, value) in enumerate(zip(self._lines, numbers, strict=True)):
+            head = heads.get(at, head)
+            if value:
+                parts += (head, line, value, b"\n")
+                head = b""
+        parts.append(self._info(form))
+        return b"".join(parts)
+
+    def _heads(self, form: Format) -> list[tuple[int, bytes]]:
+        return [
+            (start, header(form, metric, kind, about))
+            for start, metric, kind, about in self._families
+        ]
+
+    def _info(self, form: Format) -> bytes:
+        return b"".join(
+            header(form, name, "gauge", about) + lines
+            for (name, about), lines in zip(INFO_FAMILIES, self._infos, strict=True)
+            if lines
+        )
+
+
+def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
+    for name, count in resources.items():
+        for state in ("present", "advertised", "allocated"):
+            value = getattr(count, state)
+            if value is not None:
+                pairs = labels((("resource", name), ("state", state)))
+                yield b"podgpu_resource_devices{%b} %d\n" % (pairs, value)
+
+
+def _attrs(attrs: Attrs, style: Style, extra: frozenset[str]) -> bytes | None:
+    """Return attributes as labels after a comma; None if a name is malformed or there twice.
+
+    Args:
+        attrs: of a series.
+        style: knows the names that are taken.
+        extra: further names that are taken.
+    """
+    names = {name for name, _ in attrs}
+    if len(names) < len(attrs) or not (style.fixed.isdisjoint(names) and extra.isdisjoint(names)):
+        return None
+    if not all(name.isascii() and name.isidentifier() for name in names):
+        return None
+    return b"," + labels(attrs)
+
+
+def _kind(row: Row) -> Kind:
+    return "counter" if row.field.type == "counter" else "gauge"
+
+
+def _about(row: Row, own: bool) -> str:
+    field = row.field
+    if row.help or own or not field.dcgm_unit:
+        return row.help or field.help
+    return f"{field.help} In {field.dcgm_unit}."
+
+
+def _scaled(value: Value, divisor: int) -> Value:
+    """Divide; what comes out whole stays an integer."""
+    if isinstance(value, int) and not value % divisor:
+        return value // divisor
+    return value / divisor
+
+
+def _numbers(values: list[Value]) -> tuple[list[bytes], int]:
+    if not values:
+        return [], 0
+    try:
+        text = orjson.dumps(values)
+    except TypeError:  # an integer of more than 64 bits
+        return _one_by_one(values)
+    # orjson writes null, true or false for what is no number.
+    if b"u" in text or b"s" in text:
+        return _one_by_one(values)
+    return text[1:-1].split(b","), 0
+
+
+def _one_by_one(values: list[Value]) -> tuple[list[bytes], int]:
+    numbers = [number(value) or b"" for value in values]
+    return numbers, numbers.count(b"")

@@ -1,0 +1,133 @@
+"""The families that say how the node's GPUs are joined, and what is free of their groups.
+
+A group is a node of the tree with several GPUs, at every level that has one, or an NVLink domain
+(`level="nvlink"`). It goes by the indexes of its GPUs: `0-3`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pipeline.exposition.naming import Style
+from pipeline.exposition.text_format import Format, header, labels
+from pipeline.model import Snapshot
+from pipeline.model.availability import Availability
+from pipeline.model.bitmask import bits, ranges
+from pipeline.model.topology_tree import Domain, Node, Topology
+
+TOPOLOGY_FAMILIES: Final = (
+    (
+        "podgpu_topology_link_info",
+        "Pairs of GPUs: the closest level that they share, and NVLinks between them; always 1.",
+    ),
+    ("podgpu_topology_group_gpus", "GPUs of the group."),
+    ("podgpu_topology_group_free_gpus", "GPUs of the group that nobody holds any of."),
+    (
+        "podgpu_topology_largest_free_group_gpus",
+        "Free GPUs of that group of the level which has most of them.",
+    ),
+)
+
+_NVLINK: Final = "nvlink"
+
+
+class TopologyFamilies:
+    """Renders a topology once, and what is free of it once for each change of that.
+
+    Args:
+        style: names of the labels, and which there are.
+    """
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self._topology: Topology | None = None
+        self._fixed: tuple[bytes, bytes] = (b"", b"")
+        self._availability: Availability | None = None
+        self._free: tuple[bytes, bytes] = (b"", b"")
+
+    def body(self, form: Format, snapshot: Snapshot) -> bytes:
+        """Return the families; nothing where no topology is known."""
+        topology, available = snapshot.topology, snapshot.availability
+        if topology is not self._topology:
+            self._topology = topology
+            self._fixed = self._render(topology) if topology is not None else (b"", b"")
+        if available is not self._availability:
+            self._availability = available
+            self._free = self._render_free(available) if available is not None else (b"", b"")
+        return b"".join(
+            header(form, name, "gauge", about) + lines
+            for (name, about), lines in zip(
+                TOPOLOGY_FAMILIES, (*self._fixed, *self._free), strict=True
+            )
+            if lines
+        )
+
+    def _render(self, topology: Topology) -> tuple[bytes, bytes]:
+        on_node, cards = self._style.on_node, topology.cards
+        pairs = (
+            labels(
+                (
+                    ("gpu_a", _index(cards[i].index)),
+                    ("gpu_b", _index(cards[j].index)),
+                    ("uuid_a", cards[i].uuid),
+                    ("uuid_b", cards[j].uuid),
+                    ("level", link.level.name.lower()),
+                    ("nvlinks", _index(link.nvlinks)),
+                    *on_node,
+                )
+            )
+            for (i, j), link in sorted(topology.links.items())
+        )
+        sizes = (
+            (self._group(topology, level, group), group.mask.bit_count())
+            for level, group in _groups(topology)
+        )
+        return (
+            b"".join(b"podgpu_topology_link_info{%b} 1\n" % pair for pair in pairs),
+            b"".join(b"podgpu_topology_group_gpus{%b} %d\n" % line for line in sizes),
+        )
+
+    def _render_free(self, available: Availability) -> tuple[bytes, bytes]:
+        topology = available.topology
+        free = (
+            (self._group(topology, level, group), available.free_of(group).bit_count())
+            for level, group in _groups(topology)
+        )
+        largest = [
+            (level.name.lower(), available.largest(nodes))
+            for level, nodes in topology.levels.items()
+        ]
+        if topology.domains:
+            largest.append((_NVLINK, available.largest(topology.domains)))
+        on_node = self._style.on_node
+        return (
+            b"".join(b"podgpu_topology_group_free_gpus{%b} %d\n" % line for line in free),
+            b"".join(
+                b"podgpu_topology_largest_free_group_gpus{%b} %d\n"
+                % (labels((("level", level), *on_node)), count)
+                for level, count in largest
+            ),
+        )
+
+    def _group(self, topology: Topology, level: str, group: Node | Domain) -> bytes:
+        members = (("level", level), ("group", group_name(topology, group.mask)))
+        return labels((*members, *self._style.on_node))
+
+
+def group_name(topology: Topology, mask: int) -> str:
+    """Return what a group goes by: `0-3,6`; a GPU without an index by its uuid."""
+    cards = [topology.cards[number] for number in bits(mask)]
+    known = ranges(card.index for card in cards if card.index is not None)
+    return ",".join([*([known] if known else []), *(c.uuid for c in cards if c.index is None)])
+
+
+def _groups(topology: Topology) -> Iterator[tuple[str, Node | Domain]]:
+    for level, nodes in topology.levels.items():
+        for node in nodes:
+            if node.mask & (node.mask - 1):
+                yield level.name.lower(), node
+    for domain in topology.domains:
+        yield _NVLINK, domain
+
+
+def _index(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""This machine and this process: /proc, cgroups, sockets, shared libraries, threads."""

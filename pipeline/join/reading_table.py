@@ -1,0 +1,214 @@
+"""The newest reading of every series, from every source that reads it."""
+
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from pipeline.fields import CATALOGUE
+from pipeline.join.mig_placement import Places
+from pipeline.model import Attrs, Device, Instant, ProcessList, Reading
+
+_FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
+_COUNTERS: Final = frozenset(field.name for field in CATALOGUE if field.type == "counter")
+_PROCESS_MEMORY = "process_memory_used_bytes"
+
+_NEVER = 1 << 63
+
+MOST_PROCESSES: Final = 256
+"""How many processes of a device have series: those that use the most memory."""
+
+
+class Key(NamedTuple):
+    """One source's series. The device is named as the source does: by its place perhaps."""
+
+    source: str
+    device: str
+    field: str
+    attrs: Attrs
+
+
+class _Listed(NamedTuple):
+    """A source's newest process list of a device, and the series that it makes."""
+
+    found: ProcessList
+    series: tuple[tuple[Key, int], ...]
+
+
+class ReadingTable:
+    """Readings by (source, device, field, attributes), each until it is no longer good.
+
+    Of two sources that read a field of a device, the one that stands earlier in the configuration
+    is shown, whole: its attributes are never mixed with another's.
+
+    Attributes:
+        reshaped: a series came, went or changed its winner since `keys` was last called.
+        fresh: keys read since the owner last cleared it.
+        starts: since when each counter has counted without a break, as far as is known.
+        restarted: one of them has another start than when `restarted` was last cleared.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Key, Reading] = {}
+        self._processes: dict[tuple[str, str], _Listed] = {}
+        self._scan_at_ns = _NEVER
+        self.reshaped = True
+        self.fresh: set[Key] = set()
+        self.starts: dict[Key, Instant] = {}
+        self.restarted = False
+
+    def __getitem__(self, key: Key) -> Reading:
+        return self._latest[key]
+
+    def take(self, source: str, readings: Iterable[Reading]) -> None:
+        """Apply a patch of readings. Fields that the catalogue lacks are passed over."""
+        latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
+        for reading in readings:
+            key = Key(source, reading.device, reading.field, reading.attrs)
+            before = latest.get(key)
+            if before is None:
+                if reading.field not in _FIELD_ORDER:
+                    continue
+                self.reshaped = True
+                if reading.field in _COUNTERS:
+                    self._start(key, reading)
+            elif reading.value < before.value and reading.field in _COUNTERS:
+                self._start(key, reading)
+            # Written out: this runs for every reading there is.
+            end = reading.at.mono_ns + reading.good_for_ns
+            if end < first_end:  # noqa: PLR1730
+                first_end = end
+            latest[key] = reading
+            fresh.add(key)
+        self._scan_at_ns = first_end
+
+    def _start(self, key: Key, reading: Reading) -> None:
+        """Note since when a counter counts: as its source says, else from this reading on."""
+        self.starts[key] = reading.window_start or reading.at
+        self.restarted = True
+
+    def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
+        """Replace the process lists of the devices named; a process that is gone has no series.
+
+        Of a list that says what the one before said, by the same tuple, no more than the time is
+        taken in.
+        """
+        for found in lists:
+            place = (source, found.device)
+            before = self._processes.get(place)
+            if before is not None and before.found.processes is found.processes:
+                series = before.series
+            else:
+                series = _series(source, found)
+                if before is not None:
+                    self._drop({key for key, _ in before.series}.difference(k for k, _ in series))
+            self._processes[place] = _Listed(found, series)
+            self._scan_at_ns = min(self._scan_at_ns, _end(found))
+            at, good_for_ns = found.at, found.good_for_ns
+            self.take(
+                source,
+                [
+                    Reading(key.device, key.field, key.attrs, used, None, at, good_for_ns)
+                    for key, used in series
+                ],
+            )
+
+    def processes(self, ranking: Iterable[str], places: Places) -> dict[str, ProcessList]:
+        """Return each device's process list, from the first source in `ranking` that has one."""
+        chosen: dict[str, ProcessList] = {}
+        for wanted in ranking:
+            for (source, device), listed in self._processes.items():
+                if source == wanted:
+                    chosen.setdefault(places.find(device), listed.found)
+        return chosen
+
+    def expire(self, now_ns: int) -> bool:
+        """Drop what is no longer good; return whether anything was."""
+        if now_ns <= self._scan_at_ns:
+            return False
+        stale = {key for key, reading in self._latest.items() if _end(reading) < now_ns}
+        stale_lists = [at for at, listed in self._processes.items() if _end(listed.found) < now_ns]
+        for at in stale_lists:
+            del self._processes[at]
+        self._drop(stale)
+        ends = [_end(reading) for reading in self._latest.values()]
+        ends += [_end(listed.found) for listed in self._processes.values()]
+        self._scan_at_ns = min(ends, default=_NEVER)
+        return bool(stale or stale_lists)
+
+    def remove(self, source: str) -> bool:
+        """Withdraw all readings of a source; return whether there were any."""
+        mine = {key for key in self._latest if key.source == source}
+        lists = [at for at in self._processes if at[0] == source]
+        for at in lists:
+            del self._processes[at]
+        self._drop(mine)
+        return bool(mine or lists)
+
+    def moved(self, before: Places, after: Places) -> None:
+        """Withdraw what was read at places where another instance is now, or none.
+
+        The ids of a place are used again: what was read before is not the new instance's.
+        """
+        names = {key.device for key in self._latest} | {device for _, device in self._processes}
+        gone = {name for name in names if before.find(name) not in (name, after.find(name))}
+        if not gone:
+            return
+        for at in [at for at in self._processes if at[1] in gone]:
+            del self._processes[at]
+        self._drop([key for key in self._latest if key.device in gone])
+
+    def keys(self, devices: Mapping[str, Device], ranking: list[str], places: Places) -> list[Key]:
+        """Return the winners for the devices given: by field, then device, then attributes."""
+        self.reshaped = False
+        rank = {source: at for at, source in enumerate(ranking)}
+        found = {key.device: places.find(key.device) for key in self._latest}
+        # A source that calls a device by two names counts by the one that says more.
+        winner: dict[tuple[str, str], tuple[int, bool, str, str]] = {}
+        for key in self._latest:
+            device, name, source = found[key.device], key.device, key.source
+            slot = (device, key.field)
+            bid = (rank.get(source, 1 << 30), device != name, source, name)
+            best = winner.get(slot)
+            if best is None or bid < best:
+                winner[slot] = bid
+        place = {uuid: at for at, uuid in enumerate(devices)}
+        chosen = [
+            key
+            for key in self._latest
+            if (device := found[key.device]) in place
+            and winner[device, key.field][2:] == (key.source, key.device)
+        ]
+        chosen.sort(
+            key=lambda key: (_FIELD_ORDER[key.field], place[found[key.device]], _natural(key))
+        )
+        return chosen
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            if self._latest.pop(key, None) is not None:
+                self.reshaped = True
+                self.fresh.discard(key)
+                self.starts.pop(key, None)
+
+
+def _end(found: Reading | ProcessList) -> int:
+    """Return the last moment at which it is good, on the monotonic clock in nanoseconds."""
+    return found.at.mono_ns + found.good_for_ns
+
+
+def _natural(key: Key) -> list[tuple[int, str]]:
+    """Order numbers among the attributes by size: XID 13 before XID 119."""
+    return [(len(value), value) for _, value in key.attrs]
+
+
+def _series(source: str, found: ProcessList) -> tuple[tuple[Key, int], ...]:
+    """Return key and bytes of each process that has a series, those with the most memory first."""
+    known = [
+        (-used, process.pid, process.kind)
+        for process in found.processes
+        if (used := process.memory_bytes) is not None
+    ]
+    return tuple(
+        (Key(source, found.device, _PROCESS_MEMORY, (("kind", kind), ("pid", str(pid)))), -less)
+        for less, pid, kind in nsmallest(MOST_PROCESSES, known)
+    )

@@ -1,0 +1,114 @@
+"""How many devices stand behind each extended resource: present, advertised, allocated."""
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+from pipeline.join.device_index import DeviceIndex
+from pipeline.model import Device, Instant, RawDeviceId, ResourceCount, ResourcesAdvertised
+
+_MIG: Final = re.compile(r"/mig-([^/]+?)(?:\.shared)?$")
+_GPU: Final = re.compile(r"/[^/]*gpu(?:\.shared)?$")
+
+
+class ResourceTable:
+    """What the kubelet offers, by source.
+
+    A resource that was seen once is shown until its source leaves: when a device plugin withdraws
+    its last GPU, that has to be visible as 0.
+    """
+
+    def __init__(self) -> None:
+        self._advertised: dict[str, tuple[ResourcesAdvertised, int]] = {}
+        self._seen: dict[str, set[str]] = {}
+        self._offered: dict[str, set[str]] = {}
+        self._index: DeviceIndex | None = None
+
+    def replace(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
+        """Take in what a source says; return whether it differs from what it said before."""
+        before = self._advertised.get(source)
+        self._advertised[source] = (event, at.mono_ns + event.good_for_ns)
+        if before is not None and before[0].resources == event.resources:
+            return False
+        self._index = None
+        seen = self._seen.setdefault(source, set())
+        seen.update(offered.resource for offered in event.resources)
+        return True
+
+    def expire(self, now_ns: int) -> bool:
+        """Let go of what is no longer good; return whether there was any."""
+        expired = [source for source, (_, end) in self._advertised.items() if end < now_ns]
+        for source in expired:
+            del self._advertised[source]
+            self._index = None
+        return bool(expired)
+
+    def remove(self, source: str) -> None:
+        """Forget a source."""
+        self._advertised.pop(source, None)
+        self._seen.pop(source, None)
+        self._index = None
+
+    def count(
+        self,
+        devices: Iterable[Device],
+        index: DeviceIndex,
+        allocated: Mapping[str, set[str]],
+        *,
+        heard: Container[str],
+    ) -> dict[str, ResourceCount]:
+        """Return the counts by resource, sorted.
+
+        Args:
+            devices: those that are present.
+            index: resolves ids to devices of the node.
+            allocated: by resource, uuids and ids that fit no device.
+            heard: sources whose claims are good.
+        """
+        offered = self._resolved(index)
+        present = list(devices)
+        names = set(allocated).union(offered, *self._seen.values())
+        told = bool(self._advertised)
+        held = any(source in heard for source in self._seen)
+        return {
+            name: ResourceCount(
+                present=_present(name, offered.get(name, set()) | given, present),
+                advertised=len(offered.get(name, ())) if told else None,
+                allocated=len(given) if held or given else None,
+            )
+            for name in sorted(names)
+            for given in [allocated.get(name, set())]
+        }
+
+    def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
+        """Return what is offered, by resource; worked out anew for other offers or devices only."""
+        if self._index is not index:
+            self._offered, self._index = {}, index
+            for event, _ in self._advertised.values():
+                for offer in event.resources:
+                    ids = self._offered.setdefault(offer.resource, set())
+                    ids.update(_named(raw, index) for raw in offer.devices)
+        return self._offered
+
+
+def _named(raw: RawDeviceId, index: DeviceIndex) -> str:
+    found = index.resolve(raw)
+    return raw.text if found is None else found.uuid
+
+
+def _present(resource: str, uuids: set[str], devices: list[Device]) -> int:
+    """Count the present devices of the sort that the resource is made of.
+
+    The resource's name tells the sort of MIG instance; else the devices behind it tell whether
+    instances are meant. A GPU that is cut into instances can't be had as a whole.
+    """
+    if match := _MIG.search(resource):
+        profile = match[1].replace(".me", "+me")
+        return sum(device.mig is not None and device.mig.profile == profile for device in devices)
+    instances = [device for device in devices if device.mig is not None]
+    if any(device.uuid in uuids for device in instances):
+        return len(instances)
+    cut = {device.gpu_uuid for device in instances}
+    whole = [device for device in devices if device.mig is None and device.uuid not in cut]
+    known = any(device.uuid in uuids for device in whole)
+    return len(whole) if known or _GPU.search(resource) else 0

@@ -1,0 +1,230 @@
+"""What the join knows of each source. The counts survive a source's restarts."""
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Final
+
+from pipeline.join.claim_resolution import RawIds
+from pipeline.model import (
+    NS,
+    ClaimsReplaced,
+    DeviceAliasesReplaced,
+    DevicesDiscovered,
+    Envelope,
+    Instant,
+    ResourcesAdvertised,
+    SourceAdded,
+    SourceLost,
+    SourceState,
+    TopologyRead,
+)
+
+MOST_UNRESOLVED: Final = 1000
+"""How many ids that fit no device a source's state names; all of them are counted."""
+
+
+_WAITING_NS: Final = 60 * NS
+"""How long ids that fit no device wait for a source that might resolve them and says nothing, and
+schedulers' annotations for one that tells what the kubelet gave out."""
+
+_IDS: Final = frozenset({"devices", "names"})
+"""What ids are resolved by."""
+
+_CLAIMS: Final = frozenset({"claims"})
+_NONE: Final = frozenset[str]()
+
+
+class SourceTable:
+    """States by source name."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, SourceState] = {}
+        self._ranking: list[str] = []
+        self._via: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
+        self._given_up = False
+        self._begun = False
+        # No more than the claims that name them, which the join keeps too.
+        self._unresolved: dict[str, RawIds] = {}
+
+    def ranking(self) -> list[str]:
+        """Return the sources in the order of the configuration, then of their names."""
+        return self._ranking
+
+    def states(self) -> Mapping[str, SourceState]:
+        """Return a copy of all states, in the order of the configuration."""
+        return {name: self._states[name] for name in self._ranking}
+
+    def added(self, envelope: Envelope) -> None:
+        """Note a source that starts; one that starts again keeps its counts."""
+        event = envelope.event
+        order = event.order if isinstance(event, SourceAdded) else len(self._states)
+        known = self._states.get(envelope.source)
+        if known is None or known.kind != envelope.kind:
+            known = SourceState(envelope.kind, order)
+            self._unresolved.pop(envelope.source, None)
+            self._told.discard(envelope.source)
+            if isinstance(event, SourceAdded) and event.resolves:
+                self._awaited[envelope.source] = (envelope.at.mono_ns, frozenset(event.resolves))
+        self._put(envelope.source, replace(known, order=order))
+
+    def heard(self, envelope: Envelope) -> bool:
+        """Note an event of a source; return whether this brought the source up."""
+        name, via = envelope.source, envelope.via
+        if name not in self._states:  # a relayed source, which nobody started
+            self.added(envelope)
+        if via and via in self._states:
+            self._via[name] = via
+            self._spoke(via, envelope.at)
+            self._told.add(via)
+        if not isinstance(
+            envelope.event, DeviceAliasesReplaced | ResourcesAdvertised | TopologyRead
+        ):
+            self._told.add(name)
+        match envelope.event:
+            case DevicesDiscovered():
+                self._reported(name, "devices")
+            case ClaimsReplaced():
+                self._reported(name, "claims")
+            case DeviceAliasesReplaced():
+                self._reported(name, "names")
+                if self._states[name].lost is not None:
+                    # Names are a list of their own: they show nothing of what the source lost.
+                    return False
+            case _:
+                pass
+        return self._spoke(name, envelope.at)
+
+    def _reported(self, name: str, what: str) -> None:
+        if name in self._awaited:
+            since_ns, awaited = self._awaited[name]
+            if left := awaited - {what}:
+                self._awaited[name] = (since_ns, left)
+            else:
+                self._answered(name)
+
+    def _answered(self, name: str) -> bool:
+        """Wait for a source no longer; return whether it was waited for."""
+        _, left = self._awaited.pop(name, (0, _NONE))
+        self._begun |= not left.isdisjoint(_CLAIMS) and all(
+            others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
+        )
+        return bool(left)
+
+    def _awaits(self, now: Instant, what: Set[str]) -> bool:
+        return any(
+            now.mono_ns < ns + _WAITING_NS and not what.isdisjoint(left)
+            for ns, left in self._awaited.values()
+        )
+
+    def begun(self, now: Instant) -> bool:
+        """Whether each source has told what the kubelet gave out, or can't.
+
+        Before that it isn't known which devices are left for a scheduler. A source that is added
+        later is not waited for.
+        """
+        return self._begun or not self._awaits(now, _CLAIMS)
+
+    def waited(self, now: Instant) -> bool:
+        """Return whether a source was given up since the last call, or has been by this moment."""
+        late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
+        for name in late:
+            self._answered(name)
+        given_up, self._given_up = self._given_up or bool(late), False
+        return given_up
+
+    def _spoke(self, name: str, at: Instant) -> bool:
+        state = self._states[name]
+        self._states[name] = replace(
+            state, up=True, spoken=True, reason="", lost=None, events=state.events + 1, heard=at
+        )
+        return not state.up
+
+    def with_relayed(self, name: str) -> list[str]:
+        """Return a source and all whose events it relayed."""
+        return [name, *(relayed for relayed, via in self._via.items() if via == name)]
+
+    def lost(self, envelope: Envelope) -> bool:
+        """Note that a source can't work; return whether that was news."""
+        event = envelope.event
+        if envelope.source not in self._states:
+            self.added(envelope)
+        reason = event.reason if isinstance(event, SourceLost) else ""
+        news = False
+        for name in self.with_relayed(envelope.source):
+            state = self._states[name]
+            self._states[name] = replace(
+                state, up=False, spoken=True, reason=reason, lost=envelope.at
+            )
+            self._told.add(name)
+            self._given_up |= self._answered(name)
+            news = news or state.up or not state.spoken or state.reason != reason
+        return news
+
+    def removed(self, name: str) -> None:
+        """Forget a source."""
+        self._via.pop(name, None)
+        self._unresolved.pop(name, None)
+        self._told.discard(name)
+        self._awaited.pop(name, None)
+        if self._states.pop(name, None) is not None:
+            self._rank()
+
+    @property
+    def all_told(self) -> bool:
+        """Whether each source has told what it is there for, or that it can't.
+
+        What devices are called besides, what the kubelet offers and how GPUs are joined comes of
+        lists of their own, which may be there before that of pods or claims.
+        """
+        return self._told.issuperset(self._states)
+
+    def is_up(self, name: str) -> bool:
+        """Whether the last thing heard of a source was not a loss."""
+        state = self._states.get(name)
+        return state is not None and state.up
+
+    def confirmed(self, name: str, at: Instant) -> None:
+        """Note that a source stood by its claims."""
+        self._states[name] = replace(self._states[name], confirmed=at)
+
+    def confirmed_at(self, name: str) -> Instant | None:
+        """Return when a source last stood by its claims."""
+        state = self._states.get(name)
+        return state.confirmed if state is not None else None
+
+    def counted(self, name: str, devices: int) -> None:
+        """Note how many devices a source enumerated."""
+        self._states[name] = replace(self._states[name], devices=devices)
+
+    def unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
+        """Note the ids that fit no device, by source; return whether anything changed.
+
+        While a source that may resolve them has not reported, ids that turn up don't count yet.
+        An id counts when it turns up, not each time it is said again. The state names the first
+        `MOST_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
+        """
+        changed, early = False, self._awaits(at, _IDS)
+        for name, state in self._states.items():
+            now, before = ids.get(name, {}), self._unresolved.get(name, {})
+            if early:
+                now = {key: raw for key, raw in now.items() if key in before}
+            if now.keys() == before.keys():
+                continue
+            self._unresolved[name] = now
+            named = sorted(now)[:MOST_UNRESOLVED]
+            self._states[name] = replace(
+                state,
+                unresolved=tuple([now[written] for written in named]),
+                unresolved_total=state.unresolved_total + len(now.keys() - before.keys()),
+            )
+            changed = True
+        return changed
+
+    def _put(self, name: str, state: SourceState) -> None:
+        self._states[name] = state
+        self._rank()
+
+    def _rank(self) -> None:
+        self._ranking = sorted(self._states, key=lambda name: (self._states[name].order, name))

@@ -1,0 +1,254 @@
+"""XID errors: on which device each was, whom it struck, and what two sources tell of one."""
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pipeline.join.mig_placement import Places
+from pipeline.join.process_owners import Owners
+from pipeline.model import (
+    NS,
+    Attribution,
+    Instant,
+    PartialRef,
+    PodInfo,
+    XidError,
+    XidReport,
+    XidVictim,
+)
+from pipeline.usage import Accounts, Name
+
+KEPT_NS: Final = 300 * NS
+"""For how long an error is told of."""
+
+MOST_ERRORS: Final = 256
+"""How many errors are told of; beyond that the oldest are no more."""
+
+PAIRED_NS: Final = 5 * NS
+"""How far apart two sources may tell of one error."""
+
+MOST_UNPLACED: Final = 64
+"""How many devices that nobody knows are told apart."""
+
+_BUS: Final = re.compile(
+    r"(?:pci:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.[0-7])?", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class _Known:
+    """An error that is told of.
+
+    Attributes:
+        gpu: uuid of the GPU on which it was, or which carries the instance.
+        sources: those that have told of it.
+        heard_ns: when the first of them did.
+    """
+
+    error: XidError
+    gpu: str
+    sources: set[str]
+    heard_ns: int
+
+
+class XidTable:
+    """The errors of the last minutes.
+
+    Attributes:
+        unplaced: how many errors were of devices that nobody knows, by what their source wrote;
+            they are told of nowhere else. What is beyond `MOST_UNPLACED` counts under `others`.
+
+    Args:
+        accounts: tell who held and used the devices, and count the errors of containers.
+        owners: tells whose a process is.
+    """
+
+    def __init__(self, accounts: Accounts, owners: Owners) -> None:
+        self.unplaced: Counter[str] = Counter()
+        self._accounts = accounts
+        self._owners = owners
+        self._known: deque[_Known] = deque()
+        self._serial = 0
+        self._shown: tuple[XidError, ...] | None = ()
+
+    @property
+    def errors(self) -> tuple[XidError, ...]:
+        """The errors, by serial; the same object while they are the same."""
+        if self._shown is None:
+            self._shown = tuple([known.error for known in self._known])
+        return self._shown
+
+    def take(
+        self,
+        source: str,
+        reports: Iterable[XidReport],
+        now: Instant,
+        attributions: Mapping[str, Attribution],
+        places: Places,
+    ) -> bool:
+        """Take in what a source tells; return whether anything of it is news.
+
+        Args:
+            source: who tells.
+            reports: the errors.
+            now: what lies after it is moved there.
+            attributions: the devices that are known.
+            places: the MIG instances among them.
+        """
+        news = False
+        for report in reports:
+            device = _find(report, attributions, places)
+            if device is None:
+                self._misplaced(report)
+                continue
+            mig = attributions[device].device.mig
+            moment = min(report.at, now)
+            gpu = device if mig is None else mig.parent_uuid
+            before = self._pair(source, gpu, device, report.code, moment)
+            if before is None:
+                error = self._error(device, report, moment)
+                if len(self._known) >= MOST_ERRORS:
+                    self._known.popleft()
+                self._known.append(_Known(error, gpu, {source}, now.mono_ns))
+                news = True
+            elif self._complete(before, source, device, report):
+                news = True
+        if news:
+            self._shown = None
+        return news
+
+    def expire(self, now_ns: int) -> bool:
+        """Let go of what was told of for long enough; return whether there was any."""
+        known, before = self._known, len(self._known)
+        while known and now_ns - known[0].heard_ns > KEPT_NS:
+            known.popleft()
+        if len(known) == before:
+            return False
+        self._shown = None
+        return True
+
+    def _misplaced(self, report: XidReport) -> None:
+        written = (report.device or report.pci_bus_id)[:64]
+        room = written in self.unplaced or len(self.unplaced) < MOST_UNPLACED
+        self.unplaced[written if room else "others"] += 1
+
+    def _pair(
+        self, source: str, gpu: str, device: str, code: int, moment: Instant
+    ) -> _Known | None:
+        """Return the error, nearest in time, that another source has told of."""
+        nearest: tuple[int, _Known] | None = None
+        for known in self._known:
+            error = known.error
+            apart_ns = abs(error.at.mono_ns - moment.mono_ns)
+            if (
+                error.code == code
+                and known.gpu == gpu
+                and apart_ns <= PAIRED_NS
+                and source not in known.sources
+                and (gpu in (device, error.device) or device == error.device)
+                and (nearest is None or apart_ns < nearest[0])
+            ):
+                nearest = (apart_ns, known)
+        return nearest[1] if nearest is not None else None
+
+    def _error(self, device: str, report: XidReport, moment: Instant) -> XidError:
+        victims = [
+            XidVictim(PartialRef(*one.container), one.pod, where, one.holds, one.uses)
+            for where, one in self._accounts.struck(device, moment.mono_ns)
+        ]
+        found = sorted(self._with_cause(victims, device, report), key=_order)
+        self._serial += 1
+        error = XidError(
+            self._serial, device, report.code, moment, tuple(found), report.pid, report.process
+        )
+        self._count(error, error.victims)
+        return error
+
+    def _complete(self, known: _Known, source: str, device: str, report: XidReport) -> bool:
+        """Add what another source knows of an error; return whether that is anything."""
+        known.sources.add(source)
+        error = before = known.error
+        if device not in (known.gpu, error.device):
+            # Which instance it was is known now. What was counted of others stands.
+            struck = tuple(one for one in error.victims if one.device in (device, known.gpu))
+            error = replace(error, device=device, victims=struck)
+        if error.pid is None and report.pid is not None:
+            error = replace(error, pid=report.pid, process=report.process)
+        victims = self._with_cause(error.victims, error.device, report)
+        added = victims[len(error.victims) :]
+        error = replace(error, victims=tuple(sorted(victims, key=_order)))
+        if error == before:
+            return False
+        self._count(error, added)
+        known.error = replace(error, revision=before.revision + 1)
+        return True
+
+    def _with_cause(
+        self, victims: Iterable[XidVictim], device: str, report: XidReport
+    ) -> list[XidVictim]:
+        """Return the victims, with it noted whose process caused the error; if new, it is last."""
+        found = list(victims)
+        owner = report.owner
+        if owner is None or not (owner.uid or owner.container_id):
+            return found
+        container, pod = self._owners.find(owner)
+        if container is None:
+            return found
+        its = [at for at, one in enumerate(found) if _name(one.subject) == container]
+        if not its and not container[2]:
+            # Which of a pod's containers it was isn't known: it can be no other than the only one.
+            of_pod = {_name(one.subject) for one in found if one.subject.uid == container[3]}
+            its = [at for at, one in enumerate(found) if of_pod == {_name(one.subject)}]
+        for at in its:
+            found[at] = replace(found[at], caused=True)
+        if not its:
+            found.append(_caused(container, pod, device))
+        return found
+
+    def _count(self, error: XidError, victims: Iterable[XidVictim]) -> None:
+        for one in victims:
+            name = _name(one.subject)
+            self._accounts.strike(one.device, name, error.code, error.at.mono_ns)
+
+
+def _caused(container: Name, pod: PodInfo | None, device: str) -> XidVictim:
+    """Return a container that was on a device by the kernel's word alone."""
+    return XidVictim(PartialRef(*container), pod, device, holds=False, uses=True, caused=True)
+
+
+def _name(subject: PartialRef) -> Name:
+    return (subject.namespace, subject.pod, subject.container, subject.uid)
+
+
+def _order(victim: XidVictim) -> tuple[Name, str]:
+    return _name(victim.subject), victim.device
+
+
+def _find(report: XidReport, attributions: Mapping[str, Attribution], places: Places) -> str | None:
+    """Return the uuid of the device that a source means; None if nobody knows it."""
+    if report.device:
+        uuid = places.find(report.device)
+        if uuid in attributions:
+            return uuid
+        return next((one for one in attributions if one.lower() == uuid.lower()), None)
+    bus = _bus(report.pci_bus_id)
+    if bus is None:
+        return None
+    found: str | None = None
+    for uuid, known in attributions.items():
+        device = known.device
+        if device.mig is None and _bus(device.pci_bus_id) == bus:
+            if known.present:
+                return uuid
+            found = uuid
+    return found
+
+
+def _bus(text: str) -> tuple[int, int, int] | None:
+    """Return PCI domain, bus and device, however they are written: `PCI:0000:3b:00`."""
+    match = _BUS.fullmatch(text.strip())
+    if match is None:
+        return None
+    return int(match[1] or "0", 16), int(match[2], 16), int(match[3], 16)

@@ -1,0 +1,212 @@
+"""Writes what waits into the ledger's file. Blocks."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from pipeline.ledger.account_state import dump
+from pipeline.ledger.schema import NOBODY
+from pipeline.ledger.write_batch import Batch, HoldingRow
+from pipeline.model import PartialRef, PodInfo
+
+LABELS_BYTES: Final = 4096
+"""How long the labels of a container may be, as JSON; those beyond are left out, and counted."""
+
+_IDS: Final = 8192
+"""How many numbers of containers are kept in mind."""
+
+_MOST: Final = 1 << 62
+"""No number in the file is beyond, so that it and the next one can be added up."""
+
+_Row: TypeAlias = tuple[int | str | None, ...]
+
+_ADD_HOUR: Final = """
+INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    held_ns = held_ns + excluded.held_ns,
+    busy_ns = CASE WHEN excluded.busy_ns IS NULL THEN nullif(busy_ns, 0)
+        ELSE ifnull(busy_ns, 0) + excluded.busy_ns END,
+    energy_mj = CASE WHEN excluded.energy_mj IS NULL THEN nullif(energy_mj, 0)
+        ELSE ifnull(energy_mj, 0) + excluded.energy_mj END
+"""
+_ADD_DEVICE_HOUR: Final = """
+INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    accounted_ns = accounted_ns + excluded.accounted_ns,
+    gap_ns = gap_ns + excluded.gap_ns,
+    unknown_ns = ifnull(unknown_ns, 0) + excluded.unknown_ns,
+    busy_ns = ifnull(busy_ns + excluded.busy_ns, ifnull(busy_ns, excluded.busy_ns)),
+    energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
+"""
+_PUT_HOLDING: Final = (
+    "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_NEW_DEVICE: Final = (
+    "INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, '', '', '') ON CONFLICT DO NOTHING"
+)
+_NEW_CONTAINER: Final = (
+    "INSERT INTO containers (uid, namespace, pod, container) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
+)
+_FIND_CONTAINER: Final = (
+    "SELECT id FROM containers WHERE uid = ? AND namespace = ? AND pod = ? AND container = ?"
+)
+_CLOSE_HOLDING: Final = """
+UPDATE holdings SET end_ns = until_ns WHERE id = ? AND end_ns IS NULL
+"""
+_DROP_HOLDING: Final = "DELETE FROM holdings WHERE id = ?"
+_PUT_DEVICE: Final = """
+INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    model = excluded.model, profile = excluded.profile, gpu = excluded.gpu
+"""
+_PUT_POD: Final = """
+UPDATE containers SET owner_kind = ?, owner_name = ?, labels = ?, labels_cut = ? WHERE id = ?
+"""
+
+
+class Store:
+    """Writes batches, each in one transaction.
+
+    Args:
+        connection: to a file that has the tables; in no transaction.
+        boot: identifies the boot of the machine whose monotonic clock the accounts have; empty
+            where that isn't known.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, boot: str = "") -> None:
+        self._connection = connection
+        self._boot = boot
+        self._devices: dict[str, int] = {}
+        self._containers: dict[PartialRef, int] = {}
+
+    def put(self, batch: Batch) -> None:
+        """Write a batch, unless the file has it already: a commit may succeed and say otherwise.
+
+        Raises:
+            sqlite3.Error: nothing of it was written, or all of it.
+        """
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (last,) = connection.execute(
+                "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
+            ).fetchone()
+            if last != batch.token:
+                self._put(batch)
+            connection.execute("COMMIT")
+        except BaseException:
+            self.forget()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def forget(self) -> None:
+        """Look numbers up anew: what stands in the file has changed."""
+        self._devices.clear()
+        self._containers.clear()
+
+    def _put(self, batch: Batch) -> None:
+        run = self._connection.execute
+        for device in batch.devices.values():
+            profile = device.mig.profile if device.mig is not None else ""
+            names = device.uuid, device.model, profile, device.gpu_uuid
+            run(_PUT_DEVICE, [utf8(name) for name in names])
+        for subject, pod in batch.pods.items():
+            run(_PUT_POD, (*_of_pod(pod), self._container(subject)))
+        self._many(
+            _ADD_HOUR,
+            [
+                (hour, self._device(device), self._container(whose), *amounts)
+                for (hour, device, whose), amounts in batch.hours.items()
+            ],
+        )
+        self._many(
+            _ADD_DEVICE_HOUR,
+            [(hour, self._device(uuid), *rest) for hour, uuid, *rest in batch.device_hours()],
+        )
+        self._many(
+            "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?)",
+            [
+                (own_id, self._device(gap.device), gap.start_ns, gap.end_ns, gap.reason)
+                for own_id, gap in batch.gaps.items()
+            ],
+        )
+        self._many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
+        self._many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
+        self._many(_DROP_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.dropped)])
+        self._many(
+            "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)",
+            [
+                (utf8(uuid), usage.at.wall_ns, dump(usage), self._boot)
+                for uuid, usage in batch.states.items()
+            ],
+        )
+        run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
+        if len(self._containers) > _IDS:
+            self._containers.clear()
+
+    def _many(self, statement: str, rows: Iterable[_Row]) -> None:
+        self._connection.executemany(statement, map(_fitting, rows))
+
+    def _holding(self, row: HoldingRow) -> _Row:
+        one = row.holding
+        return (
+            utf8(one.id),
+            self._device(one.device),
+            self._container(one.subject),
+            row.start_ns,
+            row.until_ns if one.end is not None else None,
+            row.until_ns,
+            utf8(one.source),
+            one.evidence.name.lower() if one.evidence is not None else "",
+            one.counted_ns,
+            one.gap_ns,
+            one.held_ns,
+            one.busy_ns,
+            one.energy_mj,
+            one.memory_peak_bytes,
+            one.memory_mean_bytes,
+            one.busy_mean_ppm,
+            one.busy_peak_ppm,
+            json.dumps(dict(one.xids)),
+        )
+
+    def _device(self, uuid: str) -> int:
+        known = self._devices.get(uuid)
+        if known is None:
+            run, text = self._connection.execute, utf8(uuid)
+            run(_NEW_DEVICE, (text,))
+            (known,) = run("SELECT id FROM devices WHERE uuid = ?", (text,)).fetchone()
+            self._devices[uuid] = known
+        return known
+
+    def _container(self, subject: PartialRef | None) -> int:
+        if subject is None:
+            return NOBODY
+        known = self._containers.get(subject)
+        if known is None:
+            run = self._connection.execute
+            names = subject.uid, subject.namespace, subject.pod, subject.container
+            texts = [utf8(name) for name in names]
+            run(_NEW_CONTAINER, texts)
+            (known,) = run(_FIND_CONTAINER, texts).fetchone()
+            self._containers[subject] = known
+        return known
+
+
+def _fitting(row: _Row) -> _Row:
+    """Return a row as the file can hold it: a damaged recording may tell of any number."""
+    return tuple([min(max(one, -_MOST), _MOST) if isinstance(one, int) else one for one in row])
+
+
+def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:
+    labels = list(pod.labels)
+    text = json.dumps(dict(labels), separators=(",", ":"))
+    while len(text) > LABELS_BYTES:
+        labels.pop()
+        text = json.dumps(dict(labels), separators=(",", ":"))
+    return utf8(pod.owner_kind), utf8(pod.owner_name), text, len(pod.labels) - len(labels)
+
+
+def utf8(text: str) -> str:
+    """Return a name as UTF-8 can hold it: a file may name what was none."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,174 @@
+"""What a topology is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from pipeline.model.bitmask import bits, ranges
+from pipeline.model.events import TopologyRead
+from pipeline.model.topology_facts import Level, TopologyCard, TopologyPair
+
+LEVELS: Final = (Level.SINGLE, Level.MULTIPLE, Level.HOSTBRIDGE, Level.NODE, Level.SYSTEM)
+"""The levels of the tree, closest first. Two GPUs of one board count as behind one switch."""
+
+SYMBOLS: Final[Mapping[Level, str]] = {
+    Level.INTERNAL: "PIX",
+    Level.SINGLE: "PIX",
+    Level.MULTIPLE: "PXB",
+    Level.HOSTBRIDGE: "PHB",
+    Level.NODE: "NODE",
+    Level.SYSTEM: "SYS",
+}
+"""What `nvidia-smi topo -m` prints for each level."""
+
+DomainKind: TypeAlias = Literal["direct", "switch", "fabric"]
+
+
+class Link(NamedTuple):
+    """How close two GPUs are.
+
+    Attributes:
+        level: INTERNAL where the driver says so, else the level of their lowest common node.
+        nvlinks: NVLinks that can be used between them; None when unknown.
+    """
+
+    level: Level
+    nvlinks: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """All GPUs that are this close to each other, or closer.
+
+    Attributes:
+        level: how close.
+        number: place among the nodes of its level, which are in the order of their lowest card.
+        mask: its GPUs, at least one.
+        children: the nodes of the next closer level that it consists of; none at level SINGLE.
+    """
+
+    level: Level
+    number: int
+    mask: int
+    children: tuple["Node", ...] = ()
+
+    @property
+    def folded(self) -> "Node":
+        """The closest node with the same GPUs: what stands for a chain that doesn't branch."""
+        node = self
+        while len(node.children) == 1:
+            node = node.children[0]
+        return node
+
+    @property
+    def branches(self) -> tuple["Node", ...]:
+        """The folded children; a node of level SINGLE has its cards below it, and none of these."""
+        return tuple(child.folded for child in self.folded.children)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """GPUs that reach each other over NVLink, some perhaps by way of others.
+
+    Attributes:
+        kind: `fabric` if all are of one clique of a fabric that has a name, `switch` if they are
+            joined by NVSwitches, `direct` if their links end at each other.
+        number: place among the domains, which are in the order of their lowest card.
+        mask: its GPUs, at least two.
+        fabric: `cluster/clique` for a fabric, else empty.
+    """
+
+    kind: DomainKind
+    number: int
+    mask: int
+    fabric: str = ""
+
+
+Group: TypeAlias = Node | Domain
+"""Cards that belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A pair that the driver puts further apart than its other answers allow.
+
+    Attributes:
+        a: uuid of the one.
+        b: uuid of the other.
+        told: the driver's level.
+        counts_as: the level in the tree.
+        text: which answers are at odds, for people.
+    """
+
+    a: str
+    b: str
+    told: Level
+    counts_as: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Topology:
+    """A node's GPUs and how they are joined; the same object while nothing of that changes.
+
+    Attributes:
+        read: what it was built from, put in order: cards as in `cards`, `a` of each pair before
+            `b`, and each pair once.
+        levels: for each of `LEVELS` the nodes that it parts the cards into: every card is in
+            exactly one of them. Empty without cards.
+        domains: NVLink groups; no card is in two.
+        contradictions: in the order of the pairs.
+        links: by bit numbers (i, j), i < j; see `link`.
+        told: the driver's answers by bit numbers (i, j), i < j; without pairs that it left out.
+    """
+
+    read: TopologyRead
+    levels: Mapping[Level, tuple[Node, ...]]
+    domains: tuple[Domain, ...]
+    contradictions: tuple[Contradiction, ...]
+    links: Mapping[tuple[int, int], Link]
+    told: Mapping[tuple[int, int], TopologyPair]
+
+    @property
+    def cards(self) -> tuple[TopologyCard, ...]:
+        """By index, those without one last, then by uuid; the place of a card is its bit number."""
+        return self.read.cards
+
+    @property
+    def mask(self) -> int:
+        """All cards."""
+        return (1 << len(self.cards)) - 1
+
+    @property
+    def root(self) -> Node | None:
+        """The top of the folded tree; None without cards."""
+        tops = self.levels.get(Level.SYSTEM, ())
+        return tops[0].folded if tops else None
+
+    def link(self, i: int, j: int) -> Link:
+        """Return how close two cards are, by their bit numbers.
+
+        Raises:
+            KeyError: they are the same, or there is no such card.
+        """
+        return self.links[(i, j) if i < j else (j, i)]
+
+    def lowest(self, mask: int) -> Node | None:
+        """Return the closest node that all of these cards are in; None if there is none."""
+        for level in LEVELS:
+            for node in self.levels.get(level, ()):
+                if mask & ~node.mask == 0:
+                    return node
+        return None
+
+    def name(self, number: int) -> str:
+        """Return a card's name for people: `GPU` and its index, or its uuid if it has none."""
+        card = self.cards[number]
+        return card.uuid if card.index is None else f"GPU{card.index}"
+
+    def names(self, mask: int) -> str:
+        """Return the names of cards for people, as short as may be: `GPU 0-3,6`."""
+        cards = [self.cards[number] for number in bits(mask)]
+        listed = [ranges(card.index for card in cards if card.index is not None)]
+        listed = [f"GPU {listed[0]}"] if listed[0] else []
+        return ", ".join(listed + [card.uuid for card in cards if card.index is None])

@@ -1,0 +1,174 @@
+"""An envelope as a line of JSON, and back."""
+
+from collections import Counter
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import msgspec
+
+from pipeline.model import (
+    ClaimsReplaced,
+    ClockTicked,
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
+    DeviceAliasesReplaced,
+    DevicesDiscovered,
+    Envelope,
+    Event,
+    Instant,
+    PodDeleted,
+    PodsReplaced,
+    PodUpserted,
+    ProcessesSampled,
+    ResourcesAdvertised,
+    SamplesTaken,
+    SourceAdded,
+    SourceLost,
+    SourceRemoved,
+    TopologyRead,
+    TotalsRestored,
+    XidsReported,
+)
+from pipeline.recording.errors import LineError
+from pipeline.recording.json_text import dump, load
+from pipeline.recording.sample_codec import (
+    Offset,
+    SamplesDecoder,
+    SamplesEncoder,
+    builtins_of,
+    instant_at,
+    offset,
+    samples_of,
+)
+from pipeline.recording.usage_sample_codec import (
+    UsesDecoder,
+    UsesEncoder,
+    builtins_of_uses,
+    uses_of,
+)
+
+# These come seldom: told in full, key by key, so that people can read them. Keys that a newer
+# podgpu adds are passed over by msgspec.
+_PLAIN: Final = MappingProxyType(
+    {
+        event.__name__: event
+        for event in (
+            DevicesDiscovered,
+            ClaimsReplaced,
+            PodsReplaced,
+            PodUpserted,
+            PodDeleted,
+            ContainersReplaced,
+            ContainerStarted,
+            ContainerStopped,
+            DeviceAliasesReplaced,
+            ResourcesAdvertised,
+            TopologyRead,
+            TotalsRestored,
+            XidsReported,
+            SourceAdded,
+            SourceLost,
+            SourceRemoved,
+        )
+    }
+)
+_SAMPLES: Final = SamplesTaken.__name__
+_USES: Final = ProcessesSampled.__name__
+
+
+class _Line(msgspec.Struct):
+    source: str
+    kind: str
+    seq: int
+    at: Offset
+    event: str
+    body: Any
+
+
+class Encoder:
+    """Makes the lines of one recording, in their order.
+
+    Args:
+        started: the recording's beginning.
+    """
+
+    def __init__(self, started: Instant) -> None:
+        self._started = started
+        self._samples = SamplesEncoder()
+        self._uses = UsesEncoder()
+
+    def encode(self, envelope: Envelope) -> bytes:
+        """Return the line; empty for `ClockTicked`, since a replay has ticks of its own."""
+        event = envelope.event
+        if isinstance(event, ClockTicked):
+            return b""
+        extended: SamplesEncoder | UsesEncoder | None = None
+        if isinstance(event, SamplesTaken):
+            samples = self._samples.encode(event, envelope.at)
+            extended = self._samples if samples.extends else None
+            body = builtins_of(samples)
+        elif isinstance(event, ProcessesSampled):
+            uses = self._uses.encode(event, envelope.at)
+            extended = self._uses if uses.extends else None
+            body = builtins_of_uses(uses)
+        else:
+            body = msgspec.to_builtins(event)
+        line = dump(
+            {
+                "source": envelope.source,
+                "kind": envelope.kind,
+                "seq": envelope.seq,
+                "at": offset(self._started, envelope.at),
+                "event": type(event).__name__,
+                "body": body,
+            }
+        )
+        if extended is not None:
+            extended.extended(len(line))
+        return line
+
+
+class Decoder:
+    """Reads the lines of one recording, in their order.
+
+    Attributes:
+        skipped: how many events were passed over, by their type, since this podgpu doesn't know it.
+
+    Args:
+        started: the recording's beginning.
+    """
+
+    def __init__(self, started: Instant) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._started = started
+        self._samples = SamplesDecoder()
+        self._uses = UsesDecoder()
+
+    def decode(self, text: bytes) -> Envelope | None:
+        """Return the envelope of a line; None if the type of its event is unknown.
+
+        Raises:
+            LineError: the line is not an envelope.
+        """
+        told = load(text)
+        try:
+            line = msgspec.convert(told, _Line)
+            at = instant_at(self._started, line.at)
+            if line.event == _SAMPLES:
+                event: Event = self._samples.decode(samples_of(line.body), at, len(text))
+            elif line.event == _USES:
+                event = self._uses.decode(uses_of(line.body), at, len(text))
+            elif (plain := _PLAIN.get(line.event)) is not None:
+                event = cast("Event", msgspec.convert(line.body, plain))
+            else:
+                self._skip(line.event)
+                return None
+        except (msgspec.ValidationError, ValueError, IndexError) as error:
+            raise LineError(f"is no event: {error}") from error
+        return Envelope(line.source, line.kind, line.seq, at, event)
+
+    def _skip(self, event: str) -> None:
+        # Bounded, whatever a file tells.
+        known = event in self.skipped or len(self.skipped) < 16
+        self.skipped[event[:64] if known else "others"] += 1

@@ -1,0 +1,1 @@
+"""Runs sources, the join and sinks: start, reload, stop, supervision, health."""

@@ -1,0 +1,129 @@
+"""What the runtime hands to components: the contracts' contexts."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from config.value_types import ListenAddress
+from pipeline.base.channels import Channel, ChannelClosedError
+from pipeline.base.clock import Clock
+from pipeline.base.hint_board import HintBoard
+from pipeline.base.telemetry import FamilyPoints, Meter
+from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.contracts import HttpMounts, KubeApi
+from pipeline.fields import FieldPlan
+from pipeline.model import Envelope, Event, Hint, Snapshot
+from pipeline.runtime.loop_lag import Lateness
+
+
+class Inlet:
+    """Numbers envelopes on their way into the inbox, so that there is one order of all events.
+
+    Attributes:
+        last: the time of the newest envelope.
+        lateness: says how busy the event loop was.
+    """
+
+    def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
+        self.last = clock.now()
+        self.lateness = Lateness(clock)
+        self._inbox = inbox
+        self._clock = clock
+        self._seq = 0
+
+    async def put(self, source: str, kind: str, event: Event) -> None:
+        """Put an event of a source into the inbox, waiting while it is full."""
+        await self.relay(Envelope(source, kind, 0, self._clock.now(), event))
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Put an envelope into the inbox as it is, but for its number and how late it may be."""
+        self._seq += 1
+        self.last = envelope.at
+        late_ns = self.lateness.ns(self._clock.now())
+        try:
+            await self._inbox.put(replace(envelope, seq=self._seq, late_ns=late_ns))
+        except ChannelClosedError:
+            # Only while podgpu stops: the source is about to be cancelled.
+            return
+
+
+@dataclass(slots=True)
+class RunningSource:
+    """Implements `SourceContext`.
+
+    Attributes:
+        taken: whether a source of that name runs.
+        connect: joins a session with an API server.
+        spoke: it has emitted or relayed something.
+    """
+
+    name: str
+    kind: str
+    node: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+    kept: dict[str, object]
+    inlet: Inlet
+    board: HintBoard
+    taken: Callable[[str], bool]
+    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    accepted: Accepted
+    spoke: bool = False
+
+    async def emit(self, event: Event) -> None:
+        """Hand an event to the join under this source's name."""
+        self.spoke = True
+        await self.inlet.put(self.name, self.kind, event)
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Hand on another source's event; not under the name of one that runs here."""
+        self.spoke = True
+        name = envelope.source
+        if self.taken(name):
+            name = f"{name}@{self.name}"
+        await self.inlet.relay(replace(envelope, source=name, via=self.name))
+
+    def hints(self) -> AsyncIterator[Hint]:
+        """Iterate over the join's hints."""
+        return self.board.subscribe()
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server."""
+        return self.connect(kubeconfig)
+
+
+@dataclass(slots=True)
+class RunningSink:
+    """Implements `SinkContext`."""
+
+    name: str
+    node: str
+    clock: Clock
+    plan: FieldPlan
+    log: logging.Logger
+    meter: Meter
+    snapshot: Callable[[], Snapshot | None]
+    collect: Callable[[], list[FamilyPoints]]
+    listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
+    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    kept: dict[str, object] = field(default_factory=dict)
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot."""
+        return self.snapshot()
+
+    def telemetry(self) -> list[FamilyPoints]:
+        """Return podgpu's own metrics as they are now."""
+        return self.collect()
+
+    def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
+        """Join the listener at an address."""
+        return self.listen(address)
+
+    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        """Join the session with an API server."""
+        return self.connect(kubeconfig)

@@ -1,0 +1,104 @@
+"""The process: signals, the configuration file's changes, exit statuses."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from config.errors import ConfigError
+from config.loader import load
+from config.schema import Config
+from pipeline.base.errors import PermanentError
+from pipeline.base.logs import ROOT, set_up
+from pipeline.component.registry import RegisteredKinds
+from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.runtime.config_reload import FileWatch
+from pipeline.runtime.runtime import Runtime
+from pipeline.runtime.signals import stop_on_signals
+
+EXIT_CONFIG = 2
+"""Exit status for what only another configuration can mend."""
+
+
+async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None = None) -> int:
+    """Run until SIGTERM or SIGINT; take over changes of the file at `path`.
+
+    Returns:
+        The exit status: 0 after a signal, 2 if the configuration asks for what can't be had.
+    """
+    stop = stop or asyncio.Event()
+    log = logging.getLogger(ROOT)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
+    stop_on_signals(stop, log)
+    watch = FileWatch(path, log) if path is not None else None
+    loop.add_signal_handler(signal.SIGHUP, _rereader(runtime, watch, log))
+    try:
+        async with asyncio.TaskGroup() as group:
+            reloading = group.create_task(_reload_on_change(runtime, watch), name="reload")
+            await runtime.run(stop)
+            reloading.cancel()
+    except* PermanentError as found:
+        for text in texts(found):
+            log.error("%s", text)
+        return_status = EXIT_CONFIG
+    else:
+        return_status = 0
+    return return_status
+
+
+def texts(found: BaseExceptionGroup[BaseException]) -> list[str]:
+    """Return what the errors of a group say, those of groups within it included."""
+    said: list[str] = []
+    for error in found.exceptions:
+        said += texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return said
+
+
+async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
+    if watch is not None:
+        async for asked in watch.changed():
+            await reload(runtime, watch.path, asked=asked)
+
+
+async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
+    """Read the file and take it over if it is good; return whether it is in force.
+
+    Args:
+        runtime: what to reload.
+        path: the file.
+        asked: somebody waits for an answer, even if nothing has changed.
+
+    Raises:
+        CancelledError: podgpu stops.
+    """
+    log = logging.getLogger(ROOT)
+    try:
+        config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
+    except ConfigError as error:
+        log.error("the changed configuration is not taken over:\n%s", error)
+        runtime.attempts.count("configuration", "refused")
+        return False
+    if config == runtime.config:
+        runtime.attempts.same("configuration")
+        if asked:
+            log.info("the configuration has not changed")
+        return True
+    done = await runtime.reload(config)
+    runtime.attempts.count("configuration", "done" if done else "failed")
+    if done:
+        set_up(config.log.level, config.log.format)
+        log.info("the changed configuration is in force")
+    return done
+
+
+def _rereader(runtime: Runtime, watch: FileWatch | None, log: logging.Logger) -> Callable[[], None]:
+    def handle() -> None:
+        if watch is not None:
+            watch.ask()
+        if not runtime.reread() and watch is None:
+            log.info("SIGHUP: there is no configuration file to read again")
+
+    return handle

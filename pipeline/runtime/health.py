@@ -1,0 +1,127 @@
+"""How podgpu itself is doing: its own metrics, its health, its readiness."""
+
+import platform
+from collections.abc import Mapping
+
+from pipeline.base.channels import Channel
+from pipeline.base.clock import Clock
+from pipeline.base.telemetry import FamilyPoints, Point, Telemetry
+from pipeline.base.version import VERSION
+from pipeline.host.process_metrics import ProcessFigures
+from pipeline.model import NS, Envelope, Snapshot, SourceState
+from pipeline.runtime.publisher import Publisher
+
+_HEARTBEAT_LIMIT = 10.0
+"""Seconds without a heartbeat after which the loop or the join counts as stuck: ten ticks."""
+
+_READY_LIMIT = 15.0
+"""Seconds after which a source that says nothing no longer holds up readiness."""
+
+
+class Status:
+    """Answers for the endpoints that are about podgpu itself. Nothing here waits for anything."""
+
+    def __init__(
+        self, publisher: Publisher, inbox: Channel[Envelope], telemetry: Telemetry, clock: Clock
+    ) -> None:
+        self._publisher = publisher
+        self._inbox = inbox
+        self._telemetry = telemetry
+        self._clock = clock
+        self._started = clock.now()
+        self._process = ProcessFigures(clock)
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether the event loop and the join are alive, with a line for people."""
+        beat = self._publisher.heartbeat or self._started
+        age = beat.seconds_until(self._clock.now())
+        if age > _HEARTBEAT_LIMIT:
+            return False, f"the join has been stuck for {age:.0f} s"
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether there is something to show, with a line for people.
+
+        Every source has spoken, or had its time; and not all sources that have devices are down.
+        """
+        if self._publisher.latest is None:
+            return False, "no snapshot yet"
+        silent = [n for n, s in self._publisher.join.sources().items() if not s.spoken]
+        if silent and self._started.seconds_until(self._clock.now()) < _READY_LIMIT:
+            return False, f"waiting for the first word of: {', '.join(silent)}"
+        having = {n: s for n, s in self._publisher.join.sources().items() if s.devices}
+        if having and not any(state.up for state in having.values()):
+            return False, f"no GPU can be read: {', '.join(having)} is down"
+        return True, "ready"
+
+    def collect(self) -> list[FamilyPoints]:
+        """Return all of podgpu's own metrics as they are now."""
+        computed: dict[str, list[Point]] = {
+            "podgpu_build_info": [
+                Point((("version", VERSION), ("python", platform.python_version())), 1)
+            ],
+            "podgpu_inbox_depth": [Point((), len(self._inbox))],
+            "podgpu_gpus": _gpu_points(self._publisher.latest),
+            "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
+            "podgpu_usage_left_out_containers": _left_out(self._publisher.latest),
+            **self._source_points(self._publisher.join.sources()),
+            **self._process.points(),
+        }
+        return self._telemetry.collect(computed)
+
+    def _source_points(self, sources: Mapping[str, SourceState]) -> dict[str, list[Point]]:
+        now = self._clock.now()
+        points: dict[str, list[Point]] = {
+            "podgpu_source_up": [],
+            "podgpu_source_age_seconds": [],
+            "podgpu_attribution_age_seconds": [],
+            "podgpu_source_events_total": [],
+            "podgpu_device_ids_unresolved": [],
+            "podgpu_unresolved_device_ids_total": [],
+        }
+        for name, state in sources.items():
+            labels = (("source", name), ("kind", state.kind))
+            points["podgpu_source_up"].append(Point(labels, float(state.up)))
+            points["podgpu_source_events_total"].append(Point(labels, state.events))
+            if state.heard is not None:
+                age = (now.mono_ns - state.heard.mono_ns) / NS
+                points["podgpu_source_age_seconds"].append(Point(labels, age))
+            if state.confirmed is not None:
+                age = (now.mono_ns - state.confirmed.mono_ns) / NS
+                points["podgpu_attribution_age_seconds"].append(Point(labels, age))
+                points["podgpu_device_ids_unresolved"].append(Point(labels, len(state.unresolved)))
+                points["podgpu_unresolved_device_ids_total"].append(
+                    Point(labels, state.unresolved_total)
+                )
+        return points
+
+
+def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
+    """Count the physical GPUs; no points before any source has enumerated devices.
+
+    Which of them are there is not known where nobody asked for `gpu_up`.
+    """
+    if snapshot is None or all(s.devices is None for s in snapshot.sources.values()):
+        return []
+    layout = snapshot.layout
+    expected = sum(1 for known in layout.attributions.values() if known.device.mig is None)
+    up: list[float] = []
+    for series, reading in zip(layout.series, snapshot.readings, strict=True):
+        if series.field == "gpu_up":
+            up.append(reading.value)
+        elif up:  # series stand together by field: nothing of it comes later
+            break
+    points = [Point((("state", "expected"),), expected)]
+    if up or not expected:
+        points.insert(0, Point((("state", "present"),), sum(value == 1 for value in up)))
+    return points
+
+
+def _contradictions(snapshot: Snapshot | None) -> list[Point]:
+    topology = snapshot.topology if snapshot is not None else None
+    return [] if topology is None else [Point((), len(topology.contradictions))]
+
+
+def _left_out(snapshot: Snapshot | None) -> list[Point]:
+    usage = snapshot.usage if snapshot is not None else None
+    return [] if usage is None else [Point((), usage.left_out)]

@@ -1,0 +1,351 @@
+"""Starts, stops and reloads the whole: sinks first, then the join, then sources; and back."""
+
+import asyncio
+import logging
+import socket
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.schema import Config
+from pipeline.base.channels import Channel
+from pipeline.base.clock import Clock, SystemClock
+from pipeline.base.errors import ComponentError, PermanentError
+from pipeline.base.hint_board import HintBoard
+from pipeline.base.logs import ROOT
+from pipeline.base.telemetry import FamilyPoints, Telemetry
+from pipeline.base.version import VERSION
+from pipeline.component.code_permissions import (
+    NOTHING,
+    Allowed,
+    libraries,
+    names_kubeconfig,
+    plugins,
+)
+from pipeline.component.contracts import KubeApi
+from pipeline.counters.list_keeper import STAYS, USUAL, Keeper
+from pipeline.counters.list_source import UnheardError
+from pipeline.counters.plan_builder import default_plan
+from pipeline.fields import FieldPlan
+from pipeline.host.memory_footprint import settle
+from pipeline.model import ClockTicked, Envelope
+from pipeline.runtime.config_reload import Attempts, changes
+from pipeline.runtime.contexts import Inlet
+from pipeline.runtime.health import Status
+from pipeline.runtime.http_service import Serving
+from pipeline.runtime.lifecycle import Lifecycle, unless
+from pipeline.runtime.publisher import Publisher, Tap
+from pipeline.runtime.shared_resources import Shared
+from pipeline.runtime.sink_set import SinkSet
+from pipeline.runtime.source_set import SourceSet
+from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.endpoints import StatusPages
+from pipeline.status_page.last_day_usage import LastDay
+from pipeline.status_page.topology_endpoint import TopologyPages
+
+if TYPE_CHECKING:
+    from pipeline.kube.sessions import Sessions
+
+_INBOX = 1024
+_SILENCE = 2.0
+"""Seconds without any event after which the clock speaks."""
+
+_FILES = 3.0
+"""Seconds that the kubeconfigs may take to be looked at: a file server may be away."""
+
+_CANCEL = 1.0
+"""Seconds that a start or a change has to end once it is cancelled."""
+
+
+class Runtime:
+    """One podgpu: its components and everything they share.
+
+    Args:
+        config: what to run.
+        clock: where all times come from.
+        taps: called with each envelope before the join sees it.
+        allowed: code that the configuration leads to and that may run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        taps: tuple[Tap, ...] = (),
+        allowed: Allowed = NOTHING,
+    ):
+        clock = clock or SystemClock()
+        log = logging.getLogger(ROOT)
+        self._config = config
+        self._allowed = allowed
+        self._inbox: Channel[Envelope] = Channel(_INBOX)
+        hints, telemetry = HintBoard(), Telemetry(clock.now)
+        self._publisher = Publisher(self._inbox, hints, log)
+        self._publisher.taps.extend(taps)
+        self._shared = Shared(
+            clock=clock,
+            plan=default_plan(config.counters),
+            telemetry=telemetry,
+            inlet=Inlet(self._inbox, clock),
+            hints=hints,
+            publisher=self._publisher,
+            group=asyncio.TaskGroup(),
+            log=log,
+            kube=self._connect,
+            node=node_name(config),
+        )
+        self._status = Status(self._publisher, self._inbox, telemetry, clock)
+        self._topology = TopologyPages(lambda: self._publisher.latest)
+        self._status_page = StatusPages(clock.now, self._known)
+        self._serving = Serving(
+            self._shared.node,
+            self._status.healthy,
+            self._status.ready,
+            {**self._status_page.pages, **self._topology.pages},
+            self._status_page.front,
+        )
+        self._sessions: Sessions | None = None
+        self._sources = SourceSet(self._shared)
+        self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
+        # Only while it runs: what asks a ledger is one of its tasks.
+        self._last_day: LastDay | None = None
+        self._attempts = Attempts(telemetry)
+        self._keeper = self._keeper_of(config)
+        self._keeping: asyncio.Task[None] | None = None
+        self._lifecycle = Lifecycle()
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config
+
+    @property
+    def plan(self) -> FieldPlan:
+        """The fields that are read and shown now."""
+        return self._shared.plan
+
+    def telemetry(self) -> list[FamilyPoints]:
+        """Return podgpu's own metrics as they are now."""
+        return self._status.collect()
+
+    def _known(self) -> Known:
+        shared, publisher = self._shared, self._publisher
+        return Known(
+            node=shared.node,
+            version=VERSION,
+            now=shared.clock.now(),
+            ready=self._status.ready(),
+            snapshot=publisher.latest,
+            sources=publisher.join.sources(),
+            informed=publisher.join.informed,
+            sinks={name: sink.kind for name, sink in self._config.sinks.items()},
+            telemetry=self._status.collect(),
+            troubles=shared.telemetry.troubles,
+            last_day=self._last_day.known() if self._last_day is not None else None,
+        )
+
+    @property
+    def attempts(self) -> Attempts:
+        """Keeps how attempts to take over a change have ended."""
+        return self._attempts
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set, then drain and return.
+
+        Raises:
+            PermanentError: a sink, a listener or the counters file can't be had with this
+                configuration.
+            ExceptionGroup: a source can't (`PermanentError`), or there is a bug.
+        """
+        try:
+            # A file system may not answer.
+            if await unless(stop, self._prepare(), seconds=_CANCEL):
+                await self._run(stop)
+        finally:
+            self._lifecycle.close()
+            await self._serving.leave()
+            self._topology.close()
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        async with self._shared.group:
+            self._sinks.start()
+            self._last_day = LastDay(self._shared.clock, self._sinks.keepers, self._shared.spawn)
+            joining = self._shared.spawn(self._publisher.run(), "join")
+            ticking = self._shared.spawn(self._tick(), "clock")
+            try:
+                if await unless(stop, self._begin(), seconds=_CANCEL):
+                    self._keep(self._keeper)
+                    settle()
+                    self._lifecycle.started()
+                    await stop.wait()
+                await self._stop(joining, ticking)
+            finally:
+                # A component may have ended podgpu.
+                self._lifecycle.close()
+
+    async def _begin(self) -> None:
+        await self._recall()
+        for order, component in enumerate(self._config.sources.values()):
+            await self._sources.start(component, order, fatal=True)
+
+    async def _recall(self) -> None:
+        """Let the join go on from the accounts that a sink keeps, before any source's word."""
+        if (found := await self._sinks.recall()) is not None:
+            await self._shared.inlet.put(*found)
+
+    async def _prepare(self) -> None:
+        await self._refuse_code(self._config)
+        try:
+            self._shared.plan = await self._keeper.first(USUAL) or self._shared.plan
+        except UnheardError as error:
+            raise PermanentError(f"counters: {error}") from error
+        await self._serving.enter(self._config.http)
+        await self._sinks.enter(self._config, node_name(self._config))
+
+    async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
+        """Stop with the flow, all in `shutdown_grace`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + float(self._config.shutdown_grace)
+        if changing := self._lifecycle.close():
+            # One may be waiting for a sink that never stops, or for a disk.
+            await asyncio.wait(changing, timeout=_CANCEL)
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._last_day is not None:
+            self._last_day.close()
+            self._last_day = None
+        await self._sources.stop()
+        ticking.cancel()
+        self._inbox.close()
+        await asyncio.wait({joining})
+        await self._sinks.stop(max(0.0, deadline - loop.time()))
+        # A change that was cancelled may have left a sink that it was stopping.
+        self._shared.cancel()
+
+    async def reload(self, config: Config) -> bool:
+        """Take over a changed configuration; unchanged components go on running.
+
+        Returns:
+            Whether it is in force. If a new sink can't acquire what it needs, everything becomes
+            again as it was.
+
+        Raises:
+            CancelledError: podgpu stops.
+        """
+        async with self._lifecycle.change():
+            return await self._reload(config)
+
+    async def _reload(self, config: Config) -> bool:
+        try:
+            await self._refuse_code(config)
+        except PermanentError as error:
+            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            return False
+        keeper, plan, usable = self._keeper, self._shared.plan, True
+        if config.counters != self._config.counters:
+            keeper = self._keeper_of(config)
+            try:
+                listed = await keeper.first(STAYS)
+            except UnheardError as error:
+                told = f"counters: {error}"
+                self._shared.log.error("the changed configuration is not taken over: %s", told)
+                return False
+            plan, usable = listed or plan, listed is not None
+        if not await self._exchange(config, plan):
+            return False
+        if keeper is not self._keeper:
+            self._attempts.note("counters", taken=usable)
+            self._keep(keeper)
+        return True
+
+    async def _refuse_code(self, config: Config) -> None:
+        """See that the configuration leads to no code that may not run.
+
+        Raises:
+            PermanentError: it does.
+        """
+        found = libraries(config, self._allowed)
+        if names_kubeconfig(config):
+            # One that can't be read in time is looked at again by whoever uses it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FILES):
+                    found += await asyncio.to_thread(plugins, config, self._allowed)
+        if found:
+            told = [f"{each.path}: {each.message}; {each.hint}" for each in found]
+            raise PermanentError("\n".join(told))
+
+    async def _exchange(self, config: Config, plan: FieldPlan) -> bool:
+        before = self._shared.plan
+        difference = changes(self._config, config, replanned=plan != before)
+        self._shared.plan = plan
+        try:
+            async with self._serving.changed(config.http):
+                await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
+        except ComponentError as error:
+            self._shared.plan = before
+            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            return False
+        self._config = config
+        self._shared.node = node_name(config)
+        self._serving.rename(self._shared.node)
+        await self._sources.reload(difference, config)
+        return True
+
+    def reread(self) -> bool:
+        """Read the counters list again, changed or not; return whether there is one."""
+        return self._keeper.ask()
+
+    def _keeper_of(self, config: Config) -> Keeper:
+        count = partial(self._attempts.count, "counters")
+        return Keeper(config.counters, self._connect, self._shared.log, count)
+
+    def _keep(self, keeper: Keeper) -> None:
+        """Follow a list, and no other."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        self._keeper = keeper
+        self._keeping = self._shared.spawn(keeper.follow(self._replan), "counters")
+
+    async def _replan(self, plan: FieldPlan, asked: bool) -> None:
+        """Take over a changed plan; who doesn't look at it goes on running."""
+        async with self._lifecycle.change():
+            before = self._shared.plan
+            if plan == before:
+                self._attempts.same("counters")
+                if asked:
+                    self._shared.log.info("the counters have not changed")
+                return
+            done = await self._exchange(self._config, plan)
+            self._attempts.count("counters", "done" if done else "failed")
+            if done:
+                self._shared.log.info("the changed counters are in force: %s", told(before, plan))
+
+    def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+        if self._sessions is None:
+            # Not without somebody who wants to talk to an API server.
+            from pipeline.kube.sessions import Sessions  # noqa: PLC0415
+
+            self._sessions = Sessions(plugins=self._allowed.everything)
+        return self._sessions.join(kubeconfig)
+
+    async def _tick(self) -> None:
+        """Let the join know of time when no source does."""
+        shared = self._shared
+        while True:
+            silent = shared.inlet.last.seconds_until(shared.clock.now())
+            if silent >= _SILENCE:
+                await shared.inlet.put("", "clock", ClockTicked())
+            await shared.inlet.lateness.pulse()
+
+
+def told(before: FieldPlan, plan: FieldPlan) -> str:
+    """Return what has changed from one plan to the next, for people."""
+    old, new = ({field.name for field in each.fields} for each in (before, plan))
+    return f"{len(new)} fields, {len(new - old)} new, {len(old - new)} gone"
+
+
+def node_name(config: Config) -> str:
+    """Return the node's name: the configured one, else the machine's."""
+    return config.node or socket.gethostname()

@@ -1,0 +1,214 @@
+"""The sinks that run: entering, starting, stopping and exchanging them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from config.schema import Component, Config
+from config.value_types import ListenAddress
+from pipeline.base.channels import Channel
+from pipeline.base.errors import ComponentError, PermanentError
+from pipeline.base.logs import ROOT
+from pipeline.base.telemetry import FamilyPoints, Meter
+from pipeline.component.contracts import Delivery, HttpMounts, Keeping
+from pipeline.component.registry import ENTRIES, build_sink
+from pipeline.delivery.options import sends
+from pipeline.model import Snapshot, TotalsRestored
+from pipeline.runtime.contexts import RunningSink
+from pipeline.runtime.shared_resources import Shared
+from pipeline.runtime.supervision import SinkRunner
+
+_QUEUE = 64
+_RECALL = 12.0
+"""Seconds that a sink has to tell of the accounts it keeps: no source begins before."""
+
+_CANCEL = 1.0
+"""Seconds that a sink has to go once it is cancelled."""
+
+
+@dataclass(slots=True)
+class _Running:
+    component: Component
+    runner: SinkRunner
+    task: asyncio.Task[None] | None = None
+
+
+class SinkSet:
+    """Runs sinks by name.
+
+    Args:
+        shared: what all components share.
+        collect: podgpu's own metrics.
+        listen: joins an HTTP listener.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        collect: Callable[[], list[FamilyPoints]],
+        listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]],
+    ) -> None:
+        self._shared = shared
+        self._collect = collect
+        self._listen = listen
+        self._running: dict[str, _Running] = {}
+        self._kept: dict[tuple[str, str], dict[str, object]] = {}
+
+    async def enter(self, config: Config, node: str) -> None:
+        """Acquire what all sinks need, before any of them runs.
+
+        Raises:
+            ComponentError: one of them can't be had; those before it were given back.
+        """
+        try:
+            for component in config.sinks.values():
+                sink = self._made(component, node)
+                await self._acquire(sink)
+                self._running[component.name] = sink
+        except BaseException:
+            for sink in reversed(self._running.values()):
+                await sink.runner.leave()
+            self._running.clear()
+            raise
+
+    async def _acquire(self, sink: _Running) -> None:
+        try:
+            await sink.runner.enter()
+        except ComponentError as error:
+            raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
+
+    def keepers(self) -> Mapping[str, Keeping]:
+        """Return those that keep the accounts, by name: of such as were entered or run."""
+        found = {name: running.runner.sink for name, running in self._running.items()}
+        return {name: sink for name, sink in found.items() if isinstance(sink, Keeping)}
+
+    async def recall(self) -> tuple[str, str, TotalsRestored] | None:
+        """Ask those that keep the accounts how they stood when podgpu last ran.
+
+        Returns:
+            Name and kind of the first that has something to tell, and what it tells.
+        """
+        for name, keeper in self.keepers().items():
+            try:
+                async with asyncio.timeout(_RECALL):
+                    told = await keeper.recall()
+            except (ComponentError, TimeoutError) as error:
+                why = str(error) or f"it has not answered for {_RECALL:g} s"
+                log = logging.getLogger(f"{ROOT}.sinks.{name}")
+                log.warning("the accounts begin anew, and don't go on: %s", why)
+                continue
+            if told is not None and told.devices:
+                return name, self._running[name].component.kind, told
+        return None
+
+    def start(self) -> None:
+        """Start those that were entered."""
+        for sink in self._running.values():
+            self._start(sink)
+
+    async def reload(self, names: tuple[str, ...], old: Config, new: Config, node: str) -> None:
+        """Exchange sinks: all of the old stop before the first of the new is entered.
+
+        So two of them can swap a path or a file. Meant to be called while HTTP paths are held.
+
+        Raises:
+            ComponentError: a new one can't be had; the old ones run again.
+        """
+        stopped = [self._running.pop(name) for name in names if name in self._running]
+        await self.stop_some(stopped, float(old.shutdown_grace))
+        for name in names:
+            if _counts_otherwise(old.sinks.get(name), new.sinks.get(name)):
+                self._shared.telemetry.forget(("sink", name))
+        try:
+            for name in names:
+                if name in new.sinks:
+                    sink = self._made(new.sinks[name], node)
+                    await self._acquire(sink)
+                    self._start(sink)
+        except ComponentError:
+            begun = [self._running.pop(name) for name in names if name in self._running]
+            await self.stop_some(begun, float(new.shutdown_grace))
+            for sink in stopped:
+                await self._restore(sink)
+            self._forget(names, old)
+            raise
+        self._forget(names, new)
+
+    async def _restore(self, sink: _Running) -> None:
+        try:
+            await sink.runner.enter()
+        except ComponentError as error:
+            # Its place may be taken for good, but that is for its supervisor to see.
+            self._shared.log.error("%s", error)
+        sink.runner.outlet = self._outlet(sink.component)
+        self._start(sink)
+
+    def _forget(self, names: tuple[str, ...], config: Config) -> None:
+        for name in names:
+            if name not in config.sinks:
+                self._shared.telemetry.forget(("sink", name))
+            sink = config.sinks.get(name)
+            for key in [key for key in self._kept if key[0] == name]:
+                if sink is None or sink.kind != key[1]:
+                    del self._kept[key]
+
+    def _made(self, component: Component, node: str) -> _Running:
+        shared, name = self._shared, component.name
+        context = RunningSink(
+            name=name,
+            node=node,
+            clock=shared.clock,
+            plan=shared.plan,
+            log=logging.getLogger(f"{ROOT}.sinks.{name}"),
+            meter=Meter(shared.telemetry, "sink", name),
+            snapshot=lambda: shared.publisher.latest,
+            collect=self._collect,
+            listen=self._listen,
+            connect=shared.kube,
+            kept=self._kept.setdefault((name, component.kind), {}),
+        )
+        sink = build_sink(component.kind, component.options, context)
+        return _Running(component, SinkRunner(sink, context, self._outlet(component)))
+
+    def _outlet(self, component: Component) -> Channel[Snapshot]:
+        if ENTRIES["sink", component.kind].delivery is Delivery.LATEST:
+            return Channel(1)
+        return Channel(_QUEUE, on_drop=lambda lost: self._count(component, lost, "queue_full"))
+
+    def _count(self, component: Component, lost: Snapshot, reason: str) -> None:
+        labels = (("sink", component.name), ("reason", reason))
+        self._shared.telemetry.add("podgpu_sink_dropped_total", len(lost.fresh), labels)
+
+    def _start(self, sink: _Running) -> None:
+        name = sink.component.name
+        sink.task = self._shared.spawn(sink.runner.run(), f"sink {name}")
+        self._running[name] = sink
+        self._shared.publisher.outlets[name] = sink.runner.outlet
+
+    async def stop(self, seconds: float) -> None:
+        """Let all sinks flush and go; name and cancel those that are late."""
+        await self.stop_some(list(self._running.values()), seconds)
+
+    async def stop_some(self, sinks: list[_Running], seconds: float) -> None:
+        """The same for some of them."""
+        for sink in sinks:
+            self._shared.publisher.outlets.pop(sink.component.name, None)
+            sink.runner.outlet.close()
+        tasks = [sink.task for sink in sinks if sink.task is not None]
+        late = await self._shared.wait(tasks, seconds)
+        for task in late:
+            task.cancel()
+        await self._shared.wait(late, _CANCEL)
+        for sink in sinks:
+            while (left := sink.runner.outlet.take_nowait()) is not None:
+                if ENTRIES["sink", sink.component.kind].delivery is Delivery.QUEUE:
+                    self._count(sink.component, left, "stopped")
+
+
+def _counts_otherwise(before: Component | None, after: Component | None) -> bool:
+    """Whether what one sink has counted means nothing for the other, though they share a name."""
+    if before is None or after is None:
+        return False
+    return before.kind != after.kind or sends(before.options) != sends(after.options)

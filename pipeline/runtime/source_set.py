@@ -1,0 +1,143 @@
+"""The sources that run: starting, stopping and exchanging them."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from config.schema import Component, Config
+from pipeline.base.logs import ROOT
+from pipeline.base.telemetry import Meter
+from pipeline.component.registry import added, build_source
+from pipeline.model import SourceRemoved
+from pipeline.runtime.config_reload import Changes
+from pipeline.runtime.contexts import RunningSource
+from pipeline.runtime.shared_resources import Shared
+from pipeline.runtime.supervision import supervise_source
+
+_STOP = 2.0
+"""Seconds that a source has to stop before it is named and left behind."""
+
+_HANDOVER = 10.0
+"""Seconds for which the word of a source that left stands at most, until its successors speak."""
+
+_SETTLE = 1.0
+"""Seconds between a successor's first word and the end of its predecessor's: the first word may be
+the list of devices, with the readings still to come."""
+
+
+@dataclass(slots=True)
+class _Running:
+    component: Component
+    task: asyncio.Task[None]
+
+
+class SourceSet:
+    """Runs sources by name; what they keep outlives their restarts and reloads."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._running: dict[str, _Running] = {}
+        self._kept: dict[tuple[str, str], dict[str, object]] = {}
+        self._leaving: dict[str, tuple[Component, asyncio.Task[None]]] = {}
+
+    async def start(self, component: Component, order: int, *, fatal: bool = False) -> None:
+        """Start a source.
+
+        Args:
+            component: which.
+            order: its place in the configuration.
+            fatal: podgpu has just started: what can't be had ends it.
+        """
+        shared, name = self._shared, component.name
+        await self._back(component)
+        context = RunningSource(
+            name=name,
+            kind=component.kind,
+            node=shared.node,
+            clock=shared.clock,
+            plan=shared.plan,
+            log=logging.getLogger(f"{ROOT}.sources.{name}"),
+            meter=Meter(shared.telemetry, "source", name),
+            kept=self._kept.setdefault((name, component.kind), {}),
+            inlet=shared.inlet,
+            board=shared.hints,
+            taken=self._running.__contains__,
+            connect=shared.kube,
+            accepted=shared.accepted,
+        )
+        source = build_source(component.kind, component.options)
+        await shared.inlet.put(
+            name, component.kind, added(component.kind, component.options, order)
+        )
+        task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
+        self._running[name] = _Running(component, task)
+
+    async def reload(self, difference: Changes, config: Config) -> None:
+        """Exchange what has changed. The word of the old stands until the new ones speak."""
+        stopped = [self._running.pop(n) for n in difference.sources if n in self._running]
+        await self._end(stopped)
+        left: list[Component] = []
+        for running in stopped:
+            old = running.component
+            new = config.sources.get(old.name)
+            if new is None:
+                left.append(old)
+            elif new.kind != old.kind:
+                await self._remove(old)
+        started: list[str] = []
+        for order, (name, component) in enumerate(config.sources.items()):
+            if name in difference.sources:
+                await self.start(component, order)
+                started.append(name)
+            elif difference.reordered:
+                await self._shared.inlet.put(
+                    name, component.kind, added(component.kind, component.options, order)
+                )
+        for component in left:
+            if started:
+                leaving = self._shared.spawn(
+                    self._hand_over(component, started), f"source {component.name}, leaving"
+                )
+                self._leaving[component.name] = (component, leaving)
+            else:
+                await self._remove(component)
+
+    async def _hand_over(self, component: Component, successors: list[str]) -> None:
+        """Withdraw what a source said once its successors have spoken, or had their time."""
+        clock = self._shared.clock
+        start = clock.now()
+        while start.seconds_until(clock.now()) < _HANDOVER:
+            known = self._shared.publisher.join.sources()
+            if all(name not in known or known[name].spoken for name in successors):
+                await clock.sleep(_SETTLE)
+                break
+            await clock.sleep(0.1)
+        del self._leaving[component.name]
+        await self._remove(component)
+
+    async def _back(self, component: Component) -> None:
+        """See that nothing of a source that was leaving withdraws this one's word."""
+        leaving = self._leaving.pop(component.name, None)
+        if leaving is None:
+            return
+        old, task = leaving
+        task.cancel()
+        if old.kind != component.kind:
+            await self._remove(old)
+
+    async def _remove(self, component: Component) -> None:
+        await self._shared.inlet.put(component.name, component.kind, SourceRemoved())
+        self._kept.pop((component.name, component.kind), None)
+        if component.name not in self._running:
+            self._shared.telemetry.forget(("source", component.name))
+
+    async def stop(self) -> None:
+        """Stop all sources."""
+        for _, task in self._leaving.values():
+            task.cancel()
+        await self._end(list(self._running.values()))
+
+    async def _end(self, running: list[_Running]) -> None:
+        for source in running:
+            source.task.cancel()
+        await self._shared.wait([source.task for source in running], _STOP)

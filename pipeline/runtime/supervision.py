@@ -1,0 +1,153 @@
+"""Runs one component, again and again if need be.
+
+A `TransientError` degrades the component: it is said, counted, and tried again after a delay that
+grows. Anything unexpected ends the process: hiding a bug behind a retry helps nobody.
+"""
+
+import asyncio
+import logging
+
+from pipeline.base.backoff import Backoff
+from pipeline.base.channels import Channel
+from pipeline.base.errors import ComponentError, PermanentError, TransientError
+from pipeline.component.contracts import Sink, Source
+from pipeline.model import Snapshot, SourceLost
+from pipeline.runtime.contexts import RunningSink, RunningSource
+
+_SLOW_RETRY = 60.0
+"""Seconds between attempts at what a changed configuration alone can mend."""
+
+
+async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -> None:
+    """Run a source until it is finished or cancelled.
+
+    Args:
+        source: what to run.
+        ctx: its context.
+        fatal: podgpu has just started: let a `PermanentError` through, if it comes before the
+            source's first word.
+
+    Raises:
+        PermanentError: see `fatal`.
+    """
+    backoff, told = Backoff(), ""
+    ctx.meter.add("podgpu_source_restarts_total", 0)
+    while True:
+        started = ctx.clock.now()
+        try:
+            await source.run(ctx)
+        except ComponentError as error:
+            if fatal and not ctx.spoke and isinstance(error, PermanentError):
+                raise
+            reason, retry_after = str(error), _retry_after(error)
+        else:
+            ctx.log.info("finished: there is no more to come")
+            await ctx.emit(SourceLost("finished"))
+            return
+        fatal = False
+        delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)
+        # A driver that isn't there stays away for days: once is enough.
+        ctx.log.log(
+            logging.DEBUG if reason == told else logging.WARNING,
+            "%s; tried again until it works, next in %.0f s",
+            reason,
+            delay,
+        )
+        told = reason
+        ctx.meter.trouble(reason, ctx.clock.now())
+        ctx.meter.add("podgpu_source_restarts_total")
+        await ctx.emit(SourceLost(reason))
+        await ctx.clock.sleep(delay)
+
+
+def _retry_after(error: ComponentError) -> float | None:
+    return error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
+
+
+class SinkRunner:
+    """Runs a sink: entered at the start, so that what it lacks is known at once, and then again.
+
+    Args:
+        sink: what to run.
+        ctx: its context.
+        outlet: its snapshots; closing it ends the sink after a last flush.
+    """
+
+    def __init__(self, sink: Sink, ctx: RunningSink, outlet: Channel[Snapshot]) -> None:
+        self.outlet = outlet
+        self._sink = sink
+        self._ctx = ctx
+        self._entered = False
+        self._backoff = Backoff()
+        self._told = ""
+
+    @property
+    def sink(self) -> Sink:
+        """What it runs."""
+        return self._sink
+
+    async def enter(self) -> None:
+        """Acquire what the sink needs; a transient failure is left to `run`.
+
+        Raises:
+            PermanentError: it can't be had with this configuration.
+        """
+        self._ctx.meter.add("podgpu_sink_dropped_total", 0, reason="queue_full")
+        self._ctx.meter.set("podgpu_sink_up", 0)
+        try:
+            await self._sink.__aenter__()
+        except TransientError as error:
+            self._told = str(error)
+            self._ctx.meter.trouble(self._told, self._ctx.clock.now())
+            self._ctx.log.warning("%s; tried again until it works", error)
+        else:
+            self._opened()
+
+    async def run(self) -> None:
+        """Feed the sink until its outlet is closed and drained."""
+        while True:
+            started = self._ctx.clock.now()
+            try:
+                if not self._entered:
+                    await self._sink.__aenter__()
+                    self._opened()
+                await self._sink.run(self.outlet)
+            except ComponentError as error:
+                reason, retry_after = str(error), _retry_after(error)
+            else:
+                return
+            finally:
+                await self.leave()
+            delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
+            self._ctx.log.log(
+                logging.DEBUG if reason == self._told else logging.WARNING,
+                "%s; tried again until it works, next in %.0f s",
+                reason,
+                delay,
+            )
+            self._told = reason
+            self._ctx.meter.trouble(reason, self._ctx.clock.now())
+            if await self._closed_within(delay):
+                return
+
+    def _opened(self) -> None:
+        self._entered, self._told = True, ""
+        self._ctx.meter.set("podgpu_sink_up", 1)
+
+    async def leave(self) -> None:
+        """Give back what the sink holds, if it holds anything."""
+        if self._entered:
+            self._entered = False
+            self._ctx.meter.set("podgpu_sink_up", 0)
+            await self._sink.__aexit__(None, None, None)
+
+    async def _closed_within(self, seconds: float) -> bool:
+        """Wait, but no longer than until podgpu stops."""
+        sleep = asyncio.ensure_future(self._ctx.clock.sleep(seconds))
+        closed = asyncio.ensure_future(self.outlet.wait_closed())
+        try:
+            await asyncio.wait({sleep, closed}, return_when=asyncio.FIRST_COMPLETED)
+            return self.outlet.closed
+        finally:
+            sleep.cancel()
+            closed.cancel()

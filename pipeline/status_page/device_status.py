@@ -1,0 +1,207 @@
+"""GPUs and MIG instances of a document."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from pipeline.base.safe_text import line
+from pipeline.model import Access, Attribution, Holder, Snapshot, Value
+from pipeline.status_page.daemon_state import Known, date
+from pipeline.status_page.status_document import (
+    LARGEST,
+    AccessStatus,
+    GpuStatus,
+    HolderStatus,
+    InstanceStatus,
+    State,
+)
+
+MOST_DEVICES: Final = 1024
+"""GPUs and instances together that a document has; more are counted."""
+
+MOST_HOLDERS: Final = 64
+"""Holders of one device that a document has; more are counted."""
+
+ALL_HOLDERS: Final = 4096
+"""Holders that a document has in all, about: of many devices each has fewer, so that the event loop
+is never kept for long."""
+
+_UP: Final = "gpu_up"
+_BUSY: Final = "gpu_utilization_percent"
+_ENGINE: Final = "graphics_engine_active_ratio"
+_USED: Final = "memory_used_bytes"
+_TOTAL: Final = "memory_total_bytes"
+_POWER: Final = "power_watts"
+_LIMITS: Final = ("power_limit_enforced_watts", "power_limit_watts")
+_TEMPERATURE: Final = "gpu_temperature_celsius"
+_WANTED: Final = frozenset({_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE})
+
+Values = Mapping[tuple[str, str], Value]
+"""Readings by uuid and field."""
+
+
+def gpus(known: Known) -> tuple[tuple[GpuStatus, ...] | None, int]:
+    """Return the GPUs in their order, and how many devices were left out.
+
+    None for the GPUs where no source has told of devices.
+    """
+    snapshot = known.snapshot
+    if snapshot is None:
+        return None, 0
+    found = snapshot.layout.attributions
+    if not found and all(state.devices is None for state in known.sources.values()):
+        return None, 0
+    shown = list(islice(found.values(), MOST_DEVICES))
+    most = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
+    view = _View(known, _values(snapshot), most)
+    cards: dict[str, list[Attribution]] = {}
+    for one in shown:
+        cards.setdefault(one.device.gpu_uuid, []).append(one)
+    made = tuple(_gpu(view, uuid, group) for uuid, group in cards.items())
+    return made, len(found) - len(shown)
+
+
+class _View(NamedTuple):
+    """What is known of all devices.
+
+    Attributes:
+        known: what there is.
+        values: readings.
+        most: holders of one device that are named, and containers with access to it.
+    """
+
+    known: Known
+    values: Values
+    most: int
+
+
+def _values(snapshot: Snapshot) -> Values:
+    return {
+        (series.attribution.device.uuid, series.field): reading.value
+        for series, reading in zip(snapshot.layout.series, snapshot.readings, strict=True)
+        if series.field in _WANTED and not series.attrs
+    }
+
+
+def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
+    """Return a GPU with its instances; one that a source tells of by its instances alone too."""
+    whole = next((one for one in group if one.device.mig is None), None)
+    below = [one for one in group if one.device.mig is not None]
+    device, values = group[0].device, view.values
+    state: State = "unknown" if whole is None else _state(whole, values)
+
+    def value(*fields: str) -> float | None:
+        found = (_number(values.get((uuid, field))) for field in fields)
+        return next((each for each in found if each is not None), None)
+
+    return GpuStatus(
+        **_common(view, uuid, whole),
+        state=state,
+        index=_place(device.index),
+        name=_text(device.model),
+        power_watts=value(_POWER),
+        power_limit_watts=value(*_LIMITS),
+        temperature_celsius=value(_TEMPERATURE),
+        instances=tuple(_instance(view, one, state) for one in below),
+    )
+
+
+def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
+    place = one.device.mig
+    assert place is not None  # noqa: S101 - it was chosen for that
+    return InstanceStatus(
+        **_common(view, one.device.uuid, one),
+        state=parent,
+        profile=_text(place.profile),
+        gpu_instance_id=min(max(place.gpu_instance_id, 0), LARGEST),
+        compute_instance_id=_place(place.compute_instance_id),
+    )
+
+
+def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
+    values, told = view.values, view.known.informed
+    access = one.access if one is not None else ()
+    every = one.holders if one is not None and told else ()
+    holders = every[: view.most]
+    return {
+        "uuid": line(uuid),
+        "utilization_percent": _utilization(uuid, values),
+        "memory_used_bytes": _whole(values.get((uuid, _USED))),
+        "memory_total_bytes": _whole(values.get((uuid, _TOTAL))),
+        "holders": tuple(_holder(view, each) for each in holders) if told else None,
+        "holders_left_out": len(every) - len(holders),
+        "conflicts": one.conflicts if one is not None else 0,
+        "access": tuple(_access(each) for each in access[: view.most]),
+        "access_left_out": max(len(access) - view.most, 0),
+    }
+
+
+def _state(one: Attribution, values: Values) -> State:
+    if not one.present:
+        return "lost"
+    up = values.get((one.device.uuid, _UP))
+    if up is not None:
+        return "up" if up == 1 else "lost"
+    # Where nobody reads that, as of another exporter's page: what is read often still stands.
+    answers = any((one.device.uuid, field) in values for field in (_BUSY, _USED, _POWER))
+    return "up" if answers else "unknown"
+
+
+def _utilization(uuid: str, values: Values) -> float | None:
+    busy = _number(values.get((uuid, _BUSY)))
+    if busy is not None:
+        return busy
+    engine = _number(values.get((uuid, _ENGINE)))
+    return None if engine is None else round(engine * 100, 1)
+
+
+def _holder(view: _View, holder: Holder) -> HolderStatus:
+    known, subject = view.known, holder.subject
+    source = known.sources.get(holder.source)
+    return HolderStatus(
+        namespace=_text(subject.namespace),
+        pod=_text(subject.pod),
+        container=_text(subject.container),
+        uid=_text(subject.uid),
+        since=date(known.now.wall_of(holder.since)),
+        since_known=not holder.seen,
+        share=holder.share,
+        replicas=len(holder.replicas) or None,
+        source=line(holder.source),
+        evidence=holder.evidence.name.lower(),
+        age_seconds=known.age(source.confirmed if source is not None else None),
+    )
+
+
+def _access(access: Access) -> AccessStatus:
+    subject = access.subject
+    return AccessStatus(
+        namespace=_text(subject.namespace),
+        pod=_text(subject.pod),
+        container=_text(subject.container),
+        uid=_text(subject.uid),
+        source=line(access.source),
+        evidence=access.evidence.name.lower(),
+    )
+
+
+def _place(number: int | None) -> int | None:
+    return number if number is not None and 0 <= number <= LARGEST else None
+
+
+def _text(text: str) -> str | None:
+    return line(text) if text else None
+
+
+def _number(value: Value | None) -> float | None:
+    try:
+        known = value is not None and isfinite(value) and abs(value) <= LARGEST
+        return float(value) if known and value is not None else None
+    except OverflowError:  # an integer that no double can hold
+        return None
+
+
+def _whole(value: Value | None) -> int | None:
+    number = _number(value)
+    return None if number is None or number < 0 else int(number)

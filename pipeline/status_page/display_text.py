@@ -1,0 +1,141 @@
+"""Figures and names as people read them."""
+
+from typing import Final
+
+from pipeline.status_page.status_document import (
+    DeviceStatus,
+    GpuStatus,
+    HolderStatus,
+    InstanceStatus,
+)
+
+UNKNOWN: Final = "unknown"
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def span(seconds: float) -> str:
+    """Return a time in one unit: `12 s`, `3 min`, `2 h`, `5 d`; never more than it is."""
+    whole = int(max(seconds, 0))
+    return next((f"{whole // size} {unit}" for unit, size in _UNITS if whole >= size), "0 s")
+
+
+def size(count: int) -> str:
+    """Return bytes in one unit: `512 MiB`, `79.6 GiB`."""
+    if not count:
+        return "0 B"
+    if count < 1 << 20:
+        return f"{count / 1024:.0f} KiB"
+    if count < 1 << 30:
+        return f"{count / (1 << 20):.0f} MiB"
+    return f"{count / (1 << 30):.1f} GiB"
+
+
+def amount(count: int) -> str:
+    """Return a count with its thousands apart: `1 234 567`."""
+    return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def hours(seconds: float) -> str:
+    """Return a time in hours: `12.3 h`; `<0.1 h` for one that is too short, but isn't 0."""
+    return f"{_least(seconds / 3600, 1)}\N{NO-BREAK SPACE}h"
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Return energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for less that isn't 0."""
+    return f"{_least(joules / 3.6e6, 2)}\N{NO-BREAK SPACE}kWh"
+
+
+def _least(figure: float, digits: int) -> str:
+    if figure and not round(figure, digits):
+        least = f"{10**-digits:.{digits}f}"
+        return f"<{least}" if figure > 0 else f">-{least}"
+    return f"{figure:.{digits}f}"
+
+
+def holder_name(holder: HolderStatus) -> str:
+    """Return `namespace/pod (container)`, as far as it is known."""
+    pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)
+    whole = f"{holder.namespace}/{pod}" if holder.namespace else pod
+    return f"{whole} ({holder.container})" if holder.container else whole
+
+
+def portion(holder: HolderStatus) -> str:
+    """Return what part it holds: `50 %`, `2 replicas`; empty for all of it, or if unknown."""
+    if holder.share is not None:
+        return "" if holder.share == 1 else f"{holder.share * 100:.3g} %"
+    if holder.replicas is not None:
+        return f"{holder.replicas} replica{'s' if holder.replicas > 1 else ''}"
+    return ""
+
+
+def gpu_name(gpu: GpuStatus) -> str:
+    """Return `GPU 3`, or the uuid where it has no index."""
+    return gpu.uuid if gpu.index is None else f"GPU {gpu.index}"
+
+
+def place(instance: InstanceStatus) -> str:
+    """Return where an instance is on its GPU: `GI 7, CI 0`."""
+    where = f"GI {instance.gpu_instance_id}"
+    ci = instance.compute_instance_id
+    return where if ci is None else f"{where}, CI {ci}"
+
+
+def memory(device: DeviceStatus) -> str:
+    """Return `40.2 of 79.6 GiB`, as far as it is known."""
+    used, total = device.memory_used_bytes, device.memory_total_bytes
+    if used is None:
+        return UNKNOWN if total is None else f"? of {size(total)}"
+    if total is None:
+        return size(used)
+    first, second = size(used), size(total)
+    if not used or first.split()[1] == second.split()[1]:
+        first = first.split()[0]
+    return f"{first} of {second}"
+
+
+def part(some: float | None, whole: float | None) -> float | None:
+    """Return a part from 0 to 1; None where it is unknown."""
+    if some is None or not whole:
+        return None
+    return min(max(some / whole, 0.0), 1.0)
+
+
+def nobody(device: DeviceStatus) -> str:
+    """Return what a device is that nobody is known to hold; one that is lost isn't free."""
+    if device.holders is None:
+        return UNKNOWN
+    return "free" if device.state == "up" else "held by nobody"
+
+
+def contradiction(device: DeviceStatus) -> str:
+    """Return how many claims contradict others; empty if none does."""
+    count = device.conflicts
+    if not count:
+        return ""
+    return f"claims of {count} pod{'s' if count > 1 else ''} contradict others"
+
+
+def access(device: DeviceStatus) -> str:
+    """Return how many containers have access and hold nothing; empty if none has."""
+    count = len(device.access) + device.access_left_out
+    if not count:
+        return ""
+    return f"{count} more container{'s have' if count > 1 else ' has'} access and no holding"
+
+
+def unresolved(count: int) -> str:
+    """Return how many ids fit no device; empty if all do."""
+    if not count:
+        return ""
+    return "1 id that fits no device" if count == 1 else f"{count} ids that fit no device"
+
+
+def held(gpu: GpuStatus) -> str:
+    """Return how many of a GPU's instances are held: `5 of 7 instances held`."""
+    known = [instance.holders for instance in gpu.instances if instance.holders is not None]
+    count = len(gpu.instances)
+    several = f"{count} instance{'s' if count > 1 else ''}"
+    if not known:
+        return several
+    return f"{sum(1 for holders in known if holders)} of {several} held"

@@ -1,0 +1,126 @@
+"""The tables of sources and sinks."""
+
+from typing import Final
+
+from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved
+from pipeline.status_page.html.elements import cell, known, table, text
+from pipeline.status_page.status_document import ErrorStatus, SinkStatus, SourceStatus
+
+_SOURCES: Final = (
+    ("Source", "dev"),
+    ("State", ""),
+    ("Last word", ""),
+    ("Holders confirmed", ""),
+    ("Restarts", ""),
+    ("Last error", ""),
+)
+_SINKS: Final = (
+    ("Sink", "dev"),
+    ("State", ""),
+    ("Handed on", ""),
+    ("Queued", ""),
+    ("Lost", ""),
+    ("Last error", ""),
+)
+_STATES: Final = {
+    "up": "up",
+    "down": '<span class="bad">down</span>',
+    "waiting": '<span class="warn">not heard yet</span>',
+}
+
+
+def sources(found: tuple[SourceStatus, ...]) -> str:
+    """Return the table of sources."""
+    return _table("sources", _SOURCES, "".join(_source(each) for each in found))
+
+
+def sinks(found: tuple[SinkStatus, ...]) -> str:
+    """Return the table of sinks."""
+    if not found:
+        return "<p>There is none.</p>"
+    return _table("sinks", _SINKS, "".join(_sink(each) for each in found))
+
+
+def _table(name: str, columns: tuple[tuple[str, str], ...], rows: str) -> str:
+    return table("parts", name, columns, f'<tbody role="rowgroup">{rows}</tbody>')
+
+
+def _row(name: str, kind: str | None, *cells: str) -> str:
+    other = f' <span class="soft">{text(kind)}</span>' if kind and kind != name else ""
+    return (
+        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name)}</b>{other}</th>'
+        f"{''.join(cells)}</tr>\n"
+    )
+
+
+def _source(source: SourceStatus) -> str:
+    said = unresolved(source.unresolved)
+    odd = f'<small class="warn">{said}</small>' if said else ""
+    return _row(
+        source.name,
+        source.kind,
+        cell(_STATES[source.state] + odd, label="State"),
+        cell(_ago(source.age_seconds), "num", "Last word"),
+        _confirmed(source.confirmed_seconds),
+        cell(_count(source.restarts), "num", "Restarts"),
+        cell(_error(source.error), "wide", "Last error"),
+    )
+
+
+def _sink(sink: SinkStatus) -> str:
+    state = '<span class="bad">down</span>'
+    if sink.up is None:
+        state = known(UNKNOWN)
+    elif sink.up:
+        state = "up"
+        if sink.delivering is not None:
+            state = "delivering" if sink.delivering else '<span class="bad">not delivering</span>'
+    if sink.queue_writable is False:
+        state += '<small class="bad">its queue can\'t be written</small>'
+    queued = _count(sink.queued)
+    if sink.queued and sink.oldest_seconds is not None:
+        queued += f", oldest {span(sink.oldest_seconds)}"
+    if sink.queue_bytes:
+        queued += f"<small>{size(sink.queue_bytes)}</small>"
+    lost = [
+        f'<span class="warn">{amount(count)} {word}</span>'
+        for count, word in ((sink.dropped, "dropped"), (sink.rejected, "rejected"))
+        if count
+    ]
+    if sink.errors:
+        lost.append(f'<small class="warn">{amount(sink.errors)} errors besides</small>')
+    none = _count(0 if sink.dropped is not None else None)
+    return _row(
+        sink.name,
+        sink.kind,
+        cell(state, label="State"),
+        cell(_count(sink.emitted), "num", "Handed on"),
+        cell(queued, "num", "Queued"),
+        cell("<br>".join(lost) or none, "num", "Lost"),
+        cell(_error(sink.error), "wide", "Last error"),
+    )
+
+
+def _error(error: ErrorStatus | None) -> str:
+    if error is None:
+        return '<span class="soft">none</span>'
+    age = "" if error.age_seconds is None else f"{span(error.age_seconds)} ago"
+    when = ", ".join(word for word in (age, "over" if error.over else "") if word)
+    behind = f' <span class="soft">({when})</span>' if when else ""
+    kind = {True: "soft", False: "bad", None: "warn"}[error.over]
+    return f'<span class="{kind}">{text(error.text)}</span>{behind}'
+
+
+def _ago(seconds: float | None) -> str:
+    return known(UNKNOWN) if seconds is None else f"{span(seconds)} ago"
+
+
+def _confirmed(seconds: float | None) -> str:
+    """Return nothing of a source that says nothing of holders."""
+    if seconds is None:
+        return cell("", "no")
+    return cell(_ago(seconds), "num", "Holders confirmed")
+
+
+def _count(count: int | None) -> str:
+    return known(UNKNOWN) if count is None else amount(count)

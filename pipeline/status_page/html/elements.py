@@ -1,0 +1,80 @@
+"""Pieces of the page. All that comes from elsewhere goes through `text`."""
+
+import html
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+from pipeline.status_page.display_text import UNKNOWN
+
+_UNKNOWN: Final = f'<span aria-hidden="true">&ndash;</span><span class="v">{UNKNOWN}</span>'
+
+text = html.escape
+"""Escapes a text for both an element and an attribute."""
+
+
+def bar(part: float | None, kind: str) -> str:
+    """Return a bar; the text beside it says the same. Nothing for an unknown part.
+
+    Args:
+        part: from 0 to 1.
+        kind: class of its filled part.
+    """
+    if part is None:
+        return ""
+    width = f"{part * 100:.0f}"
+    return (
+        '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="t" width="100" height="1"/>'
+        f'<rect class="{kind}" width="{width}" height="1"/></svg>'
+    )
+
+
+def figure(value: float | None, unit: str, digits: int = 0) -> str:
+    """Return a number with its unit, or a dash that is read out as unknown."""
+    return _UNKNOWN if value is None else f"{value:.{digits}f}&nbsp;{unit}"
+
+
+def known(value: str) -> str:
+    """Return a text, or a dash for one that says unknown."""
+    return _UNKNOWN if value == UNKNOWN else text(value)
+
+
+def cell(content: str, kind: str = "", label: str = "") -> str:
+    """Return a cell of a table; `role` keeps it one where it isn't laid out as one.
+
+    Args:
+        content: HTML.
+        kind: its classes.
+        label: what its column is called, for narrow windows.
+    """
+    named = f' data-l="{text(label)}"' if label else ""
+    return f'<td role="cell"{_classes(kind)}{named}>{content}</td>'
+
+
+def table(kind: str, titled: str, columns: Iterable[tuple[str, str]], bodies: str) -> str:
+    """Return a table.
+
+    Args:
+        kind: its class.
+        titled: the id of its title.
+        columns: titles and classes.
+        bodies: HTML.
+    """
+    heads = "".join(
+        f'<th scope="col" role="columnheader"{_classes(classes)}>{text(title)}</th>'
+        for title, classes in columns
+    )
+    return (
+        f'<table class="{kind}" role="table" aria-labelledby="{titled}"><thead role="rowgroup">'
+        f'<tr role="row">{heads}</tr></thead>{bodies}</table>\n'
+    )
+
+
+def link(path: str, title: str) -> str:
+    """Return an item with a link, which works behind a proxy's prefix too."""
+    return f'<li><a href=".{text(quote(path))}">{text(path)}</a> {text(title)}</li>'
+
+
+def _classes(names: str) -> str:
+    return f' class="{names}"' if names else ""

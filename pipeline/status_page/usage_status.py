@@ -1,0 +1,129 @@
+"""What was used over the last 24 hours, of a document."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import chain
+from typing import Any, Final
+
+from pipeline.base.safe_text import line
+from pipeline.ledger.reports import Report, Row, Sum
+from pipeline.status_page.daemon_state import Known, date
+from pipeline.status_page.device_status import MOST_DEVICES
+from pipeline.status_page.status_document import (
+    LARGEST,
+    AmountsStatus,
+    DayStatus,
+    DeviceAmountsStatus,
+    PodAmountsStatus,
+    UsageStatus,
+)
+
+MOST: Final = 10
+"""Pods that a document has, those that held the most; the others are added up."""
+
+
+def used(known: Known) -> UsageStatus | None:
+    """Return what a ledger tells; None where none runs."""
+    day = known.last_day
+    if day is None:
+        return None
+    return UsageStatus(
+        sink=line(day.sink),
+        age_seconds=known.age(day.asked),
+        error=line(day.error) or None,
+        # Of nothing at all no sum is known: it isn't 0.
+        day=None if day.report is None or not day.report.window.totals else _day(known, day.report),
+    )
+
+
+def _day(known: Known, report: Report) -> DayStatus:
+    window = report.window
+    others = report.rows[MOST:]
+    devices = _devices(known)
+    return DayStatus(
+        since=date(window.start_ns),
+        until=date(window.end_ns),
+        accounted_seconds=_seconds(sum(total.accounted_ns for total in window.totals)),
+        gap_seconds=_seconds(sum(total.gap_ns for total in window.totals)),
+        pods=tuple(_pod(row) for row in report.rows[:MOST]),
+        others=_together(others) if others else None,
+        pods_left_out=len(others),
+        unattributed=_amounts(report.unattributed),
+        total=_amounts(report.total),
+        devices=tuple(_device(row) for row in devices[:MOST_DEVICES]),
+        devices_left_out=max(len(devices) - MOST_DEVICES, 0),
+    )
+
+
+def _devices(known: Known) -> Sequence[Row]:
+    """Return the rows of devices: in the order in which the devices stand, then those gone."""
+    day, snapshot = known.last_day, known.snapshot
+    if day is None or day.devices is None:
+        return ()
+    there = {} if snapshot is None else snapshot.layout.attributions
+    order = {uuid: at for at, uuid in enumerate(there)}
+    return sorted(day.devices.rows, key=lambda row: order.get(_uuid(row), len(order)))
+
+
+def _uuid(row: Row) -> str:
+    return (row.key.parts[0] or "") if row.key is not None else ""
+
+
+def _device(row: Row) -> DeviceAmountsStatus:
+    name = None if row.key is None else _text(row.key.parts[1])
+    return DeviceAmountsStatus(uuid=line(_uuid(row)), name=name, **_figures([row]))
+
+
+def _pod(row: Row) -> PodAmountsStatus:
+    namespace, pod, uid = (None,) * 3 if row.key is None else map(_text, row.key.parts)
+    return PodAmountsStatus(namespace=namespace, pod=pod, uid=uid, **_figures([row]))
+
+
+def _amounts(row: Row) -> AmountsStatus:
+    return AmountsStatus(**_figures([row]))
+
+
+def _together(rows: Sequence[Row]) -> AmountsStatus:
+    return AmountsStatus(**_figures(rows))
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+    sums = [[getattr(row, name) for row in rows] for name in ("busy_ns", "idle_ns", "energy_mj")]
+    busy, idle, energy = map(_known, sums)
+    several = len(rows) > 1
+    unknown = any(each.known is None for each in chain(*sums))
+    parts = [[getattr(row, name) for row in rows] for name in ("allocated", "used")]
+    allocated, of_busy = ([part for part in each if part is not None] for each in parts)
+    return {
+        "held_seconds": _seconds(sum(row.held_ns for row in rows)),
+        "free_seconds": _seconds(sum(row.free_ns for row in rows)),
+        "unknown_seconds": _seconds(sum(row.unknown_ns for row in rows)),
+        "allocated_ratio": _ratio(sum(allocated)) if allocated else None,
+        "used_ratio": _ratio(sum(of_busy)) if of_busy else None,
+        "busy_seconds": None if busy is None else _seconds(busy),
+        "idle_seconds": None if idle is None else _seconds(idle),
+        "energy_joules": None if energy is None else _bounded(energy / 1e3),
+        "holdings": min(sum(row.holdings for row in rows), LARGEST),
+        "incomplete": any(row.partial for row in rows) or (several and unknown),
+    }
+
+
+def _known(sums: Sequence[Sum]) -> int | None:
+    known = [each.known for each in sums if each.known is not None]
+    return sum(known) if known else None
+
+
+def _seconds(ns: int) -> float:
+    return _bounded(ns / 1e9)
+
+
+def _ratio(part: Fraction | int) -> float:
+    return min(round(float(part), 6), LARGEST)
+
+
+def _bounded(figure: float) -> float:
+    return min(max(round(figure, 3), -LARGEST), LARGEST)
+
+
+def _text(text: str | None) -> str | None:
+    return line(text) if text else None

@@ -1,0 +1,163 @@
+"""A topology as text: the matrix that people know from `nvidia-smi topo -m`, the tree, Graphviz."""
+
+from collections.abc import Iterator
+
+from pipeline.model import Holder
+from pipeline.model.availability import Availability
+from pipeline.model.bitmask import bits
+from pipeline.model.topology_tree import SYMBOLS, Group, Node, Topology
+
+LEGEND = """\
+  X    = the GPU itself
+  NV#  = # NVLinks, direct ones or through switches; NV? where their number is unknown
+  PIX  = one PCIe switch between them, or one board
+  PXB  = several PCIe switches, no host bridge
+  PHB  = one PCIe host bridge
+  NODE = several host bridges of one NUMA node
+  SYS  = the link between NUMA nodes
+  ?    = the driver gives no answer"""
+
+
+def matrix(topology: Topology, *, legend: bool = True) -> str:
+    """Return what lies between each two GPUs, as the driver tells it, and their NUMA nodes."""
+    count = len(topology.cards)
+    names = [topology.name(number) for number in range(count)]
+    rows = [["", *names, "NUMA"]]
+    for i, card in enumerate(topology.cards):
+        cells = [" X " if i == j else symbol(topology, i, j) for j in range(count)]
+        numa = "N/A" if card.numa_node is None else str(card.numa_node)
+        rows.append([names[i], *cells, numa])
+    widths = [max(len(row[column]) for row in rows) for column in range(count + 2)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    if legend:
+        lines += ["", "Legend:", "", LEGEND]
+    return "\n".join(lines) + "\n"
+
+
+def symbol(topology: Topology, i: int, j: int) -> str:
+    """Return the cell of the matrix for two different GPUs, by their bit numbers.
+
+    It is the driver's word on this pair, where the tree may have it closer.
+    """
+    key = (i, j) if i < j else (j, i)
+    nvlinks = topology.links[key].nvlinks
+    if nvlinks:
+        return f"NV{nvlinks}"
+    told = topology.told.get(key)
+    if told is None:
+        return "?"
+    if nvlinks is None and told.reachable:
+        return "NV?"
+    return "?" if told.level is None else SYMBOLS[told.level]
+
+
+def tree(topology: Topology, availability: Availability | None = None) -> str:
+    """Return the tree with who holds what, and the NVLink groups below it.
+
+    A chain of nodes with the same GPUs is one line, that of the closest.
+    """
+    root = topology.root
+    if root is None:
+        return "no GPUs\n"
+    lines = _branch(topology, availability, root, "", "")
+    for domain in topology.domains:
+        about = f" {domain.fabric}" if domain.fabric else ""
+        lines.append(f"NVLink {domain.kind}{about}: {_about(topology, availability, domain)}")
+    lines += [f"contradiction: {found.text}" for found in topology.contradictions]
+    return "\n".join(lines) + "\n"
+
+
+def _branch(
+    topology: Topology, availability: Availability | None, node: Node, first: str, further: str
+) -> list[str]:
+    if not node.mask & (node.mask - 1):
+        return [first + _card(topology, availability, node.mask.bit_length() - 1)]
+    lines = [f"{first}{SYMBOLS[node.level]}: {_about(topology, availability, node)}"]
+    below: list[Node | int] = list(node.branches or bits(node.mask))
+    for place, child in enumerate(below):
+        last = place + 1 == len(below)
+        start, rest = further + ("└─ " if last else "├─ "), further + ("   " if last else "│  ")
+        if isinstance(child, Node):
+            lines += _branch(topology, availability, child, start, rest)
+        else:
+            lines.append(start + _card(topology, availability, child))
+    return lines
+
+
+def _about(topology: Topology, availability: Availability | None, group: Group) -> str:
+    text = topology.names(group.mask)
+    if availability is not None:
+        text += f", {availability.free_of(group).bit_count()} of {group.mask.bit_count()} free"
+    return text
+
+
+def _card(topology: Topology, availability: Availability | None, number: int) -> str:
+    card = topology.cards[number]
+    words = [topology.name(number)]
+    if card.pci_bus_id:
+        words.append(card.pci_bus_id)
+    if availability is not None:
+        words.append("; ".join(_held(availability, number)))
+    return "  ".join(words)
+
+
+def _held(availability: Availability, number: int) -> Iterator[str]:
+    use = availability.cards[number]
+    yield use.state
+    own = availability.topology.cards[number].uuid
+    places = {a.device.uuid: a.device.mig for a in use.attributions}
+    for uuid, holder in use.holders:
+        place = places[uuid]
+        where = "" if uuid == own or place is None else f" on {place.profile or uuid}"
+        yield _holder(holder) + where
+
+
+def _holder(holder: Holder) -> str:
+    subject = holder.subject
+    pod = subject.pod or subject.uid or subject.container_id
+    name = f"{subject.namespace}/{pod}" if subject.namespace else pod
+    if subject.container:
+        name += f" ({subject.container})"
+    return name if holder.share in {None, 1} else f"{name} {holder.share:g}"
+
+
+def dot(topology: Topology, availability: Availability | None = None) -> str:
+    """Return the tree and the NVLinks in Graphviz's language."""
+    lines = ["graph topology {", "  node [shape=box];"]
+    for number in range(len(topology.cards)):
+        label = topology.name(number)
+        style = ""
+        if availability is not None:
+            label = "\n".join([label, *_held(availability, number)])
+            style = "" if availability.free >> number & 1 else ", style=filled"
+        lines.append(f"  g{number} [label={_quoted(label)}{style}];")
+    if topology.root is not None:
+        lines += _edges(topology.root)
+    for (i, j), link in sorted(topology.links.items()):
+        if link.nvlinks:
+            lines.append(f'  g{i} -- g{j} [label="NV{link.nvlinks}", constraint=false];')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _edges(node: Node) -> list[str]:
+    if not node.mask & (node.mask - 1):
+        return []
+    name = f"{node.level.name.lower()}{node.number}"
+    lines = [f"  {name} [label={_quoted(SYMBOLS[node.level])}, shape=ellipse];"]
+    below: list[Node | int] = list(node.branches or bits(node.mask))
+    for child in below:
+        if isinstance(child, Node) and child.mask & (child.mask - 1):
+            lines += _edges(child)
+            lines.append(f"  {name} -- {child.level.name.lower()}{child.number};")
+        else:
+            number = child.mask.bit_length() - 1 if isinstance(child, Node) else child
+            lines.append(f"  {name} -- g{number};")
+    return lines
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

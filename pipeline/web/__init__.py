@@ -1,9 +1,0 @@
-"""Who may read what podgpu serves: TLS, client certificates and passwords, from a web config file.
-
-The file's form is that of Prometheus' own exporters. Nothing here is imported without such a file.
-"""
-
-from pipeline.web.access import OPEN, Access, opened
-from pipeline.web.reading import Rules, check
-
-__all__ = ["OPEN", "Access", "Rules", "check", "opened"]

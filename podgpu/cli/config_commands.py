@@ -1,0 +1,68 @@
+"""Commands that only tell: `check`, `schema`, `kinds`."""
+
+import argparse
+import sys
+
+import orjson
+
+from config.errors import ConfigError, Problem
+from config.json_schema import json_schema
+from config.option_docs import describe
+from config.schema import Config
+from pipeline.component.code_permissions import refused
+from pipeline.component.registry import ENTRIES, RegisteredKinds
+from podgpu.cli.code_permission_options import allowed_of
+from podgpu.cli.config_location import located
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """`podgpu check`: status 0 if the configuration can be taken."""
+    config, path = located(arguments.config)
+    if found := refused(config, allowed_of(arguments)):
+        raise ConfigError(str(path or "built-in"), found)
+    _check_counters(config, str(path or "built-in"))
+    if config.http.web_config is not None:
+        # Certificates and passwords have libraries of their own.
+        from pipeline.http.access import check as check_web
+
+        check_web(config.http.web_config)
+    sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
+    print(f"{path or 'built-in'}: good: sources {sources}; sinks {sinks}")
+    return 0
+
+
+def _check_counters(config: Config, origin: str) -> None:
+    """Say on stderr what is wrong with the rows of a counters file.
+
+    Raises:
+        ConfigError: there is no such file, or it can't be read.
+    """
+    setting = config.counters
+    if setting.file is None:
+        return
+    from pipeline.counters.list_keeper import USUAL
+    from pipeline.counters.list_source import UnheardError, read_list
+    from pipeline.counters.plan_builder import planned, warning
+
+    try:
+        text = read_list(setting.file, orphan=True)
+    except UnheardError as error:
+        raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
+    if told := warning(str(setting.file), planned(text, setting), USUAL):
+        print(told, file=sys.stderr)
+
+
+def schema(_: argparse.Namespace) -> int:
+    """`podgpu schema`: JSON Schema, for editors."""
+    print(orjson.dumps(json_schema(RegisteredKinds()), option=orjson.OPT_INDENT_2).decode())
+    return 0
+
+
+def kinds(_: argparse.Namespace) -> int:
+    """`podgpu kinds`: each kind, what it is for, and its options."""
+    for (role, kind), entry in ENTRIES.items():
+        print(f"{role} {kind}: {entry.summary}")
+        for option in describe(RegisteredKinds().options(role, kind)):
+            default = f" (default {option.default})" if option.default else ""
+            print(f"    {option.name}: {option.type}{default}\n        {option.doc}")
+    return 0

@@ -1,0 +1,52 @@
+"""All options, dcgm-exporter's and a few of podgpu's own."""
+
+from typing import Final
+
+from podgpu.cli.dcgm_exporter import debug_options, holder_options, reading_options, server_options
+from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
+
+OWN: Final = (
+    Option(
+        "labels",
+        "",
+        "PODGPU_LABELS",
+        Type.TEXT,
+        "dcgm",
+        Fate.OWN,
+        "sinks.metrics.labels",
+        "The form of the labels: dcgm, dcgm-hostname, dcgm-old or dcgm-1x; it counts more than -o.",
+    ),
+    Option(
+        "own",
+        "",
+        "PODGPU_OWN",
+        Type.SWITCH,
+        True,
+        Fate.OWN,
+        "counters.own",
+        "Whether podgpu's own readings are shown beside the rows of the counters file.",
+    ),
+    Option(
+        "print-config",
+        "",
+        "",
+        Type.SWITCH,
+        False,
+        Fate.OWN,
+        "",
+        "Prints the configuration that all this comes to, for `podgpu run -c FILE`.",
+    ),
+)
+
+OPTIONS: Final = (
+    *reading_options.OPTIONS,
+    *holder_options.OPTIONS,
+    *server_options.OPTIONS,
+    *debug_options.OPTIONS,
+    *OWN,
+)
+
+BY_NAME: Final = {
+    name: option for option in OPTIONS for name in (option.name, option.short) if name
+}
+"""Each option by its long and by its short name."""

@@ -1,0 +1,109 @@
+"""Which devices are shown, in which order. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pipeline.status_page.display_text import gpu_name, holder_name, place
+from pipeline.status_page.status_document import GpuStatus, InstanceStatus, StatusDocument
+from podgpu.cli.top.ui_state import Sort, State
+
+Device: TypeAlias = GpuStatus | InstanceStatus
+
+_LAST: Final = "\U0010ffff"
+
+_GPU: Final = re.compile("gpu[0-9]+")
+"""A word of a filter that names a GPU: that one alone, though `gpu12` has the letters of `gpu1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device.
+
+    Attributes:
+        device: what it shows.
+        folded: its instances are not among the rows.
+    """
+
+    device: Device
+    folded: bool = False
+
+
+def rows(status: StatusDocument, state: State) -> list[Row]:
+    """Return the rows in their order; instances stand below their GPU."""
+    words = state.filter.lower().split()
+    found: list[tuple[GpuStatus, list[InstanceStatus]]] = []
+    for gpu in status.gpus or ():
+        left = _left(gpu, words)
+        if left is None:
+            continue
+        whole = _matches(_of_gpu(gpu), left)
+        below = [each for each in gpu.instances if whole or _matches(_of(gpu, each), left)]
+        if whole or below:
+            found.append((gpu, below))
+    if state.sort is not Sort.INDEX:
+        sort = state.sort
+        for _, below in found:
+            below.sort(key=lambda each: _key(each, sort))
+        found.sort(key=lambda one: min([_key(one[0], sort), *(_key(x, sort) for x in one[1][:1])]))
+    return list(_laid_out(found, state.folded))
+
+
+def _laid_out(
+    found: Sequence[tuple[GpuStatus, list[InstanceStatus]]], folded: bool
+) -> Iterator[Row]:
+    for gpu, below in found:
+        yield Row(gpu, folded=folded and bool(gpu.instances))
+        if not folded:
+            yield from (Row(each) for each in below)
+
+
+def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
+    """Return what is least for what comes first; what is unknown comes last."""
+    value: float | None
+    match sort:
+        case Sort.UTILIZATION:
+            value = device.utilization_percent
+        case Sort.MEMORY:
+            value = device.memory_used_bytes
+        case Sort.POWER:
+            value = device.power_watts if isinstance(device, GpuStatus) else None
+        case Sort.POD:
+            names = [holder_name(holder) for holder in device.holders or ()]
+            return not names, 0.0, min(names, default=_LAST)
+        case Sort.INDEX:
+            value = None
+    return value is None, -(value or 0.0), ""
+
+
+def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
+    """Return the words that don't name a GPU; None where they name others than this one."""
+    named = {word for word in words if _GPU.fullmatch(word)}
+    if named - {_word(gpu).lower()}:
+        return None
+    return [word for word in words if word not in named]
+
+
+def _matches(text: str, words: Sequence[str]) -> bool:
+    return all(word in text for word in words)
+
+
+def _of_gpu(gpu: GpuStatus) -> str:
+    return _searched(gpu, _word(gpu), gpu.name or "", gpu.uuid)
+
+
+def _of(gpu: GpuStatus, each: InstanceStatus) -> str:
+    return _searched(each, _word(gpu), each.profile or "", place(each), each.uuid)
+
+
+def _word(gpu: GpuStatus) -> str:
+    """Return `gpu3`: a word of a filter has no blank."""
+    return gpu_name(gpu).replace(" ", "")
+
+
+def _searched(device: Device, *texts: str) -> str:
+    holders = device.holders or ()
+    named = [f"{holder_name(each)} {each.source} {each.evidence}" for each in holders]
+    free = [] if holders or device.holders is None else ["free"]
+    return "\n".join((*texts, device.state, *free, *named)).lower()

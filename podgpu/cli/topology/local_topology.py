@@ -1,0 +1,145 @@
+"""Finds out without a daemon: from this machine's driver, or from a recording."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from config.schema import Config, Counters, Http
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.base.logs import ROOT
+from pipeline.join import Join
+from pipeline.model import Envelope, Snapshot, SourceLost, TopologyRead
+from podgpu.cli.config_location import built_in
+
+if TYPE_CHECKING:
+    from pipeline.runtime.runtime import Runtime
+
+SECONDS: Final = 30.0
+"""How long this machine's driver may take: without its persistence daemon it starts every GPU."""
+
+HOLDERS_SECONDS: Final = 3.0
+"""How long the other sources may take after it."""
+
+READING: Final = frozenset({"nvml", "podresources", "checkpoint", "podlist"})
+"""Kinds of source that may run beside a daemon's own: they only read, and register nowhere."""
+
+
+def recorded(path: Path) -> Snapshot:
+    """Return what was known at the end of a recording.
+
+    Raises:
+        PermanentError: there is no such recording.
+        TransientError: it tells no topology.
+    """
+    from pipeline.recording import RecordingError, RecordingReader
+
+    join, last = Join(), None
+    try:
+        with RecordingReader(path) as reader:
+            for envelope in reader:
+                join.apply(envelope)
+                last = envelope.at
+    except RecordingError as error:
+        raise PermanentError(str(error)) from error
+    except OSError as error:
+        raise PermanentError(f"{path}: {error.strerror}") from error
+    snapshot = join.snapshot(last) if last is not None else None
+    if snapshot is None or snapshot.topology is None:
+        raise TransientError(f"{path} does not tell how the GPUs are joined: record anew")
+    return snapshot
+
+
+def reading_of(config: Config) -> Config:
+    """Return what of a configuration looks at this machine and does nothing else."""
+    sources = {
+        name: component for name, component in config.sources.items() if component.kind in READING
+    }
+    if not any(component.kind == "nvml" for component in sources.values()):
+        sources |= built_in("default.yaml", {}).sources
+    return msgspec.structs.replace(
+        config, sources=sources, sinks={}, http=Http(), counters=Counters()
+    )
+
+
+class _Watch:
+    """Joins what the sources say, until it is enough.
+
+    Args:
+        config: which sources there are.
+        done: is set then.
+    """
+
+    def __init__(self, config: Config, done: asyncio.Event) -> None:
+        self.join = Join()
+        self.last: Envelope | None = None
+        self.lost = ""
+        self._names = config.sources.keys()
+        self._done = done
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, envelope: Envelope) -> None:
+        self.join.apply(envelope)
+        self.last = envelope
+        match envelope.event:
+            case SourceLost(reason) if envelope.kind == "nvml":
+                self.lost = reason
+                self._done.set()
+            case TopologyRead() if self._timer is None:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(HOLDERS_SECONDS, self._done.set)
+            case _:
+                pass
+        states = self.join.sources()
+        spoken = all(name in states and states[name].spoken for name in self._names)
+        if spoken and self._timer is not None:
+            self._done.set()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _looked(config: Config, make: "type[Runtime]") -> _Watch:
+    done = asyncio.Event()
+    watch = _Watch(config, done)
+    deadline = asyncio.get_running_loop().call_later(SECONDS, done.set)
+    try:
+        await make(config, taps=(watch.take,)).run(done)
+    finally:
+        deadline.cancel()
+        watch.close()
+    return watch
+
+
+def looked(config: Config) -> Snapshot:
+    """Return what this machine's driver says, and who holds what if another source tells.
+
+    Args:
+        config: from `reading_of`.
+
+    Raises:
+        TransientError: the driver doesn't say it now; the text tells why.
+        PermanentError: the configuration asks for what can't be had.
+    """
+    # Not loaded by the other commands, nor while the event loop runs.
+    from pipeline.runtime.daemon import texts
+    from pipeline.runtime.runtime import Runtime
+
+    log = logging.getLogger(ROOT)
+    before = log.level
+    # A daemon would try again, and say so; what went wrong is told by the error here.
+    log.setLevel(logging.CRITICAL)
+    try:
+        watch = asyncio.run(_looked(config, Runtime))
+    except* PermanentError as group:
+        raise PermanentError("; ".join(texts(group))) from None
+    finally:
+        log.setLevel(before)
+    if watch.last is not None and not watch.lost:
+        snapshot = watch.join.snapshot(watch.last.at)
+        if snapshot.topology is not None:
+            return snapshot
+    raise TransientError(watch.lost or f"the driver has said nothing for {SECONDS:g} s")

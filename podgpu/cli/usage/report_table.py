@@ -1,0 +1,154 @@
+"""The report as people read it."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pipeline.ledger.reports import Report, Row
+from pipeline.model.usage_window import Gap, Window
+from podgpu.cli.terminal_text import clean
+from podgpu.cli.usage.number_format import (
+    HOUR_NS,
+    KWH_MJ,
+    MARK,
+    NOTHING,
+    digits_of,
+    hours,
+    marked,
+    percent,
+)
+from podgpu.cli.usage.table_layout import Column, laid_out
+from podgpu.cli.usage.time_span import utc
+
+UNATTRIBUTED: Final = "(unattributed)"
+TOTAL: Final = "(total)"
+
+_LEAST: Final = 20
+"""Places that a line of words has at least."""
+
+
+def report_lines(report: Report, width: int) -> list[str]:
+    """Return the report, line by line.
+
+    Args:
+        report: what is shown.
+        width: of the terminal; 0 where there is none, and no name is cut.
+    """
+    window = report.window
+    columns = [
+        Column(str(report.by).upper() if report.by.what != "label" else str(report.by), name=True),
+        Column("HELD H"),
+        Column("FREE H", rank=1),
+        Column("UNKNOWN H", rank=2),
+        Column("BUSY H"),
+        Column("IDLE H"),
+        Column("ALLOC", rank=3),
+        Column("USED", rank=4),
+        Column("KWH"),
+        Column("HOLDINGS", rank=5),
+    ]
+    if report.prices.any:
+        columns.append(Column(report.prices.currency or "COST"))
+    # A device's row has what belongs to nobody, too.
+    by_device = report.by.what == "device"
+    nobody = () if by_device else (report.unattributed,)
+    every = (*report.rows, *nobody, report.total)
+    digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
+    rows = [
+        _cells(row, _name(report, row), digits, device=by_device, cost=report.prices.any)
+        for row in every
+    ]
+    notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
+    above = header(window, f"by {report.by}", width)
+    return [*above, "", *laid_out(columns, rows, width), *notes]
+
+
+def header(window: Window, what: str, width: int) -> list[str]:
+    """Return whose it is, of when, and of how much of the time there is no account.
+
+    Args:
+        window: what the ledger tells.
+        what: what stands below.
+        width: of the terminal; 0 where there is none.
+    """
+    where = f"{clean(window.node)}, " if window.node else ""
+    span = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
+    told = (f"{where}{span}, {what}", accounted(window))
+    return [line for text in told for line in wrapped(text, width)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a sentence in lines that a terminal has room for."""
+    return textwrap.wrap(text, max(width, _LEAST)) if width else [text]
+
+
+def accounted(window: Window) -> str:
+    """Return how much of the time there is an account of, and why not of the rest."""
+    whole = sum(total.accounted_ns for total in window.totals)
+    gaps = sum(total.gap_ns for total in window.totals)
+    unit = "device-hours" if _instances(window) else "GPU-hours"
+    told = f"of {hours(whole + gaps)} {unit}, "
+    if not gaps:
+        return f"{told}all are accounted for"
+    why = ", ".join(
+        f"{clean(reason)} ({'once' if count == 1 else f'{count} times'})"
+        for reason, count in _episodes(window.gaps)
+    )
+    return f"{told}{hours(gaps)} are not accounted for" + (f": podgpu was {why}" if why else "")
+
+
+def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
+    """Yield how often each reason held: what several devices lack at once is one time."""
+    by_reason: dict[str, list[Gap]] = {}
+    for gap in gaps:
+        by_reason.setdefault(gap.reason, []).append(gap)
+    for reason in sorted(by_reason, key=lambda each: (each != "down", each)):
+        count, until = 0, -1
+        for gap in sorted(by_reason[reason], key=lambda each: each.start_ns):
+            count += gap.start_ns > until
+            until = max(until, gap.end_ns)
+        yield reason, count
+
+
+def _instances(window: Window) -> bool:
+    return any(total.device.startswith("MIG-") for total in window.totals)
+
+
+def _name(report: Report, row: Row) -> str:
+    if row.key is not None:
+        return row.key.name
+    return TOTAL if row is report.total else UNATTRIBUTED
+
+
+def _cells(row: Row, name: str, digits: int, *, device: bool, cost: bool) -> list[str]:
+    cells = [
+        name,
+        hours(row.held_ns),
+        hours(row.free_ns) if row.key is None or device else NOTHING,
+        hours(row.unknown_ns) if row.key is None or device else NOTHING,
+        marked(row.busy_ns, HOUR_NS, 1),
+        marked(row.idle_ns, HOUR_NS, 1),
+        percent(row.allocated),
+        percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else ""),
+        marked(row.energy_mj, KWH_MJ, digits),
+        str(row.holdings),
+    ]
+    if cost:
+        mark = MARK if row.cost_partial else ""
+        cells.append("" if row.cost is None else f"{row.cost}{mark}")
+    return cells
+
+
+def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
+    """Yield what a reader has to know of the figures."""
+    cells = [cell for row in rows for cell in row[1:] if cell != NOTHING]
+    if any(cell.endswith(MARK) for cell in cells):
+        yield f"{MARK} known in part: what is not known is missing in this figure"
+    if "" in cells:
+        yield "an empty place: not known"
+    if report.by.what == "label" and all(
+        row.key and row.key.parts == (None,) for row in report.rows
+    ):
+        yield f"no pod is known to have the label {report.by.label}: see the option labels of pods"
+    if report.prices.gpu_hour is not None and _instances(report.window):
+        yield "an hour of a MIG instance costs the part of a GPU's that its compute slices are"

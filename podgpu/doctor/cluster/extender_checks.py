@@ -1,0 +1,135 @@
+"""The scheduler extender: whether its pods are ready, and may follow the Nodes.
+
+It has no rights of podgpu's DaemonSet but a service account of its own, which is asked about by
+SubjectAccessReviews: the API server answers by the rules that are in force, whoever gives them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pipeline.base.errors import ApiError
+from pipeline.component.contracts import KubeApi
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.api_permissions import FORBIDDEN, Account, Right, allowed
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.kube.json_access import items, number, table, text
+from podgpu.doctor.cluster.objects import (
+    Cluster,
+    Raw,
+    image_name,
+    labels_of,
+    namespace_of,
+    place_of,
+    template_of,
+)
+
+RIGHTS: Final = (Right("list", "nodes"), Right("watch", "nodes"))
+"""What following the Nodes takes; see `docs/extender.md`."""
+
+_COMMAND: Final = "extender"
+_NAME: Final = "app.kubernetes.io/name"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_KUBECONFIG: Final = "--kubeconfig"
+_FIRST: Final = 4
+"""Words among which the command is: podgpu may be called by an interpreter."""
+
+
+async def look(api: KubeApi, cluster: Cluster) -> list[Finding]:
+    """Check `cluster.extender`."""
+    check, place = CHECKS["cluster.extender"], "Deployments"
+    if cluster.deployments is None:
+        return [check.skipped(place, "they can't be listed")]
+    ours = extenders(cluster)
+    if not ours:
+        return [check.skipped(place, "none runs podgpu extender")]
+    return [finding for each in ours for finding in await _one(api, each)]
+
+
+def extenders(cluster: Cluster) -> list[Raw]:
+    """Return the Deployments of extenders, in the namespace that was named, if one was."""
+    return [
+        each
+        for each in cluster.deployments or ()
+        if is_extender(each) and cluster.namespace in ("", namespace_of(each))
+    ]
+
+
+def has_option(deployment: Mapping[str, Any], option: str) -> bool:
+    """Whether one of its containers is started with an option, `--name` or `--name=value`."""
+    containers = _containers(template_of(deployment))
+    return any(word.partition("=")[0] == option for _, words in containers for word in words)
+
+
+def is_extender(deployment: Mapping[str, Any]) -> bool:
+    """Whether a Deployment runs `podgpu extender`, by its words and by its image or labels."""
+    template = template_of(deployment)
+    labels = labels_of(template)
+    labelled = labels.get(_NAME) == "podgpu" or labels.get(_COMPONENT) == _COMMAND
+    return any(
+        _COMMAND in words[:_FIRST] and (labelled or name == "podgpu")
+        for name, words in _containers(template)
+    )
+
+
+def _containers(template: Raw) -> list[tuple[str, list[str]]]:
+    """Return the name of each container's image, and its words."""
+    found = items(table(template.get("spec")).get("containers"))
+    return [
+        (image_name(each), [*_words(each.get("command")), *_words(each.get("args"))])
+        for each in found
+    ]
+
+
+def _words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+async def _one(api: KubeApi, deployment: Raw) -> list[Finding]:
+    check, place = CHECKS["cluster.extender"], place_of(deployment)
+    template = template_of(deployment)
+    account = Account(
+        namespace_of(deployment),
+        text(table(template.get("spec")).get("serviceAccountName")) or "default",
+    )
+    found = _readiness(deployment)
+    if has_option(deployment, _KUBECONFIG):
+        why = f"its rights are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
+        return [*found, check.skipped(place, why)]
+    try:
+        missing = [right for right in RIGHTS if not await allowed(api, right, account)]
+    except ApiError as error:
+        return [*found, check.skipped(place, _unasked(error, account))]
+    if missing:
+        return [
+            *(
+                check.failure(place, f"{account} may not {each}", each.given_to(str(account)))
+                for each in missing
+            ),
+            *found,
+        ]
+    return found or [check.ok(place, f"ready; {account} may {', '.join(map(str, RIGHTS))}")]
+
+
+def _unasked(error: ApiError, account: Account) -> str:
+    if error.status != FORBIDDEN:
+        return str(error)
+    return (
+        "the kubeconfig's user may not create subjectaccessreviews, so that the rights of "
+        f"{account} can't be told; ask kubectl auth can-i watch nodes --as {account.user}"
+    )
+
+
+def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
+    """Return what is wrong with its pods; nothing if all are ready."""
+    check, place = CHECKS["cluster.extender"], place_of(deployment)
+    wanted = number(table(deployment.get("spec")).get("replicas"))
+    ready = number(table(deployment.get("status")).get("readyReplicas")) or 0
+    if wanted is None:
+        wanted = 1
+    if not wanted:
+        return [check.warning(place, "wants no pods", "set its replicas to 1 or more")]
+    if ready >= wanted:
+        return []
+    saw = f"{ready} of {wanted} pods are ready"
+    mend = f"see kubectl -n {namespace_of(deployment)} describe pods, and their logs"
+    return [(check.warning if ready else check.failure)(place, saw, mend)]

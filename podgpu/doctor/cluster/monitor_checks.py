@@ -1,0 +1,120 @@
+"""Whether a Prometheus of the operator's takes podgpu's monitors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.kube.json_access import table, text
+from podgpu.doctor.cluster import monitor_targets
+from podgpu.doctor.cluster.objects import (
+    Cluster,
+    Raw,
+    labels_of,
+    name_of,
+    namespace_of,
+    place_of,
+    template_of,
+)
+from podgpu.doctor.cluster.scheduling_rules import matches
+
+_NAME: Final = "app.kubernetes.io/name"
+_FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"}
+
+
+def look(cluster: Cluster) -> list[Finding]:
+    """Check `cluster.servicemonitor` for each monitor of podgpu's."""
+    check = CHECKS["cluster.servicemonitor"]
+    if cluster.monitors is None:
+        why = "there are none of the Prometheus operator's, or they can't be listed"
+        return [check.skipped("ServiceMonitors, PodMonitors", why)]
+    ours = _ours(cluster)
+    if not ours:
+        why = "none is podgpu's: Prometheus has to find it otherwise"
+        return [check.skipped("ServiceMonitors, PodMonitors", why)]
+    spaces = {name_of(each): labels_of(each) for each in cluster.namespaces or ()}
+    found, well = [], []
+    for each in ours:
+        if wrong := monitor_targets.fault(each, cluster):
+            found.append(check.warning(place_of(each), *wrong))
+        else:
+            well.append(each)
+    if not well:
+        return found
+    if not cluster.prometheuses:
+        why = "there is no Prometheus object to take them, or it can't be listed"
+        return [*found, check.skipped(", ".join(map(place_of, well)), why)]
+    return [*found, *(_monitor(each, cluster.prometheuses, spaces) for each in well)]
+
+
+def _ours(cluster: Cluster) -> list[Raw]:
+    """Return the monitors that are podgpu's by name, by label, or by what they select."""
+    templates = [labels_of(template_of(each)) for each in cluster.podgpus()]
+    found = []
+    for monitor in cluster.monitors or ():
+        selector = table(table(monitor.get("spec")).get("selector"))
+        # One that selects everything is nobody's in particular.
+        selects = bool(selector) and any(matches(selector, labels) for labels in templates)
+        named = labels_of(monitor).get(_NAME) == "podgpu" or "podgpu" in name_of(monitor)
+        if (selects or named) and cluster.namespace in ("", namespace_of(monitor)):
+            found.append(monitor)
+    return found
+
+
+def _monitor(
+    monitor: Raw, prometheuses: Sequence[Raw], spaces: Mapping[str, Mapping[str, str]]
+) -> Finding:
+    check, place = CHECKS["cluster.servicemonitor"], place_of(monitor)
+    refusals = [(each, _refusal(monitor, each, spaces)) for each in prometheuses]
+    takers = [place_of(each) for each, why in refusals if not why]
+    if takers:
+        return check.ok(place, f"taken by {', '.join(takers)}")
+    told = "; ".join(f"{place_of(each)} {why}" for each, why in refusals)
+    return check.warning(place, f"no Prometheus takes it: {told}", _mend(monitor, prometheuses))
+
+
+def _refusal(
+    monitor: Raw, prometheus: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Return why a Prometheus doesn't take a monitor; empty if it does.
+
+    By the operator's API reference, a selector that isn't there selects nothing, and one of
+    namespaces that isn't there the Prometheus' own.
+    """
+    spec, kind = table(prometheus.get("spec")), _FIELDS[text(monitor.get("kind"))]
+    selector = spec.get(f"{kind}Selector")
+    if not isinstance(selector, dict):
+        return f"selects none ({kind}Selector isn't set)"
+    if not matches(selector, labels_of(monitor)):
+        return f"wants labels {_shown(selector)}, and it has {_pairs(labels_of(monitor))}"
+    where, space = spec.get(f"{kind}NamespaceSelector"), namespace_of(monitor)
+    if not isinstance(where, dict):
+        if space == namespace_of(prometheus):
+            return ""
+        return f"takes those of its own namespace alone ({kind}NamespaceSelector isn't set)"
+    if not matches(where, spaces.get(space, {})):
+        return f"wants namespaces with labels {_shown(where)}, which {space} has not"
+    return ""
+
+
+def _mend(monitor: Raw, prometheuses: Sequence[Raw]) -> str:
+    kind = _FIELDS[text(monitor.get("kind"))]
+    for each in prometheuses:
+        selector = table(table(each.get("spec")).get(f"{kind}Selector"))
+        wanted = table(selector.get("matchLabels"))
+        if wanted and not matches(selector, labels_of(monitor)):
+            pairs = ", ".join(f"{key}: {value}" for key, value in wanted.items())
+            return f"set additionalLabels: {{{pairs}}} in the chart, or label the monitor so"
+    return (
+        "put it into the Prometheus' namespace, give its namespace the labels, or set "
+        f"{kind}Selector: {{}} and {kind}NamespaceSelector: {{}} at the Prometheus"
+    )
+
+
+def _shown(selector: Mapping[str, Any]) -> str:
+    wanted = _pairs(table(selector.get("matchLabels")))
+    return wanted if not selector.get("matchExpressions") else f"{wanted} and expressions"
+
+
+def _pairs(labels: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels.items()) or "none"

@@ -1,0 +1,184 @@
+"""Whether selectors, affinities and tolerations let a pod onto a node, by Kubernetes' own rules.
+
+They are those of the API reference of 1.34 for LabelSelector, NodeSelectorTerm and Toleration.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pipeline.kube.json_access import items, table, text
+from podgpu.doctor.cluster.objects import Raw, labels_of, name_of, namespace_of
+
+_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+_TOLERATED: Final = frozenset(
+    f"node.kubernetes.io/{name}"
+    for name in (
+        "not-ready",
+        "unreachable",
+        "disk-pressure",
+        "memory-pressure",
+        "pid-pressure",
+        "unschedulable",
+        "network-unavailable",
+    )
+)
+"""What the DaemonSet controller adds by itself; the last for the host's network alone."""
+
+_DISCOVER: Final = (
+    "let node feature discovery or GPU feature discovery label the nodes that have GPUs"
+)
+
+
+def matches(selector: object, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects; an empty one selects all, none at all nothing."""
+    if not isinstance(selector, dict):
+        return False
+    wanted = table(selector.get("matchLabels"))
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _fits(expression, labels) for expression in items(selector.get("matchExpressions"))
+    )
+
+
+def has_made(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is a DaemonSet's: by its owner, or where that isn't told by the selector."""
+    if namespace_of(pod) != namespace_of(daemonset):
+        return False
+    metadata = table(pod.get("metadata"))
+    uid = text(table(daemonset.get("metadata")).get("uid"))
+    for owner in items(metadata.get("ownerReferences")):
+        if uid and owner.get("controller") is True:
+            return text(owner.get("uid")) == uid
+    return matches(table(daemonset.get("spec")).get("selector"), labels_of(pod))
+
+
+def selector_text(selector: object) -> str:
+    """Return a label selector as a list's query has it; empty if there is nothing to select by."""
+    wanted = table(table(selector).get("matchLabels"))
+    parts = [f"{key}={value}" for key, value in wanted.items() if isinstance(value, str)]
+    for each in items(table(selector).get("matchExpressions")):
+        key, values = text(each.get("key")), ",".join(_values(each))
+        match each.get("operator"):
+            case "In":
+                parts.append(f"{key} in ({values})")
+            case "NotIn":
+                parts.append(f"{key} notin ({values})")
+            case "Exists":
+                parts.append(key)
+            case "DoesNotExist":
+                parts.append(f"!{key}")
+            case _:
+                pass
+    return ",".join(parts)
+
+
+def _values(expression: Mapping[str, Any]) -> list[str]:
+    raw = expression.get("values")
+    return [value for value in raw if isinstance(value, str)] if isinstance(raw, list) else []
+
+
+def obstacles(
+    spec: Mapping[str, Any], node: Mapping[str, Any], *, gpus: bool = True
+) -> list[tuple[str, str]]:
+    """Return what keeps a DaemonSet's pod off a node, each with its mend; empty if nothing does.
+
+    Args:
+        spec: of the pod.
+        node: the Node.
+        gpus: it is known to have some; else it is not for us to say what it should be called.
+    """
+    labels, name = labels_of(node), name_of(node)
+    found = []
+    for key, value in table(spec.get("nodeSelector")).items():
+        if labels.get(key) != value:
+            has = f"{key}={labels[key]}" if key in labels else "no such label"
+            mend = _label(key, value, node, gpus=gpus)
+            found.append((f"nodeSelector wants {key}={value}, and it has {has}", mend))
+    if (wanted := _required(spec)) and not any(_term(term, labels, name) for term in wanted):
+        shown = " or ".join(map(_shown, wanted))
+        mend = "give the node such labels, or change affinity"
+        found.append((f"affinity wants {shown}", mend))
+    tolerations = items(spec.get("tolerations"))
+    for taint in items(table(node.get("spec")).get("taints")):
+        if not _tolerated(taint, tolerations):
+            told = f"{_pair(taint)}:{text(taint.get('effect'))}"
+            key = text(taint.get("key"))
+            mend = f"add the toleration {{key: {key}, operator: Exists}}"
+            if not gpus:
+                mend = f"{_DISCOVER}; where those have this taint, {mend}"
+            found.append((f"it has the taint {told}, which isn't tolerated", mend))
+    return found
+
+
+def _label(key: str, value: object, node: Mapping[str, Any], *, gpus: bool) -> str:
+    if gpus:
+        return f"kubectl label node {name_of(node)} {key}={value}, or change nodeSelector"
+    return f"{_DISCOVER}, or give those {key}={value}, or change nodeSelector"
+
+
+def _required(spec: Mapping[str, Any]) -> Sequence[Raw]:
+    affinity = table(table(spec.get("affinity")).get("nodeAffinity"))
+    required = table(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    return items(required.get("nodeSelectorTerms"))
+
+
+def _term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    expressions, fields = items(term.get("matchExpressions")), items(term.get("matchFields"))
+    if not expressions and not fields:
+        return False  # an empty term selects nothing
+    return all(_fits(each, labels) for each in expressions) and all(
+        _fits(each, {"metadata.name": name}) for each in fields
+    )
+
+
+def _fits(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key = text(expression.get("key"))
+    values = _values(expression)
+    has = labels.get(key)
+    match expression.get("operator"):
+        case "In":
+            return has in values
+        case "NotIn":
+            return has not in values
+        case "Exists":
+            return has is not None
+        case "DoesNotExist":
+            return has is None
+        case "Gt" | "Lt" as operator:
+            try:
+                left, right = int(has or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return left > right if operator == "Gt" else left < right
+        case _:
+            return False
+
+
+def _shown(term: Mapping[str, Any]) -> str:
+    parts = []
+    for each in (*items(term.get("matchExpressions")), *items(term.get("matchFields"))):
+        values = each.get("values")
+        told = f" ({', '.join(map(str, values))})" if isinstance(values, list) and values else ""
+        parts.append(f"{text(each.get('key'))} {text(each.get('operator'))}{told}")
+    return " and ".join(parts) or "nothing"
+
+
+def _tolerated(taint: Mapping[str, Any], tolerations: Sequence[Raw]) -> bool:
+    if text(taint.get("effect")) not in _KEEPS_OUT or text(taint.get("key")) in _TOLERATED:
+        return True
+    return any(_tolerates(each, taint) for each in tolerations)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if not toleration.get("key"):
+        return exists  # all keys
+    if toleration.get("key") != taint.get("key"):
+        return False
+    return exists or text(toleration.get("value")) == text(taint.get("value"))
+
+
+def _pair(taint: Mapping[str, Any]) -> str:
+    value = text(taint.get("value"))
+    return f"{text(taint.get('key'))}={value}" if value else text(taint.get("key"))

@@ -1,0 +1,29 @@
+"""The examinations of a node that no component owns."""
+
+from config.schema import Config
+from pipeline.component.findings import Finding
+from pipeline.diagnostics import counters_list_check, duplicate_daemons, node_name_check
+from pipeline.diagnostics.check_runner import Examination, of_components, run
+from pipeline.diagnostics.context import DoctorContext
+from podgpu.doctor import clock_check, delivery_queues, listen_ports, web_config
+
+
+def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
+    """Return the examinations that are made whatever is configured."""
+    return [
+        Examination("the node's name", lambda: node_name_check.examine(ctx)),
+        Examination("the clock", lambda: clock_check.examine(ctx)),
+        Examination(
+            "the list of metrics", lambda: counters_list_check.examine(config.counters, ctx)
+        ),
+        Examination("the web config", lambda: web_config.examine(ctx)),
+        Examination("the ports", lambda: listen_ports.examine(ctx)),
+        Examination("the processes", lambda: duplicate_daemons.examine(ctx)),
+        *delivery_queues.examinations(config, ctx),
+    ]
+
+
+async def diagnose(ctx: DoctorContext) -> list[Finding]:
+    """Look at everything that a configuration needs; takes a little over `ctx.deadline` at most."""
+    config = ctx.config
+    return await run([*of_the_node(config, ctx), *of_components(config, ctx)], ctx.deadline)

@@ -1,0 +1,62 @@
+"""Under which names it is pushed who used how much.
+
+The conventions have no words for it; a receiver that makes Prometheus' names of these comes to the
+page's.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.exposition.usage_metrics import USAGE_FAMILIES, Family
+from sinks.otlp.encoding.semconv import Instrument, Kind
+
+_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "podgpu_container_memory_used_bytes": ("podgpu.container.memory.used", "By"),
+        "podgpu_container_busy_seconds_total": ("podgpu.container.busy", "s"),
+        "podgpu_container_held_seconds_total": ("podgpu.container.held", "s"),
+        "podgpu_container_energy_joules_total": ("podgpu.container.energy", "J"),
+        "podgpu_container_xid_errors_total": ("podgpu.container.xid_errors", "{error}"),
+        "podgpu_device_unattributed_memory_used_bytes": (
+            "podgpu.device.unattributed.memory.used",
+            "By",
+        ),
+        "podgpu_device_unattributed_busy_seconds_total": (
+            "podgpu.device.unattributed.busy",
+            "s",
+        ),
+        "podgpu_device_unattributed_held_seconds_total": (
+            "podgpu.device.unattributed.held",
+            "s",
+        ),
+        "podgpu_device_free_seconds_total": ("podgpu.device.free", "s"),
+        "podgpu_device_unknown_held_seconds_total": ("podgpu.device.unknown.held", "s"),
+        "podgpu_device_unattributed_energy_joules_total": (
+            "podgpu.device.unattributed.energy",
+            "J",
+        ),
+        "podgpu_device_busy_seconds_total": ("podgpu.device.busy", "s"),
+        "podgpu_device_accounted_seconds_total": ("podgpu.device.accounted", "s"),
+    }
+)
+"""By the page's name: the name with dots, and the unit in UCUM."""
+
+
+def instrument(family: Family, *, page: bool) -> Instrument:
+    """Return the metric of a quantity.
+
+    Args:
+        family: as the page has it.
+        page: whether the metric has the page's name and type; it has no unit then.
+    """
+    whole = family.divisor == 1
+    if page:
+        return Instrument(family.metric, family.kind, "", whole, family.about)
+    name, unit = _NAMES[family.metric]
+    kind: Kind = "counter" if family.kind == "counter" else "updowncounter"
+    return Instrument(name, kind, unit, whole, family.about)
+
+
+NAMES: Final = tuple(instrument(family, page=False) for family in USAGE_FAMILIES)
+"""All of them, in the order of the page."""

@@ -1,0 +1,96 @@
+"""The way of a signal's messages to their receiver."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from pipeline.base.clock import Clock
+from pipeline.delivery.contract import Outcome, Rejected, Retry
+from sinks.otlp.transport.contract import Transport
+from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
+from sinks.otlp.transport.settings import Settings
+
+EMPTY: Final = b""
+"""A message without a point, which every receiver takes: so the OTLP specification 1.11 has it of
+empty requests."""
+
+_WHO: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
+"""Refusals that a new token or certificate may end."""
+
+
+class Way:
+    """Credentials and a connection, which is made with the first message.
+
+    Args:
+        settings: where to and how.
+        clock: tells when files are looked at again.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._credentials: Credentials | None = None
+        self._transport: Transport | None = None
+
+    async def __aenter__(self) -> Self:
+        """Get ready to send."""
+        settings = self.settings
+        secure, system = settings.endpoint.secure, None
+        if secure and settings.protocol == "grpc":
+            system = await asyncio.to_thread(system_certificates)
+        self._credentials = Credentials(
+            settings.tls if secure else None,
+            settings.token_file,
+            self._clock,
+            system,
+            settings.tls_names,
+        )
+        self._transport = (await asyncio.to_thread(_maker, settings, self._clock))()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Give the connection back."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    async def send(self, message: bytes) -> Outcome:
+        """Send a message.
+
+        Where the receiver doesn't know us, files are read anew and the message is sent once more.
+        """
+        credentials = self._credentials
+        if credentials is None:
+            raise RuntimeError("send() outside of the sink's context")
+        outcome = await self._send(credentials, message, anew=False)
+        if isinstance(outcome, Rejected) and outcome.reason in _WHO and credentials.files:
+            outcome = await self._send(credentials, message, anew=True)
+        return outcome
+
+    async def _send(self, credentials: Credentials, message: bytes, *, anew: bool) -> Outcome:
+        try:
+            material = await credentials.get(anew=anew)
+        except CredentialsError as error:
+            return Retry("credentials", str(error))
+        if self._transport is None:
+            raise RuntimeError("send() outside of the sink's context")
+        return await self._transport.send(message, material)
+
+
+def _maker(settings: Settings, clock: Clock) -> Callable[[], Transport]:
+    """Load the library of the protocol, and no other. Blocking: it is read from the disk."""
+    if settings.protocol == "grpc":
+        from sinks.otlp.transport.grpc_transport import GrpcTransport  # noqa: PLC0415
+
+        return partial(GrpcTransport, settings)
+    from sinks.otlp.transport.http_transport import HttpTransport  # noqa: PLC0415
+
+    return partial(HttpTransport, settings, clock)

@@ -1,0 +1,137 @@
+"""Sends over gRPC."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pipeline.delivery.contract import Outcome, Retry
+from pipeline.net.grpc_client import (
+    AioRpcError,
+    Channel,
+    Compression,
+    StatusCode,
+    check_descriptors,
+    insecure_channel,
+    keep_library,
+    secure_channel,
+    ssl_channel_credentials,
+)
+from sinks.otlp.transport.contract import MOST_ANSWER, MOST_MESSAGE, USER_AGENT
+from sinks.otlp.transport.credentials import Material, Tls
+from sinks.otlp.transport.grpc_status import of_grpc
+from sinks.otlp.transport.http_status import taken
+from sinks.otlp.transport.redaction import discreet
+from sinks.otlp.transport.settings import Settings
+
+_DETAILS: Final = "grpc-status-details-bin"
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MOST_ANSWER),
+    ("grpc.max_send_message_length", MOST_MESSAGE),
+    # Trying again is the queue's.
+    ("grpc.enable_retries", 0),
+    # A new channel is to have a connection of its own, and none of another one's pauses.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Servers in Go take a ping each five minutes, and no more. It lets the kernel give up on a
+    # peer that has taken nothing for 20 s.
+    ("grpc.keepalive_time_ms", 300_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.primary_user_agent", USER_AGENT),
+)
+_MORE: Final = "let podgpu have more open files (ulimit -n)"
+_SOCKET: Final = ("grpc.default_authority", "localhost")
+"""Else it is the socket's path, which strict servers refuse."""
+_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+"""The library takes the first that is set, whatever the scheme."""
+
+
+class GrpcTransport:
+    """Keeps a channel to the receiver. Made in a running event loop.
+
+    A channel on which a message found nobody is given up. So the name is looked up anew, a
+    connection that only seems to stand is not used again, and the library makes no pauses of its
+    own.
+
+    Args:
+        settings: where to and how.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._proxy = _proxy(os.environ)
+        self._metadata = tuple(settings.headers.items())
+        gzip = settings.compression == "gzip"
+        self._compression = Compression.Gzip if gzip else Compression.NoCompression
+        self._channel: Channel | None = None
+        self._tls: Tls | None = None
+
+    async def send(self, message: bytes, material: Material) -> Outcome:
+        """Call the receiver's method."""
+        outcome = await self._sent(message, material)
+        return discreet(outcome, self._settings.headers, material.token)
+
+    async def _sent(self, message: bytes, material: Material) -> Outcome:
+        place, timeout = self._settings.endpoint.place, self._settings.timeout
+        metadata = self._metadata
+        if material.token:
+            metadata = (*metadata, ("authorization", f"Bearer {material.token}"))
+        try:
+            channel = await self._connection(material.tls)
+        except OSError as error:
+            return Retry("descriptors", f"{place}: can't connect: {error.strerror}; {_MORE}")
+        try:
+            answer: bytes = await channel.unary_unary(self._settings.signal.method)(
+                message, timeout=timeout, metadata=metadata, compression=self._compression
+            )
+        except AioRpcError as error:
+            code = error.code()
+            if code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED):
+                await self.close()
+            return of_grpc(
+                place,
+                code.name,
+                error.details() or "",
+                status=_status(error),
+                timeout=timeout,
+                secure=material.tls is not None,
+                proxy=self._proxy,
+                signal=self._settings.signal,
+            )
+        return taken(place, answer, signal=self._settings.signal)
+
+    async def _connection(self, tls: Tls | None) -> Channel:
+        if self._channel is None or tls is not self._tls:
+            # What was made with other certificates is not to be used any more.
+            await self.close()
+            self._tls = tls
+            check_descriptors()
+            keep_library()
+            self._channel = self._made(tls)
+        return self._channel
+
+    def _made(self, tls: Tls | None) -> Channel:
+        target = self._settings.endpoint.address
+        options = list(_OPTIONS)
+        if target.startswith("unix"):
+            options.append(_SOCKET)
+        if tls is None:
+            return insecure_channel(target, options)
+        if name := self._settings.tls.server_name:
+            options.append(("grpc.ssl_target_name_override", name))
+        return secure_channel(target, ssl_channel_credentials(tls.ca, tls.key, tls.cert), options)
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
+def _proxy(environ: Mapping[str, str]) -> str:
+    return next((name for name in _PROXIES if environ.get(name)), "")
+
+
+def _status(error: Any) -> bytes:
+    for name, value in error.trailing_metadata() or ():
+        if name == _DETAILS and isinstance(value, bytes):
+            return value
+    return b""

@@ -1,0 +1,80 @@
+"""The devices of a page, put together from all of its lines."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.model import Device, MigPlace
+from sources.dcgm.page_labels import Where
+
+_DRIVER: Final = "driver_version"
+_INSTANCE: Final = "MIG-"
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """What lines have said of a GPU; of several words on one thing the first."""
+
+    gpu: int | None = None
+    minor: int | None = None
+    pci: str = ""
+    model: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    slices: dict[tuple[int, int | None], str] = field(default_factory=dict)
+
+
+class Gpus:
+    """Collects devices, and finds the one that a line is about.
+
+    A line without a uuid belongs to the GPU that other lines give its number or its bus id.
+    """
+
+    def __init__(self) -> None:
+        self._gpus: dict[str, _Gpu] = {}
+        self._numbers: dict[int, str] = {}
+        self._buses: dict[str, str] = {}
+
+    def add(self, where: Where) -> None:
+        """Take in what a line says of its device."""
+        uuid = where.uuid
+        if not uuid or uuid.startswith(_INSTANCE):
+            return
+        gpu = self._gpus.setdefault(uuid, _Gpu())
+        gpu.gpu = where.gpu if gpu.gpu is None else gpu.gpu
+        gpu.minor = where.minor if gpu.minor is None else gpu.minor
+        gpu.pci = gpu.pci or where.pci
+        gpu.model = gpu.model or where.model
+        for name, text in where.facts:
+            gpu.facts.setdefault(name, text)
+        if where.gi is not None:
+            place = (where.gi, where.ci)
+            gpu.slices[place] = gpu.slices.get(place) or where.profile
+        if where.gpu is not None:
+            self._numbers.setdefault(where.gpu, uuid)
+        if where.pci:
+            self._buses.setdefault(where.pci, uuid)
+
+    def find(self, where: Where) -> str | None:
+        """Return the uuid of a line's device, by its place for a MIG instance."""
+        uuid = where.uuid or self._buses.get(where.pci, "")
+        if not uuid and where.gpu is not None:
+            uuid = self._numbers.get(where.gpu, "")
+        gpu = self._gpus.get(uuid)
+        if gpu is None or where.gi is None:
+            return None if gpu is None else uuid
+        gpu.slices.setdefault((where.gi, where.ci), where.profile)
+        return MigPlace(uuid, where.gi, where.ci, "").name
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return all GPUs and MIG instances."""
+        return tuple(
+            device for uuid, gpu in self._gpus.items() for device in _with_slices(uuid, gpu)
+        )
+
+
+def _with_slices(uuid: str, gpu: _Gpu) -> Iterable[Device]:
+    driver, facts = gpu.facts.get(_DRIVER, ""), tuple(sorted(gpu.facts.items()))
+    yield Device(uuid, gpu.gpu, gpu.minor, gpu.pci, gpu.model, driver, None, facts)
+    for (gi, ci), profile in gpu.slices.items():
+        mig = MigPlace(uuid, gi, ci, profile)
+        yield Device(mig.name, gpu.gpu, gpu.minor, gpu.pci, gpu.model, driver, mig, facts)

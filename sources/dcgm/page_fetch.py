@@ -1,0 +1,120 @@
+"""Gets the page: from a server or from a file."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from config.value_types import ByteSize
+from pipeline.base.clock import Clock
+from pipeline.base.errors import TransientError
+from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_file
+from pipeline.model import NS, Instant
+from sources.dcgm.options import Options
+
+_SECRET: Final = ByteSize.parse("64KiB")
+_ACCEPT: Final = {"Accept": "text/plain;version=0.0.4"}
+
+
+class Server:
+    """An exporter that serves its page."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._context: ssl.SSLContext | None = None
+
+    async def get(self) -> bytes:
+        """Return the page.
+
+        Raises:
+            TransientError: it can't be had now.
+        """
+        options = self._options
+        fetch, tls = await asyncio.to_thread(_client)
+        if self._context is None and options.url.lower().startswith("https:"):
+            self._context = await asyncio.to_thread(tls, options.ca_file, insecure=options.insecure)
+        headers = {**_ACCEPT, **await asyncio.to_thread(_credentials, options)}
+        return await fetch(
+            options.url,
+            timeout=float(options.timeout),
+            most=options.max_size,
+            headers=headers,
+            context=self._context,
+        )
+
+    def at(self, now: Instant) -> Instant:
+        """Return when what was got last was read: a server's page is fresh."""
+        return now
+
+
+class File:
+    """An exporter that writes its page to a file."""
+
+    def __init__(self, path: Path, options: Options, clock: Clock) -> None:
+        self._path = path
+        self._options = options
+        self._clock = clock
+        self._stamp: Stamp | None = None
+
+    async def get(self) -> bytes | None:
+        """Return the page; None if it is the one that was got before.
+
+        Raises:
+            TransientError: there is none, or nobody writes it any more.
+        """
+        try:
+            content = await asyncio.to_thread(
+                read_file, self._path, self._options.max_size, self._stamp
+            )
+        except AbsentError as error:
+            raise TransientError(
+                f"{error}; see that the exporter runs and that the folder is mounted"
+            ) from None
+        except UnreadableError as error:
+            raise TransientError(str(error)) from None
+        age = (self._clock.now().wall_ns - content.stamp[0]) / NS
+        if age > self._options.oldest:
+            # Without the age: the same fault is to have the same text.
+            raise TransientError(
+                f"{self._path}: has not been written for {self._options.oldest:g} s (max_age); "
+                "see that the exporter runs"
+            )
+        self._stamp = content.stamp
+        return content.data
+
+    def at(self, now: Instant) -> Instant:
+        """Return when what was got last was written, which is never after now."""
+        if self._stamp is None:
+            return now
+        age_ns = max(0, now.wall_ns - self._stamp[0])
+        return Instant(now.mono_ns - age_ns, now.wall_ns - age_ns)
+
+
+def _client() -> tuple[Callable[..., Awaitable[bytes]], Callable[..., ssl.SSLContext]]:
+    """Load the client: who reads a file does without its 10 MB."""
+    from pipeline.net.http_get import fetch, tls  # noqa: PLC0415
+
+    return fetch, tls
+
+
+def _credentials(options: Options) -> dict[str, str]:
+    """Read secrets anew each time, since they are exchanged while podgpu runs."""
+    if options.bearer_token_file is not None:
+        return {"Authorization": f"Bearer {_secret(options.bearer_token_file)}"}
+    if options.password_file is not None:
+        pair = f"{options.username}:{_secret(options.password_file)}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
+
+
+def _secret(path: Path) -> str:
+    try:
+        data = read_file(path, _SECRET, None).data or b""
+    except UnreadableError as error:
+        raise TransientError(f"{error}; see that it is mounted") from None
+    text = data.decode("utf-8", "replace").strip()
+    if not text or not text.isprintable():
+        raise TransientError(f"{path}: has to be one line with the secret alone")
+    return text

@@ -1,0 +1,194 @@
+"""The containers that run: written by the thread that hears the runtime, read by the event loop.
+
+Nobody waits here. What the loop hasn't taken yet is kept by container, the newest word of each, and
+all of it has bounds.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from pipeline.model import Instant, RunningContainer
+from pipeline.model.plugin_ids import MOST_HELD
+from sources.nri.container_claims import claims, subject_of
+from sources.nri.container_parser import STOPPED, Container
+from sources.nri.errors import LostError
+from sources.nri.pod_parser import Pod
+from sources.nri.text_limits import known
+from sources.nri.warnings import Complaints
+
+MOST: Final = 10_000
+"""Containers, pods, and changes that the event loop has not taken. A node runs some hundred."""
+
+_REMEMBERED: Final = 4096
+"""How many that have ended are kept in mind: a short-lived container's end may be told before its
+start."""
+
+
+class News(NamedTuple):
+    """What the event loop has not heard yet, in this order.
+
+    Attributes:
+        whole: all containers, where they were synchronised.
+        changes: by id the containers that are new or better known, None for those that ended.
+        complaints: for the log.
+    """
+
+    whole: tuple[RunningContainer, ...] | None
+    changes: dict[str, RunningContainer | None]
+    complaints: list[str]
+
+
+class Roster:
+    """What one connection told of containers.
+
+    Args:
+        moment: makes an instant of Unix time in nanoseconds.
+    """
+
+    def __init__(self, moment: Callable[[int], Instant]) -> None:
+        self._moment = moment
+        self._lock = threading.Lock()
+        self._running: dict[str, RunningContainer] = {}
+        self._sandbox_of: dict[str, str] = {}
+        self._devices = 0
+        self._over: dict[str, None] = {}
+        self._pods: dict[str, Pod] = {}
+        self._listed: dict[str, Container] | None = None
+        self._synchronized = False
+        self._whole: tuple[RunningContainer, ...] | None = None
+        self._changes: dict[str, RunningContainer | None] = {}
+        self._complaints = Complaints()
+
+    # The thread's side.
+
+    def gather(self, pods: dict[str, Pod], containers: dict[str, Container]) -> None:
+        """Take a part of all pods and containers.
+
+        Raises:
+            LostError: they are more than any node has.
+        """
+        with self._lock:
+            if self._listed is None:
+                self._listed = {}
+                self._running.clear()
+                self._sandbox_of.clear()
+                self._devices = 0
+                self._synchronized = False
+            self._pods |= pods
+            self._listed |= containers
+            if max(len(self._pods), len(self._listed)) > MOST:
+                raise LostError(f"it listed more than {MOST} pods or containers")
+
+    def gathered(self) -> None:
+        """Note that the list is complete. What was told meanwhile is newer."""
+        with self._lock:
+            for container in (self._listed or {}).values():
+                pod = self._pods.get(container.sandbox)
+                heard = self._running.get(container.id)
+                newer = heard is not None and (heard.pid is not None or container.pid is None)
+                if pod is not None and container.state != STOPPED and not newer:
+                    self._put(pod, container)
+            self._listed = None
+            self._pods = {}
+            self._synchronized = True
+            self._whole = tuple(self._running.values())
+            self._changes.clear()
+
+    def made(self, pod: Pod, container: Container) -> None:
+        """Take a container that was made or has started.
+
+        Raises:
+            LostError: there are more than any node has.
+        """
+        with self._lock:
+            if container.state == STOPPED:
+                self._end(container.id)
+            else:
+                self._put(pod, container)
+
+    def ended(self, container_id: str) -> None:
+        """Let go of a container. One that nobody told of is fine."""
+        with self._lock:
+            self._end(container_id)
+
+    def pod_ended(self, sandbox: str) -> None:
+        """Let go of all containers of a pod."""
+        with self._lock:
+            self._remember(sandbox)
+            for container_id in [i for i, of in self._sandbox_of.items() if of == sandbox]:
+                self._end(container_id)
+
+    def complain(self, about: str, text: str) -> None:
+        """Say something to people, once for each thing that it is about."""
+        with self._lock:
+            self._complaints.add(about, text)
+
+    # The event loop's side.
+
+    def take(self) -> News:
+        """Return what is new since the last call."""
+        with self._lock:
+            news = News(self._whole, self._changes, self._complaints.take())
+            self._whole, self._changes = None, {}
+        return news
+
+    def _put(self, pod: Pod, container: Container) -> None:
+        key = container.id
+        if key in self._over or container.sandbox in self._over:
+            return
+        before = self._running.get(key)
+        running = self._describe(pod, container)
+        if running == before:
+            return
+        more = _held(running) - _held(before)
+        if self._devices + more > MOST_HELD:
+            self._complaints.add(
+                "", f"containers hold more than {MOST_HELD} devices; the rest is left out"
+            )
+            running, more = replace(running, claims=before.claims if before else ()), 0
+        self._devices += more
+        self._running[key] = running
+        self._sandbox_of[key] = container.sandbox
+        self._change(key, running)
+        if len(self._running) > MOST:
+            raise LostError(f"it told of more than {MOST} containers")
+
+    def _describe(self, pod: Pod, container: Container) -> RunningContainer:
+        subject = subject_of(pod, container)
+        created_ns = container.created_ns or container.started_ns
+        return RunningContainer(
+            subject,
+            container.pid,
+            container.cgroup,
+            self._moment(container.started_ns) if container.started_ns else None,
+            claims(pod, container, subject, self._moment(created_ns) if created_ns else None),
+        )
+
+    def _end(self, key: str) -> None:
+        self._remember(key)
+        self._sandbox_of.pop(key, None)
+        running = self._running.pop(key, None)
+        if running is not None:
+            self._devices -= _held(running)
+            self._change(key, None)
+
+    def _change(self, key: str, running: RunningContainer | None) -> None:
+        if not self._synchronized:
+            return
+        self._changes.pop(key, None)  # so that the order is that of the newest words
+        self._changes[key] = running
+        if len(self._changes) > MOST:
+            raise LostError(f"{MOST} changes were told that the event loop has not taken")
+
+    def _remember(self, key: str) -> None:
+        if known(key):
+            self._over[key] = None
+            if len(self._over) > _REMEMBERED:
+                del self._over[next(iter(self._over))]
+
+
+def _held(running: RunningContainer | None) -> int:
+    """Return how many devices a container claims."""
+    return sum(len(claim.devices) for claim in running.claims) if running is not None else 0

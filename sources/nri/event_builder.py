@@ -1,0 +1,69 @@
+"""Makes events of what was heard."""
+
+from config.value_types import Duration
+from pipeline.component.contracts import SourceContext
+from pipeline.model import (
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
+    RunningContainer,
+)
+from sources.nri.container_table import News
+from sources.nri.messages import Runtime
+
+
+class Teller:
+    """Says what one connection's news are.
+
+    Attributes:
+        due: what was said has to be confirmed.
+
+    Args:
+        ctx: the source's context.
+        max_age: how long what it says stands.
+    """
+
+    def __init__(self, ctx: SourceContext, max_age: Duration) -> None:
+        self.due = False
+        self._ctx = ctx
+        self._max_age = max_age
+        self._running: dict[str, RunningContainer] | None = None
+        self._whole: tuple[RunningContainer, ...] | None = None
+
+    async def tell(self, news: News, runtime: Runtime) -> None:
+        """Say it, in the order in which it was heard."""
+        for text in news.complaints:
+            self._ctx.log.warning("%s", text)
+        if news.whole is not None:
+            self._running = {one.subject.container_id: one for one in news.whole}
+            self._whole = news.whole
+            self._ctx.log.info(
+                "connected to %s %s; %d containers run",
+                runtime.name or "the runtime",
+                runtime.version,
+                len(news.whole),
+            )
+            self.due = True
+        if self.due:
+            await self._confirm()
+        for key, container in news.changes.items():
+            await self._change(key, container)
+
+    async def _change(self, key: str, container: RunningContainer | None) -> None:
+        if self._running is None:  # there are no changes before the whole
+            return
+        self._whole = None
+        if container is None:
+            self._running.pop(key, None)
+            await self._ctx.emit(ContainerStopped(key))
+        else:
+            self._running[key] = container
+            await self._ctx.emit(ContainerStarted(container))
+
+    async def _confirm(self) -> None:
+        self.due = False
+        if self._running is None:
+            return
+        if self._whole is None:
+            self._whole = tuple(self._running.values())
+        await self._ctx.emit(ContainersReplaced(self._whole, self._max_age.ns))

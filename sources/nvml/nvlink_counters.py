@@ -1,0 +1,178 @@
+"""NVLink: bytes, state and errors, of each link and of all together."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pipeline.fields.link_fields import NVLINKS
+from pipeline.model import NS, Attrs, Instant, Reading
+from sources.nvml import codes, library
+from sources.nvml.field_values import ALL_LINKS, Item, Known, batch, number
+from sources.nvml.library import Handle, Library
+from sources.nvml.readers import NONE64, Reader, Sheet
+
+_LINK_COUNT: Final = 91
+_DIRECTIONS: Final = (("transmitted", 138), ("received", 139))
+_KIB: Final = 1 << 10
+_MOST_KIB: Final = 1 << 52
+_COUNT: Final = 1 << 62
+
+ERRORS: Final = {
+    "nvlink_crc_flit_errors": (38, 163),
+    "nvlink_crc_data_errors": (45, None),
+    "nvlink_replay_errors": (52, 161),
+    "nvlink_recovery_errors": (59, 162),
+}
+"""NVML's id of the sum over all links, and the one that stands for it on Hopper and newer.
+
+Of data with a wrong checksum such a card counts nothing under a field value. Its counters of single
+links do give a number there, which grows by thousands while no packet is ever sent again: it is not
+what its name says, so there is no reading."""
+
+TOTALS: Final = (
+    "nvlink_bandwidth_bytes_per_second",
+    "nvlink_transmitted_bytes",
+    "nvlink_received_bytes",
+)
+RATES: Final = tuple(f"nvlink_{link}_bandwidth_bytes_per_second" for link in range(NVLINKS))
+
+
+def count(nvml: Library, handle: Handle) -> int:
+    """Return how many NVLinks a GPU has; the most there can be where the driver doesn't say."""
+    values = library.field_values((_LINK_COUNT, 0))
+    code = nvml.ask("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
+    codes.check(code)
+    found = library.field_number(values[0]) if code == 0 == values[0].nvmlReturn else None
+    return min(int(found), NVLINKS) if found is not None else NVLINKS
+
+
+class _Traffic:
+    """The two counters of one link, or of all: as counters, and what both come to per second.
+
+    The two stand one after the other in a batch, and belong together.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        good: int,
+        counters: tuple[tuple[str, Attrs] | None, tuple[str, Attrs] | None],
+        rate: str | None,
+    ) -> None:
+        self._uuid = uuid
+        self._good = good
+        self._counters = counters
+        self._rate = rate
+        self._sent: int | float | None = None
+        self._before: tuple[int | float, Instant] | None = None
+
+    def transmitted(self, sheet: Sheet, at: Instant, value: int | float) -> int:
+        self._sent = None
+        if not 0 <= value <= _MOST_KIB:
+            return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
+        self._sent = value
+        self._tell(self._counters[0], value, sheet, at)
+        return codes.OK
+
+    def received(self, sheet: Sheet, at: Instant, value: int | float) -> int:
+        if not 0 <= value <= _MOST_KIB:
+            return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
+        self._tell(self._counters[1], value, sheet, at)
+        if self._rate is not None and self._sent is not None:
+            self._tell_rate(self._rate, self._sent + value, sheet, at)
+        self._sent = None
+        return codes.OK
+
+    def _tell(
+        self, counter: tuple[str, Attrs] | None, value: int | float, sheet: Sheet, at: Instant
+    ) -> None:
+        if counter is not None:
+            field, attrs = counter
+            sheet.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._good))
+
+    def _tell_rate(self, field: str, both: int | float, sheet: Sheet, at: Instant) -> None:
+        before, self._before = self._before, (both, at)
+        if before is None:
+            return
+        value, start = before
+        spent_ns = at.mono_ns - start.mono_ns
+        # Less than before: the driver was loaded anew, and nothing is known of the time between.
+        if both >= value and spent_ns > 0:
+            per_second = (both - value) * _KIB * NS / spent_ns
+            sheet.append(Reading(self._uuid, field, (), per_second, start, at, self._good))
+
+
+def traffic(
+    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+) -> Iterator[Item]:
+    """Yield the field values that tell what goes over the links."""
+    if not wanted.isdisjoint(TOTALS):
+        counters = [(name, ()) if name in wanted else None for name in TOTALS[1:]]
+        rate = TOTALS[0] if TOTALS[0] in wanted else None
+        both = _Traffic(uuid, good, (counters[0], counters[1]), rate)
+        yield from _pair(both, ALL_LINKS)
+    each = "nvlink_bytes" in wanted
+    if not each and wanted.isdisjoint(RATES):
+        return
+    for link in range(count(nvml, handle)):
+        rate = RATES[link] if RATES[link] in wanted else None
+        if each or rate:
+            named = [
+                ("nvlink_bytes", (("direction", direction), ("link", str(link)))) if each else None
+                for direction, _ in _DIRECTIONS
+            ]
+            yield from _pair(_Traffic(uuid, good, (named[0], named[1]), rate), link)
+
+
+def _pair(both: _Traffic, scope: int) -> tuple[Item, Item]:
+    (_, sent), (_, got) = _DIRECTIONS
+    return Item(sent, both.transmitted, scope), Item(got, both.received, scope)
+
+
+def errors(
+    nvml: Library,
+    handle: Handle,
+    wanted: frozenset[str],
+    target: Callable[[str], tuple[str, str, int]],
+) -> Iterator[Item]:
+    """Yield the field values that count errors over all links."""
+    for field, (whole, newer) in ERRORS.items():
+        if field in wanted:
+            take = number(Known(whole, _COUNT), target(field))
+            instead = None if newer is None else batch(nvml, handle, [Item(newer, take, ALL_LINKS)])
+            yield Item(whole, take, 0, instead)
+
+
+def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
+    """Read which links are up."""
+    box = ctypes.c_uint()
+    uuid, field, good = target
+    calls = [
+        (call, (("link", str(link)),))
+        for link in range(count(nvml, handle))
+        if (
+            call := nvml.bind(
+                "nvmlDeviceGetNvLinkState", handle, ctypes.c_uint(link), ctypes.byref(box)
+            )
+        )
+        is not None
+    ]
+    if not calls:
+        return None
+
+    def read(sheet: Sheet, at: Instant) -> int:
+        has_some = False
+        for call, attrs in calls:
+            code = call()
+            if code in codes.LOST or code in codes.DRIVER_GONE:
+                return code
+            if code == codes.OK and box.value > 1:
+                code = codes.OUT_OF_RANGE
+            has_some |= code not in codes.NO_READING
+            if code == codes.OK:
+                sheet.append(Reading(uuid, field, attrs, box.value, None, at, good))
+            elif code not in codes.NO_READING:
+                sheet.errors.append(code)
+        return codes.OK if has_some else codes.NOT_SUPPORTED
+
+    return read

@@ -1,0 +1,250 @@
+"""How the GPUs are joined: what was read of it, and the job that reads it."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline.model import Device, Level, TopologyCard, TopologyPair, TopologyRead
+from sources.nvml import codes, nvlink, pci_sysfs, readers
+from sources.nvml.gpu import Gpu
+from sources.nvml.library import Library
+from sources.nvml.nvlink import Links
+from sources.nvml.worker_pool import Job, Step
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    numa_node: int | None = None
+    pcie_path: tuple[str, ...] = ()
+    links: Links | None = None
+    cluster: str = ""
+    clique: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    level: Level | None = None
+    reachable: bool | None = None
+
+
+class Joints:
+    """What was read of each GPU and of each two of them; outlives the runs of the source.
+
+    What was read of a GPU is kept while it is down: it still sits where it sat. What the driver was
+    never asked, or doesn't answer, is unknown.
+
+    Attributes:
+        asking: which GPU some thread asks about another now, by uuids. An entry stays for as long
+            as the call does.
+        hung: pairs for which a call didn't come back in time: not asked again until one of the
+            two is opened anew.
+    """
+
+    def __init__(self) -> None:
+        self.asking: dict[str, tuple[Gpu, Gpu]] = {}
+        self.hung: set[tuple[Gpu, Gpu]] = set()
+        self._cards: dict[str, _Card] = {}
+        self._pairs: dict[tuple[str, str], _Pair] = {}
+
+    @property
+    def cards(self) -> Collection[str]:
+        """The uuids of the GPUs that were read."""
+        return self._cards.keys()
+
+    def card(self, uuid: str) -> _Card:
+        """Return what is known of a GPU."""
+        return self._cards.get(uuid, _Card())
+
+    def pair(self, one: str, other: str) -> _Pair:
+        """Return what is known of two GPUs, whichever is named first."""
+        return self._pairs.get(_key(one, other), _Pair())
+
+    def set_card(self, uuid: str, card: _Card) -> None:
+        """Note what is known of a GPU."""
+        self._cards[uuid] = card
+
+    def set_pair(self, one: str, other: str, pair: _Pair) -> None:
+        """Note what is known of two GPUs."""
+        self._pairs[_key(one, other)] = pair
+
+    def keep(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
+        """Forget all others.
+
+        Args:
+            uuids: the GPUs that can be enumerated.
+            gpus: those of them that are open.
+        """
+        self._cards = {uuid: card for uuid, card in self._cards.items() if uuid in uuids}
+        self._pairs = {
+            key: pair for key, pair in self._pairs.items() if key[0] in uuids and key[1] in uuids
+        }
+        self.hung = {pair for pair in self.hung if pair[0] in gpus and pair[1] in gpus}
+
+    def read(self, devices: Iterable[Device]) -> TopologyRead:
+        """Return all of it.
+
+        Args:
+            devices: the physical GPUs to tell of.
+        """
+        found = sorted(devices, key=lambda device: device.order)
+        return TopologyRead(
+            tuple([self._told(device) for device in found]),
+            tuple([self._joined(one, other) for one, other in combinations(found, 2)]),
+        )
+
+    def _told(self, device: Device) -> TopologyCard:
+        card = self.card(device.uuid)
+        return TopologyCard(
+            device.uuid,
+            device.index,
+            device.pci_bus_id,
+            card.numa_node,
+            card.pcie_path,
+            card.links.active if card.links is not None else None,
+            card.cluster,
+            card.clique,
+            card.memory,
+        )
+
+    def _joined(self, one: Device, other: Device) -> TopologyPair:
+        pair = self.pair(one.uuid, other.uuid)
+        ends = [(each.pci_bus_id, self.card(each.uuid).links) for each in (one, other)]
+        nvlinks = nvlink.between(ends[0], ends[1], pair.reachable)
+        return TopologyPair(one.uuid, other.uuid, pair.level, nvlinks, pair.reachable)
+
+
+class Survey(Job):
+    """Ask how GPUs are joined: of some of them everything, of all what may change.
+
+    Args:
+        nvml: the library.
+        joints: where it is noted.
+        gpus: all that are open.
+        unread: those of them whose place, links and memory are to be read.
+        sysfs_root: where sysfs is mounted.
+
+    Attributes:
+        errors: calls that failed: a GPU's uuid, and NVML's code.
+        changed: uuids of GPUs whose links may be others than those that were read.
+    """
+
+    def __init__(
+        self,
+        nvml: Library,
+        joints: Joints,
+        gpus: Collection[Gpu],
+        unread: Collection[Gpu],
+        sysfs_root: Path,
+    ) -> None:
+        self.errors: list[tuple[str, int]] = []
+        self.changed: set[str] = set()
+        self._nvml = nvml
+        self._joints = joints
+        self._gpus = tuple(gpus)
+        self._unread = frozenset(unread)
+        self._sysfs = sysfs_root
+        # A pair is asked about from the side of the earlier one.
+        later = [(gpu, self._gpus[at + 1 :]) for at, gpu in enumerate(self._gpus)]
+        super().__init__(
+            [
+                *(
+                    Step(gpu.uuid, partial(self._look, gpu, self._card), partial(self._note, gpu))
+                    for gpu in self._gpus
+                ),
+                *(
+                    Step(gpu.uuid, partial(self._ask_about, gpu, others), partial(self._join, gpu))
+                    for gpu, others in later
+                    if others
+                ),
+            ]
+        )
+
+    def _look(self, gpu: Gpu, question: Callable[[Gpu], T]) -> T | None:
+        """Ask about a GPU, unless it is down or a call about it hangs."""
+        if not gpu.is_at_rest or gpu in self._suspects():
+            return None
+        try:
+            return gpu.ask(partial(question, gpu))
+        except codes.DeviceLostError as lost:
+            self.errors.append((gpu.uuid, lost.code))
+            return None
+
+    def _suspects(self) -> set[Gpu]:
+        """Return the GPUs about which a call is under way that another thread was lost to."""
+        return {gpu for pair in tuple(self._joints.asking.values()) for gpu in pair}
+
+    def _card(self, gpu: Gpu) -> _Card:
+        nvml, known = self._nvml, self._joints.card(gpu.uuid)
+        cluster, clique = nvlink.fabric(nvml, gpu.handle)
+        if gpu not in self._unread:
+            if (cluster, clique) != (known.cluster, known.clique):
+                self.changed.add(gpu.uuid)
+            return replace(known, cluster=cluster, clique=clique)
+        bus_id = gpu.device.pci_bus_id
+        return _Card(
+            pci_sysfs.numa_node(bus_id, self._sysfs),
+            pci_sysfs.pcie_path(bus_id, self._sysfs),
+            nvlink.links(nvml, gpu.handle),
+            cluster,
+            clique,
+            readers.memory_total(nvml, gpu.handle),
+        )
+
+    def _note(self, gpu: Gpu, card: _Card | None) -> None:
+        if card is not None:
+            self._joints.set_card(gpu.uuid, card)
+
+    def _ask_about(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
+        found: list[tuple[Gpu, _Pair]] = []
+        for other in others:
+            # One that is down, or has a thread stuck in it, may hang, and this one would be blamed.
+            if not other.is_at_rest or other in self._suspects():
+                continue
+            if (gpu, other) in self._joints.hung:
+                continue
+            pair = self._look(gpu, partial(self._pair, other))
+            if pair is None:
+                break
+            found.append((other, pair))
+        return found
+
+    def _pair(self, other: Gpu, gpu: Gpu) -> _Pair:
+        nvml, before = self._nvml, self._joints.pair(gpu.uuid, other.uuid)
+        self._joints.asking[gpu.uuid] = (gpu, other)
+        try:
+            level = nvlink.level(nvml, gpu.handle, other.handle)
+            reachable = nvlink.reachable(nvml, gpu.handle, other.handle)
+        finally:
+            del self._joints.asking[gpu.uuid]
+        return _Pair(
+            self._answer(gpu, level, before.level),
+            self._answer(gpu, reachable, before.reachable),
+        )
+
+    def _answer(self, gpu: Gpu, answer: tuple[int, T | None], before: T | None) -> T | None:
+        """Return an answer; where the call failed, the one before."""
+        code, value = answer
+        codes.check_driver(code)
+        if code == codes.OK or code in codes.NO_READING:
+            return value
+        # Lost is the other one as well as this one, of which other calls tell.
+        if code not in codes.LOST:
+            self.errors.append((gpu.uuid, code))
+        return None if code == codes.OUT_OF_RANGE else before
+
+    def _join(self, gpu: Gpu, found: Iterable[tuple[Gpu, _Pair]]) -> None:
+        for other, pair in found:
+            before = self._joints.pair(gpu.uuid, other.uuid)
+            if before.reachable is not None and pair.reachable != before.reachable:
+                self.changed |= {gpu.uuid, other.uuid}
+            self._joints.set_pair(gpu.uuid, other.uuid, pair)
+
+
+def _key(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)

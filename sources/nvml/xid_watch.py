@@ -1,0 +1,207 @@
+"""Waiting for XID errors, on a thread of its own."""
+
+import asyncio
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pipeline.base.clock import Clock
+from pipeline.model import Instant
+from sources.nvml import codes, library
+from sources.nvml.gpu import Gpu
+from sources.nvml.library import Handle, Library
+
+NOWHERE: Final = 0xFFFFFFFF
+"""In the place of an instance's number: the event names none."""
+
+SLICE: Final = 0.5
+"""Seconds that one wait may take: how long the thread needs to see that it has to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A GPU's XID errors are reported from now on."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatched:
+    """A GPU's XID errors can't be had. `uuid` is empty if it is those of all GPUs."""
+
+    uuid: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class XidSeen:
+    """An XID error happened.
+
+    Attributes:
+        uuid: of the GPU.
+        code: of the error.
+        at: when it was heard of.
+        gpu_instance: number of the MIG instance where it happened; None where the driver names
+            none.
+        compute_instance: likewise, within that.
+    """
+
+    uuid: str
+    code: int
+    at: Instant
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+Report: TypeAlias = Watched | Unwatched | XidSeen
+
+
+class XidWatch(threading.Thread):
+    """Registers GPUs for XID events and waits for them until it is stopped.
+
+    Args:
+        nvml: the library, initialised.
+        clock: the clock.
+        report: called on the event loop that runs now.
+    """
+
+    def __init__(self, nvml: Library, clock: Clock, report: Callable[[Report], None]) -> None:
+        super().__init__(name="podgpu-nvml-xid", daemon=True)
+        self.ended = asyncio.Event()
+        self._nvml = nvml
+        self._clock = clock
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._stopping = False
+        self._renewing = False
+        self._targets: dict[int, tuple[str, Handle]] = {}
+        self._tried: set[int] = set()
+        self._registered: dict[int, str] = {}
+
+    def follow(self, gpus: Iterable[Gpu], *, renew: bool = False) -> None:
+        """Watch these GPUs. `renew` registers all of them anew, as after one came back."""
+        targets = {library.address(gpu.handle): (gpu.uuid, gpu.handle) for gpu in gpus}
+        with self._lock:
+            self._targets = targets
+            self._renewing |= renew
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Tell the thread to end; it sets `ended`."""
+        self._stopping = True
+        self._woken.set()
+
+    def run(self) -> None:
+        """Watch with one event set after another."""
+        try:
+            while not self._stopping:
+                if not self._watch_with_one_set():
+                    break
+        finally:
+            self._on_loop(self.ended.set)
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        # RuntimeError: the loop has ended, and nobody listens.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
+
+    def _say(self, report: Report) -> None:
+        self._on_loop(lambda: self._report(report))
+
+    def _watch_with_one_set(self) -> bool:
+        """Watch until stopped or renewed; False if there is no use in another set."""
+        nvml = self._nvml
+        events = library.event_set_box()
+        code = nvml.ask("nvmlEventSetCreate", ctypes.byref(events))
+        if code:
+            self._say(Unwatched("", code))
+            return False
+        data = library.event_box()
+        wait = nvml.bind(
+            ("nvmlEventSetWait_v2", "nvmlEventSetWait"),
+            events,
+            ctypes.byref(data),
+            ctypes.c_uint(round(SLICE * 1000)),
+        )
+        self._tried.clear()
+        self._registered.clear()
+        self._woken.set()  # a new set knows none of the targets
+        try:
+            while not self._stopping and wait is not None:
+                if self._register(events):
+                    break
+                if not self._registered:
+                    self._woken.wait()
+                    continue
+                # A driver from before MIG leaves these as they are.
+                data.gpuInstanceId = data.computeInstanceId = NOWHERE
+                code = wait()
+                if code == 0:
+                    self._take(data)
+                elif code in codes.DRIVER_GONE:
+                    return False  # the sampling thread sees it too, and ends the run
+                elif code != codes.TIMEOUT:
+                    # A lost GPU may spoil the whole set: a new one goes without it.
+                    self._woken.wait(SLICE)
+                    with self._lock:
+                        self._renewing = True
+        finally:
+            if code not in codes.DRIVER_GONE:
+                nvml.ask("nvmlEventSetFree", events)
+        return wait is not None
+
+    def _register(self, events: object) -> bool:
+        """Register GPUs that are new; True if the set is to be made anew."""
+        if not self._woken.is_set() and not self._renewing:
+            return False
+        with self._lock:
+            self._woken.clear()
+            if self._renewing and self._tried:
+                self._renewing = False
+                return True
+            self._renewing = False
+            targets = dict(self._targets)
+        for where, (uuid, handle) in targets.items():
+            if where in self._tried:
+                continue
+            self._tried.add(where)
+            code = self._register_one(handle, events)
+            if code == 0:
+                self._registered[where] = uuid
+                self._say(Watched(uuid))
+            else:
+                self._say(Unwatched(uuid, code))
+        return False
+
+    def _register_one(self, handle: Handle, events: object) -> int:
+        supported = ctypes.c_ulonglong()
+        code = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle, ctypes.byref(supported))
+        if code:
+            return code
+        if not supported.value & library.XID_EVENT:
+            return codes.NOT_SUPPORTED
+        return self._nvml.ask(
+            "nvmlDeviceRegisterEvents", handle, ctypes.c_ulonglong(library.XID_EVENT), events
+        )
+
+    def _take(self, data: library.EventData) -> None:
+        """Report an event. One of a MIG instance bears its GPU's handle, and its own numbers."""
+        if not data.eventType & library.XID_EVENT:
+            return
+        uuid = self._registered.get(library.address(data.device), "")
+        if not uuid:
+            code, uuid = self._nvml.text("nvmlDeviceGetUUID", data.device)
+            if code:
+                return
+        code, at = int(data.eventData), self._clock.now()
+        instance, within = _number(data.gpuInstanceId), _number(data.computeInstanceId)
+        self._say(XidSeen(uuid, code, at, instance, within))
+
+
+def _number(number: int) -> int | None:
+    return None if number == NOWHERE else int(number)

@@ -1,0 +1,126 @@
+"""When a kubelet may be asked; pure."""
+
+import random
+from bisect import bisect_right
+
+from pipeline.base.backoff import Backoff
+from pipeline.model import NS
+from sources.podresources.errors import Result
+
+# The kubelet takes a hundred requests a second from all who ask it together.
+_GAP_NS = NS // 10
+_SOON = 0.25
+_AGAIN_NS = NS // 2
+_AFTER_REJECTION = 1.0
+_LONGEST_REJECTION = 60.0
+# A kubelet that restarts, or one request too many for it: not worth a word unless it stays so.
+_PASSING: tuple[Result, ...] = ("unreachable", "rejected")
+
+
+class Pace:
+    """Times of one socket's Lists: one each interval and one after each hint, spaced out.
+
+    All times are nanoseconds of the monotonic clock.
+    """
+
+    def __init__(self, interval_ns: int, rng: random.Random | None = None) -> None:
+        self._interval_ns = interval_ns
+        self._rng = rng or random.Random()  # noqa: S311 - jitter
+        self._wanted = True
+        self._last_ns = -_GAP_NS
+        self._due_ns = 0
+        self._retry_ns: int | None = None
+        self._failures = 0
+        self._backoffs: dict[Result, Backoff] = {}
+
+    @property
+    def next_ns(self) -> int:
+        """When to ask next."""
+        earliest = self._last_ns + _GAP_NS
+        if self._retry_ns is not None:
+            return max(self._retry_ns, earliest)
+        return earliest if self._wanted else max(self._due_ns, earliest)
+
+    def want(self) -> None:
+        """Ask as soon as it may be: something may have changed."""
+        self._wanted = True
+
+    def moved(self) -> None:
+        """Ask all as soon as it may be, whatever went wrong before: it is another socket now."""
+        self._wanted = True
+        self._due_ns = 0
+        self._retry_ns = None
+        self._failures = 0
+        self._backoffs.clear()
+
+    def begun(self, now: int) -> bool:
+        """Note that a List is sent; return whether an interval is over, so that all is asked."""
+        self._last_ns = now
+        self._wanted = False
+        return now >= self._due_ns
+
+    def answered(self) -> None:
+        """Note that the answer came."""
+        self._retry_ns = None
+        self._failures = 0
+        self._backoffs.clear()
+        if self._last_ns >= self._due_ns:
+            self._due_ns = self._last_ns + self._interval_ns
+
+    def again(self, now: int) -> None:
+        """Note that the answer that came can't be trusted yet: ask soon again."""
+        self._retry_ns = now + _AGAIN_NS
+
+    def failed(self, now: int, result: Result) -> bool:
+        """Note that no answer came; return whether it is time to say so."""
+        self._failures += 1
+        delay = self._delay(result)
+        self._retry_ns = now + round(delay * NS)
+        return result not in _PASSING or self._failures > 1
+
+    def _delay(self, result: Result) -> float:
+        interval = self._interval_ns / NS
+        if result not in _PASSING:
+            return interval
+        if result not in self._backoffs:
+            self._backoffs[result] = (
+                Backoff(_SOON, interval, rng=self._rng)
+                if result == "unreachable"
+                else Backoff(_AFTER_REJECTION, max(interval, _LONGEST_REJECTION), rng=self._rng)
+            )
+        return self._backoffs[result].delay(0.0)
+
+
+class Peeks:
+    """Times at which to look after pods whose resource claims are not prepared yet.
+
+    The kubelet lists such a pod before it knows its devices, and nothing tells when it does.
+    """
+
+    def __init__(self, interval_ns: int) -> None:
+        self._interval_ns = interval_ns
+        self._delay_ns = 0
+        self._last = ("", "")
+        self.pods: tuple[tuple[str, str], ...] = ()
+        self.next_ns: int | None = None
+        """When to look next; None when there is nobody to look after."""
+
+    def listed(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
+        """Take what a List said, sorted."""
+        if not set(pods) <= set(self.pods):
+            self._delay_ns = round(_SOON * NS)
+        self.pods = pods
+        self.next_ns = now + self._delay_ns if pods else None
+
+    def some(self, most: int) -> tuple[tuple[str, str], ...]:
+        """Return some of the pods, in turn: those that come after the ones of last time."""
+        at = bisect_right(self.pods, self._last)
+        chosen = (self.pods[at:] + self.pods[:at])[:most]
+        if chosen:
+            self._last = chosen[-1]
+        return chosen
+
+    def looked(self, now: int) -> None:
+        """Note that nothing was found: look again, less and less often."""
+        self._delay_ns = min(2 * self._delay_ns, self._interval_ns)
+        self.next_ns = now + self._delay_ns

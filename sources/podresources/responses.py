@@ -1,0 +1,156 @@
+"""Makes claims out of the kubelet's answers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pipeline.allocations.device_injection import gpu_by_cdi
+from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
+from pipeline.model.plugin_ids import MOST_HELD, plugin_ids
+from pipeline.net.protobuf import DecodeError, Schema
+
+
+class BadAnswerError(Exception):
+    """Nothing of an answer can be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of an answer counts.
+
+    Attributes:
+        resources: whether an extended resource is GPUs.
+        drivers: whether a DRA driver's devices are GPUs.
+    """
+
+    resources: Callable[[str], bool]
+    drivers: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What all pods hold.
+
+    Attributes:
+        claims: one for each container and resource or ResourceClaim, sorted: the kubelet's order is
+            random.
+        unprepared: namespace and name of pods with resource claims of which nothing is known yet.
+    """
+
+    claims: tuple[Claim, ...]
+    unprepared: tuple[tuple[str, str], ...] = ()
+
+
+def read_list(data: bytes, origin: str, selection: Selection) -> Held:
+    """Read the answer to List, of v1 or v1alpha1.
+
+    Args:
+        data: the encoded answer.
+        origin: where it comes from, for people.
+        selection: what of it counts.
+
+    Raises:
+        BadAnswerError: it is no such answer, or it names more devices than any node has containers
+            and devices for.
+    """
+    held: dict[PartialRef, dict[str, list[str]]] = {}
+    claimed: dict[tuple[PartialRef, str], set[RawDeviceId]] = {}
+    unprepared: set[tuple[str, str]] = set()
+    for pod in _decode("ListPodResourcesResponse", data).pod_resources:
+        for container in pod.containers:
+            if not (container.devices or container.dynamic_resources):
+                continue
+            subject = PartialRef(pod.namespace, pod.name, container.name)
+            _gather(container.devices, held.setdefault(subject, {}), selection)
+            for claim in container.dynamic_resources:
+                if not claim.claim_resources:
+                    unprepared.add((pod.namespace, pod.name))
+                found = _claimed(claim.claim_resources, selection)
+                name = f"{claim.claim_namespace}/{claim.claim_name}" if claim.claim_name else ""
+                claimed.setdefault((subject, name), set()).update(found)
+    source = Origin(Evidence.KUBELET_IDS, origin)
+    claims = [
+        Claim(subject, plugin_ids(ids), None, None, source, resource)
+        for subject, resources in held.items()
+        for resource, ids in resources.items()
+    ]
+    claims += [
+        Claim(subject, tuple(sorted(devices)), None, None, source, resource_claim=name)
+        for (subject, name), devices in claimed.items()
+        if devices
+    ]
+    if sum(len(claim.devices) for claim in claims) > MOST_HELD:
+        raise BadAnswerError(
+            f"its containers hold more than {MOST_HELD} devices, a shared one counted for each of "
+            "them; name fewer `resources`"
+        )
+    claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
+    return Held(tuple(claims), tuple(sorted(unprepared)))
+
+
+def read_allocatable(data: bytes, selection: Selection) -> tuple[AdvertisedResource, ...]:
+    """Read the answer to GetAllocatableResources: what is offered, sorted by name.
+
+    Raises:
+        BadAnswerError: it is no such answer.
+    """
+    offered: dict[str, list[str]] = {}
+    _gather(_decode("AllocatableResourcesResponse", data).devices, offered, selection)
+    return tuple(
+        AdvertisedResource(resource, plugin_ids(ids)) for resource, ids in sorted(offered.items())
+    )
+
+
+def get_request(namespace: str, pod: str) -> bytes:
+    """Return the request to Get for one pod."""
+    request = _message("GetPodResourcesRequest")(pod_namespace=namespace, pod_name=pod)
+    encoded: bytes = request.SerializeToString()
+    return encoded
+
+
+def is_prepared(data: bytes) -> bool:
+    """Return whether an answer to Get knows the devices of every resource claim of its pod.
+
+    Raises:
+        BadAnswerError: it is no such answer.
+    """
+    pod = _decode("GetPodResourcesResponse", data).pod_resources
+    claims = [claim for container in pod.containers for claim in container.dynamic_resources]
+    return all(claim.claim_resources for claim in claims)
+
+
+def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> None:
+    """Put together what stands there device by device and NUMA node by NUMA node."""
+    for entry in devices:
+        resource = entry.resource_name
+        if resource in ids or selection.resources(resource):
+            ids.setdefault(resource, []).extend(entry.device_ids)
+
+
+def _claimed(resources: Any, selection: Selection) -> Iterator[RawDeviceId]:
+    for device in resources:
+        if not device.driver_name:
+            # Kubernetes before 1.31 has the runtime's names alone.
+            names = (gpu_by_cdi(each.name) for each in device.cdi_devices)
+            yield from (gpu for gpu in names if gpu is not None)
+        elif selection.drivers(device.driver_name):
+            text = f"{device.driver_name}/{device.pool_name}/{device.device_name}"
+            yield RawDeviceId("dra", text)
+
+
+def _decode(name: str, data: bytes) -> Any:
+    try:
+        return _message(name).FromString(data)
+    except DecodeError:
+        raise BadAnswerError("can't be read; is it the kubelet's socket?") from None
+
+
+@cache
+def _message(name: str) -> type[Any]:
+    return _schema().message(f"v1.{name}")
+
+
+@cache
+def _schema() -> Schema:
+    return Schema.beside("sources.podresources", "podresources.binpb")

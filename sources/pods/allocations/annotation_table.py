@@ -1,0 +1,172 @@
+"""Which annotation is read by whom, and the claims that come of it."""
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pipeline.allocations import koordinator
+from pipeline.allocations.annotation_values import Held, MalformedError
+from pipeline.allocations.own_annotations import own
+from pipeline.base.safe_text import shortened
+from pipeline.model import Claim, Evidence, Origin, PartialRef
+from sources.pods.allocations import configured_annotations, gpushare, hami, kai, volcano
+from sources.pods.allocations.pod_facts import Complaint, Facts
+from sources.pods.allocations.resource_requests import requested
+from sources.pods.options import Options, Scheduler
+
+_Readers = dict[str, Callable[[Facts], list[Held]]]
+_READERS: Final[dict[Scheduler, _Readers]] = {
+    "koordinator": {
+        koordinator.ANNOTATION: lambda facts: koordinator.read(
+            facts.annotations[koordinator.ANNOTATION]
+        ),
+    },
+    "hami": {hami.ANNOTATION: hami.read, hami.OLD: hami.read_old},
+    "volcano": {volcano.VGPU: volcano.read_vgpu, volcano.INDEX: volcano.read_index},
+    "gpushare": {
+        gpushare.ALLOCATION: gpushare.read_allocation,
+        gpushare.INDEX: gpushare.read_index,
+    },
+}
+_OF_SCHEDULERS: Final = frozenset(key for readers in _READERS.values() for key in readers)
+
+
+_NODES: Final = {
+    hami.ANNOTATION: "hami.io/vgpu-node",
+    hami.OLD: "4pd.io/vgpu-node",
+    volcano.VGPU: "volcano.sh/vgpu-node",
+    volcano.INDEX: "volcano.sh/vgpu-node",
+}
+"""By annotation, the one beside it that names the node for which the scheduler decided."""
+
+_SCHEDULERS: Final[dict[str, Scheduler]] = {
+    annotation: scheduler for scheduler, readers in _READERS.items() for annotation in readers
+}
+
+
+def allocations(
+    facts: Facts,
+    annotations: Iterable[str] = (),
+    resources: Mapping[Scheduler, Collection[str]] | None = None,
+) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return what a pod's annotations say that it holds, and what is wrong with them.
+
+    What podgpu wrote itself is no word of anybody's, and passed over. It writes none of the
+    schedulers' annotations, so that no mark hides what one of them said. A scheduler's annotation
+    counts only on a pod that requests that scheduler's resource, up to the number and share that it
+    requests, and only if it was made for the pod's node.
+
+    Args:
+        facts: what is known of the pod.
+        annotations: further ones to read, by the configuration.
+        resources: of the schedulers whose annotations are read.
+    """
+    resources = Options().resources if resources is None else resources
+    readers: _Readers = {}
+    for scheduler, of_scheduler in _READERS.items():
+        if scheduler in resources:
+            readers |= of_scheduler
+    ours = own(facts.annotations).keys() - _OF_SCHEDULERS
+    claims: list[Claim] = []
+    complaints: list[Complaint] = []
+    for annotation in dict.fromkeys((*readers, *annotations)):
+        if annotation not in facts.annotations or annotation in ours:
+            continue
+        vouched = annotation not in readers
+        try:
+            if vouched:
+                held = _read(facts, annotation, readers)
+            else:
+                its_own = resources[_SCHEDULERS[annotation]]
+                _check_node(facts, annotation)
+                held = _read(replace(facts, resources=its_own), annotation, readers)
+                held = _within(facts, held, its_own)
+        except MalformedError as error:
+            complaints.append(Complaint(annotation, str(error)))
+        else:
+            claims += _claims(facts, annotation, held, vouched=vouched)
+    return tuple(claims), tuple(complaints)
+
+
+def reserved(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return what a reservation pod says that it got, and what is wrong with that."""
+    return _of(facts, kai.RESERVED, kai.read_reservation)
+
+
+def shared(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    """Return which reserved devices a pod shares, and what is wrong with what it says of that."""
+    return _of(facts, kai.GROUP, kai.read_shared)
+
+
+def _of(
+    facts: Facts, key: str, reader: Callable[[Facts], list[Held]]
+) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    try:
+        return tuple(_claims(facts, key, reader(facts), vouched=False)), ()
+    except MalformedError as error:
+        return (), (Complaint(key, str(error)),)
+
+
+def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
+    if not isinstance(facts.annotations[annotation], str):
+        raise MalformedError("is no text")
+    reader = readers.get(annotation)
+    return configured_annotations.read(facts, annotation) if reader is None else reader(facts)
+
+
+def _check_node(facts: Facts, annotation: str) -> None:
+    key = _NODES.get(annotation, "")
+    node = facts.annotations.get(key)
+    if node and facts.node and node != facts.node:
+        raise MalformedError(
+            f'is for node "{shortened(str(node))}" ({key}), and the pod is on "{facts.node}"'
+        )
+
+
+def _within(facts: Facts, held: list[Held], resources: Collection[str]) -> list[Held]:
+    """Return what is held, no share greater than requested.
+
+    Raises:
+        MalformedError: a container that holds something requests nothing, or fewer GPUs.
+    """
+    found: list[Held] = []
+    for container in dict.fromkeys(one.container for one in held):
+        of = f"container {container}" if container else "the pod"
+        request = requested(facts, resources, container)
+        mine = [one for one in held if one.container == container]
+        named = {device for one in mine for device in one.devices}
+        if request is None:
+            raise MalformedError(f"{of} requests none of {', '.join(resources)}")
+        if len(named) > request.number:
+            raise MalformedError(f"names {len(named)} GPUs, and {of} requests {request.number}")
+        most = request.share
+        found += [
+            one
+            if most is None or one.share is None or one.share <= most
+            else replace(one, share=most)
+            for one in mine
+        ]
+    return found
+
+
+def _claims(
+    facts: Facts, annotation: str, held: Iterable[Held], *, vouched: bool
+) -> Iterator[Claim]:
+    ids = {container.name: container.container_id for container in facts.containers}
+    for found in held:
+        yield Claim(
+            PartialRef(
+                facts.namespace,
+                facts.name,
+                found.container,
+                facts.uid,
+                ids.get(found.container, ""),
+            ),
+            found.devices,
+            found.share,
+            None,
+            Origin(Evidence.SCHEDULER_ANNOTATION, annotation),
+            sys.intern(found.resource),
+            vouched=vouched,
+        )

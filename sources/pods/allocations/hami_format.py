@@ -1,0 +1,131 @@
+"""The text that HAMi came up with and volcano took over.
+
+Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon. The devices of one container are
+a row; rows have semicolons between or after them. A container without devices has an empty row, the
+placeholder `,,0,0:`, or no row at all, depending on the release.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pipeline.allocations.annotation_values import (
+    Held,
+    MalformedError,
+    gathered,
+    percent,
+    uuid,
+    whole,
+)
+from pipeline.model import RawDeviceId
+from sources.pods.allocations.pod_facts import Facts
+
+Place = tuple[int, int]
+"""Number of a row, and of a device in it."""
+
+Instead = Callable[[Place], RawDeviceId | None]
+
+Rows = list[tuple[str, str]]
+"""Rows, each with the container that it belongs to; empty for a row of nobody."""
+
+
+def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False) -> Rows:
+    """Return the rows with their containers, as the pod's spec tells.
+
+    The number of rows says which containers have one: all, those that aren't init containers,
+    those that request the scheduler's resource, or, of HAMi's, those of `_shifted`. Of these the
+    first counts in which no row names a device for a container that requests none.
+
+    Args:
+        value: the text.
+        facts: what is known of the pod.
+        init: the scheduler may write rows of init containers.
+        between: semicolons are between rows, rather than after each.
+
+    Raises:
+        MalformedError: the text has another number of rows, or names a device for a container that
+            requests none.
+    """
+    parts = value.split(";")
+    ended = parts[:-1] if not parts[-1].strip() else parts
+    every, lasting = facts.names(init=init), facts.names()
+    candidates = [every, lasting, [name for name in every if facts.asks(name)]]
+    if not between:
+        candidates.append(_shifted(lasting, facts))
+    contradiction = ""
+    for found in (parts, ended) if between else (ended,):
+        for names in candidates:
+            if len(names) != len(found):
+                continue
+            wrong = _contradicting(found, names, facts)
+            if wrong is None:
+                return list(zip(found, names, strict=True))
+            contradiction = contradiction or (
+                f"row {wrong} names a device for container {names[wrong]}, which requests none"
+            )
+        if contradiction:
+            raise MalformedError(contradiction)
+    expected = " or ".join(str(count) for count in dict.fromkeys(map(len, candidates)))
+    raise MalformedError(f"expected {expected} containers, found {len(ended)}")
+
+
+def _shifted(names: Iterable[str], facts: Facts) -> list[str]:
+    """Return whose rows HAMi up to 2.5 writes where the first containers request nothing.
+
+    Those have no row. The next one that requests nothing has the row of its own number, and so do
+    the others behind it; rows that are skipped belong to nobody, and are empty.
+    """
+    rows: list[str] = []
+    for number, name in enumerate(names):
+        if facts.asks(name):
+            rows.append(name)
+        elif rows:
+            rows += [""] * (number - len(rows)) + [name]
+    return rows
+
+
+def _contradicting(parts: Sequence[str], names: Sequence[str], facts: Facts) -> int | None:
+    """Return the number of the first row that names a device for a container that requests none."""
+    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+        names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
+        if names_device and not facts.asks(name):
+            return number
+    return None
+
+
+def held(found: Rows, instead: Instead) -> Iterator[Held]:
+    """Yield what containers hold.
+
+    Args:
+        found: the rows.
+        instead: the device that is really held at a place, None for the one in the text.
+
+    Raises:
+        MalformedError: a row can't be read.
+    """
+    for number, (part, name) in enumerate(found):
+        if name:
+            yield from gathered(_devices(part, number, instead), name)
+
+
+def _devices(
+    part: str, number: int, instead: Instead
+) -> Iterator[tuple[RawDeviceId, float | None]]:
+    texts = [text for text in part.split(":") if text.strip()]
+    for index, text in enumerate(texts):
+        if _empty(text):
+            continue
+        place = f"container {number}, device {index}: "
+        fields = [field.strip() for field in text.split(",")]
+        if len(fields) < 4:
+            raise MalformedError(f"{place}expected UUID,TYPE,MEMORY,CORES")
+        # Some releases tell the slot of a MIG layout behind the GPU's uuid.
+        gpu = uuid(fields[0].partition("[")[0], place)
+        whole(fields[2], f"{place}memory: ")
+        # No cores are asked for: not none of them, but as many as are free.
+        share = percent(whole(fields[3], f"{place}cores: "))
+        yield instead((number, index)) or gpu, share
+
+
+def _empty(text: str) -> bool:
+    """Whether it is the placeholder of a container without devices: no uuid, and no amounts."""
+    fields = [field.strip() for field in text.split(",")]
+    return len(fields) >= 4 and fields[0] == "" and set(fields) <= {"", "0"}

@@ -1,0 +1,116 @@
+"""What a pod requests of a scheduler: how many GPUs, and which part of each."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Final, NamedTuple
+
+from sources.pods.allocations.pod_facts import Facts
+
+_QUANTITY: Final = re.compile(
+    r"([0-9]{1,18}(?:\.[0-9]{0,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]{1,2})?"
+)
+_DECIMAL: Final = {"": 0, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+# What an amount of a resource means: hundredths of GPUs in all, hundredths of each GPU, an amount
+# of something on one GPU. Of all other names it is the number of GPUs.
+_HUNDREDTHS: Final = {
+    "koordinator.sh/gpu",
+    "koordinator.sh/gpu-core",
+    "koordinator.sh/gpu-memory-ratio",
+    "kubernetes.io/gpu",
+    "kubernetes.io/gpu-core",
+    "kubernetes.io/gpu-memory-ratio",
+}
+_OF_EACH: Final = {
+    "nvidia.com/gpucores",
+    "volcano.sh/vgpu-cores",
+    "aliyun.com/gpu-core.percentage",
+}
+_ON_ONE: Final = {
+    "koordinator.sh/gpu-memory",
+    "kubernetes.io/gpu-memory",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "volcano.sh/vgpu-memory",
+    "volcano.sh/vgpu-memory-percentage",
+    "volcano.sh/gpu-memory",
+}
+
+
+class Request(NamedTuple):
+    """What is requested.
+
+    Attributes:
+        number: the most GPUs that it can come to.
+        share: the part of each GPU, in (0, 1]; None if the request doesn't say.
+    """
+
+    number: int
+    share: float | None
+
+
+def amount(text: str) -> Fraction:
+    """Return a quantity as Kubernetes writes it; 0 if it is none."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        return Fraction(0)
+    value, unit = Fraction(found[1].rstrip(".")), found[2] or ""
+    if unit in _BINARY:
+        return value * (1 << _BINARY[unit])
+    exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
+    scale = Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
+    return value * scale
+
+
+def requested(facts: Facts, resources: Collection[str], container: str = "") -> Request | None:
+    """Return what a container requests of a scheduler; None if nothing.
+
+    A pod as a whole requests the sum of what its containers request at one time, as Kubernetes
+    counts: twice 50 hundredths are one GPU, not two halves.
+
+    Args:
+        facts: what is known of the pod.
+        resources: the scheduler's.
+        container: empty for the pod as a whole.
+    """
+    amounts = facts.requested
+    if container:
+        return _of(_amounts(amounts.get(container, {}), resources))
+    kinds = {one.name: one.kind for one in facts.containers}
+    running: dict[str, Fraction] = {}
+    most: dict[str, Fraction] = {}
+    for name, asked in amounts.items():  # init containers first
+        for resource, much in _amounts(asked, resources).items():
+            at_once = running.get(resource, Fraction(0)) + much
+            most[resource] = max(most.get(resource, at_once), at_once)
+            # An init container ends before the next one begins, and leaves its devices to it.
+            if kinds.get(name) != "init":
+                running[resource] = at_once
+    return _of(most)
+
+
+def _amounts(asked: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
+    """Return what of a container's requests is a scheduler's, greater than 0."""
+    found = {name: amount(asked[name]) for name in resources if name in asked}
+    return {name: much for name, much in found.items() if much > 0}
+
+
+def _of(wanted: Mapping[str, Fraction]) -> Request | None:
+    if not wanted:
+        return None
+    number = max((ceil(n) for name, n in wanted.items() if _counts(name)), default=0)
+    hundredths = _largest(wanted, _HUNDREDTHS)
+    number = number or max(1, ceil(hundredths / 100))
+    share = hundredths / 100 / number or _largest(wanted, _OF_EACH) / 100
+    return Request(number, float(share) if 0 < share <= 1 else None)
+
+
+def _counts(name: str) -> bool:
+    return name not in _HUNDREDTHS | _OF_EACH | _ON_ONE
+
+
+def _largest(wanted: Mapping[str, Fraction], names: Iterable[str]) -> Fraction:
+    return max((wanted[name] for name in names if name in wanted), default=Fraction(0))

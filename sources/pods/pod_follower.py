@@ -1,0 +1,128 @@
+"""From what the API server says of pods to events, with nothing said twice but to confirm it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from pipeline.base.errors import ApiError
+from pipeline.component.contracts import SourceContext
+from pipeline.model import NS, Pod, PodDeleted, PodsReplaced, PodUpserted, SourceLost
+from sources.pods.options import Options
+from sources.pods.resource_claims import ClaimReader
+
+_CONFIRM_NS: Final = 30 * NS
+"""Between confirmations; each may wait for a bookmark, which comes once a minute."""
+
+
+class PodFollower:
+    """Implements `pipeline.kube.reflector.Handler` for pods.
+
+    Args:
+        ctx: of the source.
+        options: of the source.
+        claims: reads the pods' ResourceClaims; None where they aren't to be read.
+    """
+
+    def __init__(
+        self, ctx: SourceContext, options: Options, claims: ClaimReader | None = None
+    ) -> None:
+        self._ctx = ctx
+        self._options = options
+        self._claims = claims
+        self._pods: dict[tuple[str, str], Pod] = {}
+        self._said: PodsReplaced | None = None
+        self._due_ns: int | None = None
+        self._lost_by: tuple[int, str] | None = None
+
+    async def replaced(self, objects: Sequence[Pod]) -> None:
+        """Take all pods; those that are as they were remain the objects that they were."""
+        pods: dict[tuple[str, str], Pod] = {}
+        if self._claims is not None:
+            staying = {pod.info.uid for pod in objects}
+            gone = {pod.info.uid for pod in self._pods.values()} - staying
+            self._claims.forget(gone)
+            objects = await self._claims.complete(objects)
+        for pod in objects:
+            key = _key(pod)
+            before = self._pods.get(key)
+            pods[key] = before if before == pod else pod
+        if self._said is None or self._pods != pods:
+            self._said = None
+        self._pods = pods
+        self._ctx.accepted.replace(self._ctx.name, pods.values())
+        await self._confirm()
+
+    async def upserted(self, found: Pod) -> None:
+        """Take a pod; tell of it if anything has changed that we tell of."""
+        if self._claims is not None:
+            [found] = await self._claims.complete([found])
+        before = self._pods.get(_key(found))
+        if before == found:
+            return
+        if before is not None and before.info.uid != found.info.uid:
+            # Its end was not heard of, but two pods can't have one name.
+            self._ctx.accepted.drop(self._ctx.name, before)
+            await self._deleted(before.info.uid)
+        self._pods[_key(found)] = found
+        self._ctx.accepted.put(self._ctx.name, found)
+        self._said = None
+        await self._ctx.emit(PodUpserted(found))
+
+    async def deleted(self, found: Pod) -> None:
+        """Take away a pod, unless its name is another's by now."""
+        before = self._pods.get(_key(found))
+        if before is None or before.info.uid != found.info.uid:
+            return
+        del self._pods[_key(found)]
+        self._ctx.accepted.drop(self._ctx.name, before)
+        self._said = None
+        await self._deleted(found.info.uid)
+
+    async def _deleted(self, uid: str) -> None:
+        if self._claims is not None:
+            self._claims.forget([uid])
+        await self._ctx.emit(PodDeleted(uid))
+
+    async def read_claims(self, claims: ClaimReader) -> NoReturn:
+        """Try again to read ResourceClaims that could not be read, until cancelled."""
+        while True:
+            await claims.lacking()
+            lacking = [pod for pod in self._pods.values() if claims.lacks(pod)]
+            for pod in await claims.complete(lacking):
+                before = self._pods.get(_key(pod))
+                if before is not None and before.info.uid == pod.info.uid and before != pod:
+                    now = replace(before, resource_claims=pod.resource_claims)
+                    self._pods[_key(pod)] = now
+                    self._said = None
+                    await self._ctx.emit(PodUpserted(now))
+
+    async def confirmed(self) -> None:
+        """Say again what stands, if that was long ago or had come into doubt."""
+        due = self._due_ns is not None and self._ctx.clock.now().mono_ns >= self._due_ns
+        if self._lost_by is not None or due:
+            await self._confirm()
+
+    async def lost(self, error: ApiError) -> None:
+        """Tell why pods can't be followed, once for each kind: the text may vary each time."""
+        if error.kind == self._lost_by:
+            return
+        self._lost_by, reason = error.kind, str(error)
+        if self._due_ns is None:
+            stands = "no pods have been heard of yet"
+        else:
+            stands = f"the pods heard of before stand for {self._options.max_age}"
+        self._ctx.log.warning("%s; %s", reason, stands)
+        await self._ctx.emit(SourceLost(reason))
+
+    async def _confirm(self) -> None:
+        if self._said is None:
+            self._said = PodsReplaced(tuple(self._pods.values()), self._options.max_age.ns)
+        self._due_ns = self._ctx.clock.now().mono_ns + _CONFIRM_NS
+        recovered, self._lost_by = self._lost_by is not None, None
+        await self._ctx.emit(self._said)
+        if recovered:
+            self._ctx.log.info("pods are followed again")
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.info.namespace, pod.info.name

@@ -1,0 +1,165 @@
+"""From a pod as the API server sends it, some ten kilobytes, to what podgpu needs of it."""
+
+import sys
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipeline.kube.json_access import items, table, text
+from pipeline.model import Claim, Pod, PodInfo
+from sources.pods.allocations import Complaint, Facts, allocations, reserved, shared
+from sources.pods.allocations.kai import groups
+from sources.pods.allocations.resource_requests import amount
+from sources.pods.container_mapper import containers
+from sources.pods.label_filter import Passing
+from sources.pods.options import Options
+from sources.pods.resource_claims import names
+from sources.pods.timestamps import Moments
+from sources.pods.workload_owner import owner
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
+by which it knows the pod. `config.hash` alone is no sign of a mirror."""
+
+_NATIVE: Final = "kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was left out of a pod, or not understood.
+
+    Attributes:
+        uid: of the pod.
+        pod: `namespace/name`, for people.
+        beyond: labels and annotations that were too many or too long.
+        complaints: about annotations that say which devices it holds.
+    """
+
+    uid: str
+    pod: str
+    beyond: int
+    complaints: tuple[Complaint, ...]
+
+
+class Distiller:
+    """Makes pods out of what the API server sends.
+
+    Args:
+        options: what is let through, and which annotations are read.
+        moments: for timestamps.
+        report: takes what was left out of a pod.
+    """
+
+    def __init__(self, options: Options, moments: Moments, report: Callable[[Left], None]) -> None:
+        self._labels = Passing(options.labels, options.max_labels, options.label_patterns)
+        self._annotations = Passing(options.annotations, options.max_labels)
+        self._configured = options.device_annotations
+        self._resources = options.resources
+        self._counted = frozenset(name for names in self._resources.values() for name in names)
+        self._sharing = "kai" in options.schedulers
+        self._reserving = frozenset(options.reservation_namespaces)
+        self._moments = moments
+        self._report = report
+
+    def __call__(self, raw: Mapping[str, Any]) -> Pod | None:
+        """Return the pod; None if it has no identity."""
+        metadata, spec = table(raw.get("metadata")), table(raw.get("spec"))
+        status = table(raw.get("status"))
+        uid, name = text(metadata.get("uid")), text(metadata.get("name"))
+        namespace = sys.intern(text(metadata.get("namespace")))
+        if not (uid and name and namespace):
+            return None
+        phase = sys.intern(text(status.get("phase")))
+        ended = phase in {"Succeeded", "Failed"}
+        found = tuple(
+            containers(
+                spec,
+                status,
+                over=ended,
+                leaving="deletionTimestamp" in metadata,
+                moments=self._moments,
+            )
+        )
+        annotations = table(metadata.get("annotations"))
+        claims: tuple[Claim, ...] = ()
+        complaints: tuple[Complaint, ...] = ()
+        asked = requested(spec)
+        labelled = table(metadata.get("labels"))
+        facts = Facts(
+            namespace,
+            name,
+            uid,
+            annotations,
+            found,
+            text(spec.get("nodeName")),
+            asked,
+            labels=labelled,
+        )
+        members = groups(labelled) if self._sharing else []
+        reserving = bool(members) and namespace in self._reserving
+        # A pod that is restored or copied may bring the annotations of another one with it.
+        extended = _extended(asked, self._counted)
+        if wants := bool(extended or items(spec.get("resourceClaims"))):
+            claims, complaints = allocations(facts, self._configured, self._resources)
+        if members:
+            further = reserved(facts) if reserving else shared(facts)
+            claims, complaints = claims + further[0], complaints + further[1]
+        labels, beyond = self._labels.pairs(labelled)
+        shown, cut = self._annotations.pairs(annotations)
+        if complaints or beyond or cut:
+            self._report(Left(uid, f"{namespace}/{name}", beyond + cut, complaints))
+        kind, workload = owner(metadata)
+        return Pod(
+            PodInfo(
+                uid,
+                namespace,
+                name,
+                phase,
+                kind,
+                workload,
+                sys.intern(text(status.get("qosClass"))),
+                labels,
+                shown,
+            ),
+            self._moments.parse(status.get("startTime")),
+            ended,
+            text(annotations.get(_MIRROR)),
+            found,
+            claims,
+            wants,
+            extended,
+            tuple(members) if reserving else (),
+            names(spec, status),
+        )
+
+
+def _extended(
+    asked: Mapping[str, Mapping[str, str]], of_schedulers: Container[str]
+) -> tuple[str, ...]:
+    """Return the extended resources that any container requests.
+
+    A scheduler's count, though Kubernetes takes names of its own domain for none.
+    """
+    return tuple(
+        sorted(
+            {
+                sys.intern(name)
+                for amounts in asked.values()
+                for name, much in amounts.items()
+                if "/" in name and (_NATIVE not in name or name in of_schedulers)
+                if amount(much) > 0
+            }
+        )
+    )
+
+
+def requested(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return by container name what it requests: resource to amount, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for container in items(spec.get("initContainers")) + items(spec.get("containers")):
+        resources = table(container.get("resources"))
+        amounts = table(resources.get("requests")) | table(resources.get("limits"))
+        found[text(container.get("name"))] = {
+            name: str(amount) for name, amount in amounts.items() if isinstance(amount, str | int)
+        }
+    return found

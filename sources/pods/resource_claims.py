@@ -1,0 +1,180 @@
+"""The ResourceClaims that pods use: which there are, and what the API server says of them.
+
+They are read one by one, by name: a list or a watch can't be limited to a node, and with one each
+node would follow the claims of the whole cluster. What matters of a claim doesn't change while a
+pod uses it, so that once for each pod and claim is enough.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from pipeline.base.backoff import Backoff
+from pipeline.base.errors import ApiError
+from pipeline.component.contracts import KubeApi, SourceContext
+from pipeline.kube.json_access import items, table, text
+from pipeline.model import NS, Pod, RawDeviceId, ResourceClaim
+from sources.pods.timestamps import Moments
+
+_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_PATIENCE: Final = 5.0
+"""Seconds for which pods wait for what is to be said of their claims."""
+_SOON: Final = 2.0
+_LATEST: Final = 300.0
+"""Seconds until claims that could not be read are asked for again."""
+_MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was made for one pod, from a template."""
+
+
+def names(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
+    """Return the ResourceClaims that a pod uses, by name alone."""
+    found = [text(each.get("resourceClaimName")) for each in items(spec.get("resourceClaims"))]
+    made = items(status.get("resourceClaimStatuses"))
+    found += [text(each.get("resourceClaimName")) for each in made]
+    found.append(text(table(status.get("extendedResourceClaimStatus")).get("resourceClaimName")))
+    return tuple(ResourceClaim(name) for name in sorted({name for name in found if name}))
+
+
+def distil(raw: Mapping[str, Any], moments: Moments) -> ResourceClaim | None:
+    """Return what is needed of a ResourceClaim, of any version; None if it has no identity."""
+    metadata, status = table(raw.get("metadata")), table(raw.get("status"))
+    name, uid = text(metadata.get("name")), text(metadata.get("uid"))
+    if not (name and uid):
+        return None
+    allocation = table(status.get("allocation"))
+    results = items(table(allocation.get("devices")).get("results"))
+    return ResourceClaim(
+        name,
+        uid,
+        bool(text(table(metadata.get("annotations")).get(_MADE_FOR))),
+        moments.parse(metadata.get("creationTimestamp")),
+        moments.parse(allocation.get("allocationTimestamp")),
+        tuple(sorted(_id(each) for each in results if each.get("adminAccess") is True)),
+    )
+
+
+def _id(result: Mapping[str, Any]) -> RawDeviceId:
+    parts = (text(result.get(key)) for key in ("driver", "pool", "device"))
+    return RawDeviceId("dra", "/".join(parts))
+
+
+class ClaimReader:
+    """Completes pods by what the API server says of their ResourceClaims.
+
+    What it can't get twice in a row is said once, and costs nothing but that.
+
+    Args:
+        ctx: of the source.
+        api: session with the API server.
+        moments: for timestamps.
+    """
+
+    def __init__(self, ctx: SourceContext, api: KubeApi, moments: Moments) -> None:
+        self._ctx = ctx
+        self._api = api
+        self._moments = moments
+        self._read: dict[str, dict[str, ResourceClaim]] = {}
+        self._versions = list(_VERSIONS)
+        self._backoff = Backoff(_SOON, _LATEST)
+        self._pauses = Backoff(_SOON, _LATEST)
+        self._failures = 0
+        self._told: tuple[int, str] | None = None
+        self._retry_ns = 0
+        self._lacking = asyncio.Event()
+
+    async def complete(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Return pods with their claims, as far as those can be read now.
+
+        Args:
+            pods: with the names of their claims.
+        """
+        pods = list(pods)
+        if self._ctx.clock.now().mono_ns >= self._retry_ns:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    for pod in pods:
+                        await self._fetch(pod)
+            except ApiError as error:
+                self._failed(error)
+            except TimeoutError:
+                told = f"ResourceClaims: no answer within {_PATIENCE:.0f} s"
+                self._failed(ApiError(told, reason="no answer"))
+            else:
+                self._failures, self._told = 0, None
+                self._backoff = Backoff(_SOON, _LATEST)
+        found = [self._filled(pod) for pod in pods]
+        if any(self.lacks(pod) for pod in found):
+            self._lacking.set()
+        return found
+
+    async def lacking(self) -> None:
+        """Wait until claims could not be read, and then for as long as their server is spared."""
+        await self._lacking.wait()
+        self._lacking.clear()
+        left = (self._retry_ns - self._ctx.clock.now().mono_ns) / NS
+        # A claim that isn't there is no failure, and not asked for more often all the same.
+        await self._ctx.clock.sleep(max(left, self._pauses.delay(0.0)))
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Forget the claims of pods that are gone."""
+        for uid in uids:
+            self._read.pop(uid, None)
+
+    def lacks(self, pod: Pod) -> bool:
+        """Whether a claim of a pod could not be read yet."""
+        return not pod.ended and any(not each.uid for each in self._filled(pod).resource_claims)
+
+    def _filled(self, pod: Pod) -> Pod:
+        read = self._read.get(pod.info.uid)
+        if not read:
+            return pod
+        claims = tuple(read.get(each.name, each) for each in pod.resource_claims)
+        return pod if claims == pod.resource_claims else replace(pod, resource_claims=claims)
+
+    async def _fetch(self, pod: Pod) -> None:
+        for each in () if pod.ended else pod.resource_claims:
+            read = self._read.setdefault(pod.info.uid, {})
+            if each.name not in read and (found := await self._get(pod, each.name)) is not None:
+                read[each.name] = found
+
+    async def _get(self, pod: Pod, name: str) -> ResourceClaim | None:
+        """Read one claim; None if there is none.
+
+        Raises:
+            ApiError: the server doesn't give it.
+        """
+        where = f"namespaces/{quote(pod.info.namespace, safe='')}/resourceclaims"
+        for version in tuple(self._versions):
+            path = f"/apis/resource.k8s.io/{version}/{where}/{quote(name, safe='')}"
+            try:
+                answer = table(orjson.loads(await self._api.get(path, {})))
+            except ApiError as error:
+                if error.status != _NOT_FOUND:
+                    raise
+            except orjson.JSONDecodeError:
+                raise ApiError(f"{path}: the answer is no JSON", reason="no JSON") from None
+            else:
+                self._versions = [version]
+                return distil(answer, self._moments)
+        # An upgrade may have taken the version away that was there.
+        self._versions = list(_VERSIONS)
+        return None
+
+    def _failed(self, error: ApiError) -> None:
+        self._failures += 1
+        delay = self._backoff.delay(0.0, error.retry_after)
+        self._retry_ns = self._ctx.clock.now().mono_ns + round(delay * NS)
+        if self._failures > 1 and error.kind != self._told:
+            self._told = error.kind
+            self._ctx.log.info(
+                "%s; pods with admin access to a device are shown as its holders until their "
+                "ResourceClaims can be read; tried again, at least each %.0f minutes; grant get on "
+                "resourceclaims in resource.k8s.io, or set resource_claims: false",
+                error,
+                _LATEST / 60,
+            )

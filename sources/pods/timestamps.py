@@ -1,0 +1,43 @@
+"""From the API server's timestamps to moments on both clocks."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from pipeline.base.clock import WallTimes
+from pipeline.kube.json_access import text
+from pipeline.model import Instant
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_REMEMBERED = 4096
+
+
+class Moments:
+    """Makes equal moments of equal timestamps, for as long as it lives.
+
+    Args:
+        now: the clocks.
+    """
+
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        self._moment = WallTimes(now)
+        self._known: dict[str, Instant | None] = {}
+
+    def parse(self, value: object) -> Instant | None:
+        """Return the moment of a timestamp, None if it is none."""
+        stamp = text(value)
+        if stamp not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[stamp] = self._parsed(stamp)
+        return self._known[stamp]
+
+    def _parsed(self, stamp: str) -> Instant | None:
+        try:
+            told = datetime.fromisoformat(stamp)
+            wall_ns = (told - _EPOCH) // _MICROSECOND * 1000
+        except (ValueError, TypeError, OverflowError):  # no timestamp, or one without a zone
+            return None
+        if not 0 <= wall_ns < 1 << 63:
+            return None
+        return self._moment(wall_ns)

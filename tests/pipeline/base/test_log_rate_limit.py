@@ -1,0 +1,278 @@
+"""Nothing floods: how many lines of a fault there are, whoever logs it."""
+
+import io
+import logging
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.base import log_rate_limit
+from pipeline.base.log_rate_limit import EACH, KINDS, BoundedHandler
+from pipeline.base.logs import LONGEST, JsonFormatter, TextFormatter
+
+LEFT_OUT = re.compile(r"^(\d+) more lines like the following.* were left out in the last minute")
+
+
+class Log:
+    """A handler, and records for it whose time is a test's."""
+
+    def __init__(self, formatter: logging.Formatter | None = None) -> None:
+        self.stream = io.StringIO()
+        self.handler = BoundedHandler(self.stream)
+        self.handler.setFormatter(formatter or logging.Formatter("%(message)s"))
+        self.second = 1_800_000_000.0
+
+    def say(
+        self,
+        text: str,
+        *args: object,
+        line: int = 1,
+        name: str = "asyncio",
+        level: int = logging.ERROR,
+        error: Exception | None = None,
+    ) -> None:
+        found = None if error is None else (type(error), error, error.__traceback__)
+        record = logging.LogRecord(name, level, "code.py", line, text, args, found)
+        record.created = self.second
+        self.handler.handle(record)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+    def left_out(self) -> int:
+        """How many were left out, by its own word, when the minute is over."""
+        self.handler.close()
+        return sum(int(found[1]) for found in map(LEFT_OUT.match, self.lines) if found)
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    made = Log()
+    yield made
+    made.handler.close()
+
+
+def raised(depth: int = 0, text: str = "out of descriptors") -> OSError:
+    try:
+        if depth:
+            raise raised(depth - 1, text)
+        raise OSError(24, text)  # noqa: TRY301 - it is given back
+    except OSError as error:
+        return error
+
+
+def test_r7_a_hundred_thousand_of_one_kind_are_ten_lines_and_a_count(log: Log) -> None:
+    for number in range(100_000):
+        log.say("socket.accept() out of system resource: fd %d at 0x%x", number % 9, number * 8)
+    assert len(log.lines) == EACH
+    assert log.left_out() == 100_000 - EACH
+    assert len(log.lines) == EACH + 1
+    assert "socket.accept() out of system resource" in log.lines[-1]
+
+
+@pytest.mark.parametrize("where", [{}, {"line": 2}, {"name": "grpc"}])
+def test_no_fault_hides_another(log: Log, where: dict[str, Any]) -> None:
+    """Logged by the same line of code, by another one, or by another library."""
+    for _ in range(1000):
+        log.say("%s", "the disk is full")
+    log.say("%s", "the receiver is away", **where)
+    assert log.lines[-1] == "the receiver is away"
+    assert len(log.lines) == EACH + 1
+
+
+def test_kinds_of_exceptions_are_kinds(log: Log) -> None:
+    for _ in range(1000):
+        log.say("Exception in callback", error=raised())
+    log.say("Exception in callback", error=ValueError("another"))
+    assert sum("ValueError" in each for each in log.lines) == 1
+
+
+def test_whatever_varies_in_a_text_makes_a_bounded_number_of_lines(log: Log) -> None:
+    for number in range(10_000):
+        word = "".join(chr(ord("g") + int(digit)) for digit in str(number))
+        log.say("pod %s is not known", word)
+    assert len(log.lines) == KINDS
+    assert log.left_out() == 10_000 - KINDS
+    assert "other lines of that place" in log.lines[-1]
+
+
+def test_r7_of_one_kind_there_is_one_traceback_in_a_minute(log: Log) -> None:
+    for minute in range(3):
+        log.second = 1_800_000_000 + minute * 61
+        for _ in range(1000):
+            log.say("socket.accept() out of system resource", error=raised())
+    text = log.stream.getvalue()
+    assert text.count("Traceback (most recent call last)") == 3
+    assert text.count("(with a traceback as above)") == 3 * (EACH - 1)
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter("%(message)s"), JsonFormatter()])
+def test_a_traceback_and_a_message_are_bounded(formatter: logging.Formatter) -> None:
+    log = Log(formatter)
+    log.say("x" * 1_000_000, error=raised(200, "y" * 100_000))
+    assert len(log.stream.getvalue()) < 3 * LONGEST
+    assert "characters left out" in log.stream.getvalue()
+    log.handler.close()
+
+
+def test_after_a_minute_it_is_told_again_with_the_count_first(log: Log) -> None:
+    for _ in range(25):
+        log.say("the disk is full")
+    log.second += 59
+    log.say("the disk is full")
+    assert len(log.lines) == EACH
+    log.second += 1
+    log.say("something else", line=7)
+    assert log.lines[EACH:] == [
+        "16 more lines like the following were left out in the last minute: the disk is full",
+        "something else",
+    ]
+    log.say("the disk is full")
+    assert log.lines[-1] == "the disk is full"
+
+
+def test_a_clock_that_is_set_back_silences_nothing_for_long(log: Log) -> None:
+    for _ in range(25):
+        log.say("the disk is full")
+    log.second -= 86_400
+    log.say("the disk is full")
+    assert log.lines[-1] == "the disk is full"
+    assert log.left_out() == 15
+
+
+def test_the_count_comes_though_nothing_else_is_logged(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_rate_limit, "SECONDS", 0.05)
+    for _ in range(25):
+        log.say("the disk is full")
+    deadline = time.perf_counter() + 5
+    while len(log.lines) == EACH and time.perf_counter() < deadline:
+        time.sleep(0.01)
+    assert log.lines[EACH:] == [
+        "15 more lines like the following were left out in the last minute: the disk is full"
+    ]
+
+
+def test_logging_never_raises(
+    log: Log, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no thread can be had, with values that can't be shown, and after the end."""
+
+    class Bad:
+        def __str__(self) -> str:
+            raise KeyError
+
+    def cannot(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", cannot)
+    for _ in range(100):
+        log.say("the disk is full")
+        log.say("%s", Bad(), line=2)
+        log.say("%d", "no number", line=3)
+    assert len(log.lines) == EACH
+    assert capsys.readouterr().err.count("Logging error") == 2 * EACH
+    log.handler.close()
+    log.say("after the end")
+    assert log.lines[-1] == "after the end"
+
+
+def test_what_serves_to_find_errors_is_written_whole(log: Log) -> None:
+    for _ in range(1000):
+        log.say("sent", level=logging.DEBUG)
+    assert len(log.lines) == 1000
+
+
+def test_nothing_that_was_logged_is_kept_alive(log: Log) -> None:
+    for number in range(100):
+        log.say("pod %s", object(), error=raised(), line=number)
+    for span in log.handler._bounds._spans.values():
+        for kind in span.kinds.values():
+            assert (kind.first.args, kind.first.exc_info) == (None, None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.sampled_from("gh"), st.text("ghij", max_size=4), st.integers(0, 9)
+        ),
+        max_size=400,
+    )
+)
+@settings(deadline=None, max_examples=50)
+def test_every_record_is_a_line_or_counted(records: list[tuple[int, str, str, int]]) -> None:
+    log = Log()
+    for number, name, text, seconds in records:
+        log.second += seconds
+        log.say("said %s", text, line=number, name=name)
+    log.handler.close()
+    told = [text for text in log.lines if not LEFT_OUT.match(text)]
+    assert len(told) + log.left_out() == len(records)
+
+
+PROGRAM = """
+import asyncio, logging, sys, threading
+from pipeline.base.logs import set_up
+set_up("info", "{form}")
+{body}
+"""
+
+
+def accepting() -> str:
+    return (
+        "loop = asyncio.new_event_loop()\n"
+        "for n in range(20_000):\n"
+        "    loop.call_exception_handler({'message': 'socket.accept() out of system resource',\n"
+        "        'exception': OSError(24, 'Too many open files'), 'socket': f'<fd={n}>'})\n"
+    )
+
+
+def threads() -> str:
+    return (
+        "for n in range(300):\n"
+        "    t = threading.Thread(target=lambda: 1 / 0)\n"
+        "    t.start(); t.join()\n"
+    )
+
+
+def unraisables() -> str:
+    return (
+        "class Bad:\n"
+        "    def __del__(self): raise ValueError('gone')\n"
+        "for n in range(20_000):\n"
+        "    Bad()\n"
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("body", "word", "count"),
+    [
+        (accepting, "Too many open files", 20_000),
+        (threads, "ZeroDivisionError", 300),
+        (unraisables, "gone", 20_000),
+    ],
+    ids=["asyncio", "threads", "unraisable"],
+)
+def test_r7_what_libraries_and_python_tell_is_bounded(
+    body: Callable[[], str], word: str, count: int, form: str
+) -> None:
+    """20,000 of asyncio's were 20,000 tracebacks."""
+    text = PROGRAM.format(form=form, body=body())
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=25, check=True
+    )
+    assert word in done.stderr
+    assert len(done.stderr) < 20_000
+    assert done.stderr.count("Traceback (most recent call last)") <= 1
+    assert f"{count - EACH} more lines like the following" in done.stderr

@@ -1,0 +1,17 @@
+"""Log lines, whatever stands in them."""
+
+import json
+import logging
+
+import pytest
+
+from pipeline.base.logs import JsonFormatter, TextFormatter
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\x07b", "a\u202eb", "a\ud800b", "a\x00b"])
+def test_r11_log_lines_do_not_act_on_a_terminal(text: str) -> None:
+    """R11: names of others stand in log lines, as text and as JSON."""
+    record = logging.LogRecord("podgpu.x", logging.WARNING, "", 0, "%s: gone", (text,), None)
+    shown = "a\ufffd[2Jb" if "[" in text else "a\ufffdb"
+    assert TextFormatter("%(levelname)s %(message)s").format(record) == f"WARNING {shown}: gone"
+    assert json.loads(JsonFormatter().format(record))["message"] == f"{shown}: gone"

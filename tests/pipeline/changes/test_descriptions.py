@@ -1,0 +1,84 @@
+"""What is said of a holding and of an error."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from pipeline.changes.descriptions import (
+    PROGRAMS,
+    ended,
+    error_id,
+    figures,
+    holding_id,
+    meaning,
+    struck,
+)
+from pipeline.model import NS
+from tests.support.nodes import at, gpu
+from tests.support.usage import holding, victim, xid_error
+
+ALERTS = Path(__file__).parents[3] / "deploy" / "chart" / "files" / "alerts.yaml"
+
+
+def test_figures_are_whole_and_without_what_is_unknown() -> None:
+    bare = holding("a", gpu(0), end=at(60), gap=10 * NS)
+    assert dict(figures(bare)) == {
+        "counted_nanoseconds": 50 * NS,
+        "gap_nanoseconds": 10 * NS,
+        "held_nanoseconds": 50 * NS,
+    }
+    full = holding(
+        "a", gpu(0), end=at(60), held=30 * NS, busy=15 * NS, energy=7, mean=3, peak=5, busy_peak=9
+    )
+    assert dict(figures(full)) == {
+        "counted_nanoseconds": 60 * NS,
+        "gap_nanoseconds": 0,
+        "held_nanoseconds": 30 * NS,
+        "busy_nanoseconds": 15 * NS,
+        "busy_mean_ppm": 250_000,
+        "busy_peak_ppm": 9,
+        "energy_millijoules": 7,
+        "memory_mean_bytes": 3,
+        "memory_peak_bytes": 5,
+    }
+
+
+def test_ids_tell_apart_what_is_another_thing() -> None:
+    one = holding("a", gpu(0), end=at(1))
+    others = [
+        holding("a", gpu(1), end=at(1)),
+        holding("b", gpu(0), end=at(1)),
+        holding("a", gpu(0), container="side", end=at(1)),
+        holding("a", gpu(0), start=at(0.5), end=at(1)),
+        holding("a", gpu(0), uid="", end=at(1)),
+        holding("a", gpu(0), uid="", namespace="lab", end=at(1)),
+    ]
+    assert len({holding_id(each) for each in (one, *others)}) == 7
+    assert holding_id(one) == holding_id(holding("a", gpu(0), end=at(2), busy=1, serial=9))
+    errors = [xid_error(gpu(0), 79), xid_error(gpu(0), 13), xid_error(gpu(0), 79, when=at(1))]
+    assert len({error_id(each) for each in errors}) == 3
+    assert error_id(errors[0]) == error_id(xid_error(gpu(0), 79, revision=1, pid=7))
+
+
+def test_sentences() -> None:
+    uuid = gpu(0).uuid
+    assert ended(holding("a", gpu(0), end=at(1.5))) == f"ml/a/main held {uuid} for 1.500 s"
+    used = holding("", gpu(0), namespace="", container="", uid="u", source="", end=at(0.0003))
+    assert ended(used) == f"u used {uuid} for 0.000 s"
+    error = xid_error(gpu(0), 79, victim("a", gpu(0)))
+    assert struck(error) == f"XID 79 on {uuid}: GPU has fallen off the bus"
+    assert struck(error, error.victims[0].subject).endswith("; ml/a/main was there")
+    assert struck(xid_error(gpu(0), 9999)) == f"XID 9999 on {uuid}"
+    assert meaning(9999) == ""
+
+
+def test_a_program_s_faults_are_those_of_the_alert() -> None:
+    rules = [
+        rule
+        for group in yaml.safe_load(ALERTS.read_text())["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "PodgpuXidApplication"
+    ]
+    [codes] = {re.search(r'xid=~"([^"]+)"', rule["expr"])[1] for rule in rules}  # type: ignore[index]
+    assert {code for code in range(1000) if re.fullmatch(codes, str(code))} == PROGRAMS

@@ -1,0 +1,131 @@
+"""What one look at a file yields; the reader is podlist's."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from config.value_types import ByteSize
+from pipeline.component.claim_file_reader import Fault, Listed, Looker
+from pipeline.files.bounded_read import Content, Stamp, read_file
+from pipeline.files.file_watch import Watcher
+from sources.podlist.pod_list_file import read_pod_list
+from tests.sources.podlist.running import listing, replace
+
+
+def looker_at(path: Path) -> Looker:
+    read = partial(read_pod_list, path=path, integers="minor")
+    return Looker(path, ByteSize(10_000), read, Watcher(path))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "podlist.json"
+    path.write_text(listing("a"))
+    return path
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each look read the file."""
+    looks: list[bool] = []
+
+    def reading(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
+        content = read_file(path, max_size, known)
+        looks.append(content.data is not None)
+        return content
+
+    monkeypatch.setattr("pipeline.component.claim_file_reader.read_file", reading)
+    return looks
+
+
+def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
+    path: Path, read: list[bool]
+) -> None:
+    looker = looker_at(path)
+    outcomes = [looker.look(changed) for changed in (True, False, False, False)]
+    assert read == [True, True, False, False]
+    assert all(outcome is outcomes[0] for outcome in outcomes)
+    replace(path, listing("b"))
+    assert looker.look(changed=False) != outcomes[0]
+    assert looker.look(changed=True) is looker.look(changed=False)
+    assert read[4:] == [True, True, False]
+
+
+def test_a_told_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
+    looker = looker_at(path)
+    for _ in range(4):
+        looker.look(changed=True)
+    assert read == [True] * 4
+
+
+def test_a_broken_file_is_not_parsed_again_and_again(path: Path, read: list[bool]) -> None:
+    path.write_text("{}")
+    looker = looker_at(path)
+    outcomes = [looker.look(changed=False) for _ in range(3)]
+    assert outcomes == [Fault(f"{path}:1:1: expected a list, found an object")] * 3
+    assert read == [True, True, False]
+
+
+def test_a_list_that_comes_back_after_a_fault_is_the_same_object(path: Path) -> None:
+    looker = looker_at(path)
+    before = looker.look(changed=True)
+    path.unlink()
+    assert isinstance(looker.look(changed=True), Fault)
+    path.write_text(listing("a"))
+    assert looker.look(changed=True) is before
+
+
+def test_claims_stay_the_same_object_while_only_complaints_change(path: Path) -> None:
+    looker = looker_at(path)
+    before = looker.look(changed=True)
+    path.write_text(listing("a")[:-1] + ", 1]")
+    after = looker.look(changed=True)
+    assert isinstance(before, Listed)
+    assert isinstance(after, Listed)
+    assert after.claims is before.claims
+    assert after.complaints != before.complaints
+
+
+def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
+    looker = looker_at(path)
+    path.write_text(listing("a", "b"))
+    before = looker.look(changed=True)
+    path.write_text(listing("c", "b", "a"))
+    after = looker.look(changed=True)
+    assert isinstance(before, Listed)
+    assert isinstance(after, Listed)
+    a, b = (claim.subject for claim in before.claims)
+    assert [claim.subject.pod for claim in after.claims] == ["c", "b", "a"]
+    assert after.claims[1].subject is b
+    assert after.claims[2].subject is a
+    assert after.claims[2].origin.detail.endswith("[2]")
+
+
+async def test_watches_do_not_pile_up(path: Path) -> None:
+    def watches() -> int:
+        count = 0
+        for descriptor in Path("/proc/self/fdinfo").iterdir():
+            try:
+                text = descriptor.read_text()
+            except OSError:
+                continue
+            count += text.count("inotify wd:")
+        return count
+
+    before = watches()
+    link = path.with_name("link")
+    with Watcher(link) as watcher:
+        watcher.open()
+        counts = []
+        for number in range(30):
+            folder = path.with_name(f"folder{number}")
+            folder.mkdir()
+            replace(folder / "podlist.json", listing("a"))
+            link.with_name("fresh").symlink_to(folder / "podlist.json")
+            link.with_name("fresh").replace(link)
+            await asyncio.to_thread(watcher.arm)
+            counts.append(watches() - before)
+    assert len(set(counts)) == 1
+    assert watches() == before

@@ -1,0 +1,151 @@
+"""Snapshots as they arrive at a sink that has other things to do in between; on virtual time."""
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from pipeline.base.channels import Channel
+from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.model import Snapshot
+from tests.support.nodes import Node
+
+pytestmark = pytest.mark.looptime
+
+
+def snapshots(count: int) -> list[Snapshot]:
+    node = Node()
+    made = []
+    for second in range(count):
+        node.seconds = second
+        made.append(node.snapshot())
+    return made
+
+
+FIRST, SECOND, THIRD = snapshots(3)
+END: Final = None
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def later(seconds: float, inbox: Channel[Snapshot], *coming: Snapshot | None) -> None:
+    """Let snapshots come in after some time, or the inbox end."""
+
+    def act() -> None:
+        for snapshot in coming:
+            if snapshot is END:
+                inbox.close()
+            else:
+                inbox.offer(snapshot)
+
+    asyncio.get_running_loop().call_later(seconds, act)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "coming", "takes", "latest", "closed"),
+    [
+        pytest.param(2, [], 2, None, False, id="nothing comes"),
+        pytest.param(0, [], 0, None, False, id="there is no time"),
+        pytest.param(2, [FIRST], 1, FIRST, False, id="one comes in time"),
+        pytest.param(0.5, [FIRST], 0.5, None, False, id="one comes too late"),
+        pytest.param(None, [FIRST], 1, FIRST, False, id="for as long as it takes"),
+        pytest.param(None, [END], 1, None, True, id="the end comes"),
+        # What was there when the inbox closed is still taken.
+        pytest.param(None, [FIRST, END], 1, FIRST, True, id="one comes, and the end"),
+        pytest.param(None, [FIRST, SECOND], 1, FIRST, False, id="one at a time"),
+    ],
+)
+async def test_it_waits_for_a_snapshot_and_no_longer(
+    seconds: float | None,
+    coming: list[Snapshot | None],
+    takes: float,
+    latest: Snapshot | None,
+    closed: bool,
+) -> None:
+    inbox: Channel[Snapshot] = Channel(2)
+    later(1, inbox, *coming)
+    async with Arrivals(inbox, None) as arrivals:
+        assert await arrivals.wait(seconds) is (latest is not None)
+        assert now() == pytest.approx(takes)
+        assert arrivals.latest is latest
+        assert arrivals.ended is (closed and latest is None)
+        await asyncio.sleep(0)
+        assert arrivals.closing.done() is closed
+
+
+async def test_all_arrive_in_their_order_and_the_last_one_stays() -> None:
+    inbox: Channel[Snapshot] = Channel(3)
+    for snapshot in (FIRST, SECOND, THIRD):
+        inbox.offer(snapshot)
+    inbox.close()
+    seen = []
+    async with Arrivals(inbox, None) as arrivals:
+        while not arrivals.ended:
+            if await arrivals.wait(None):
+                seen.append(arrivals.latest)
+        assert seen == [FIRST, SECOND, THIRD]
+        assert arrivals.latest is THIRD
+        # Who asks again is not kept waiting.
+        assert await arrivals.wait(None) is False
+        assert now() == 0
+
+
+async def test_what_comes_while_the_sink_is_busy_is_there_at_once() -> None:
+    inbox: Channel[Snapshot] = Channel(1)
+    async with Arrivals(inbox, FIRST) as arrivals:
+        assert arrivals.latest is FIRST
+        later(1, inbox, SECOND)
+        await asyncio.sleep(5)
+        # Until it is asked for, the sink goes by what it has.
+        assert arrivals.latest is FIRST
+        assert await arrivals.wait(100) is True
+        assert (arrivals.latest, now()) == (SECOND, 5)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_an_inbox_that_was_closed_before_is_so_from_the_beginning(waits: bool) -> None:
+    inbox: Channel[Snapshot] = Channel(1)
+    if waits:
+        inbox.offer(SECOND)
+    inbox.close()
+    async with Arrivals(inbox, FIRST) as arrivals:
+        assert arrivals.closing.done()
+        assert not arrivals.ended
+        assert await arrivals.wait(None) is waits
+        assert arrivals.latest is (SECOND if waits else FIRST)
+
+
+@pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled", "is cancelled at once"])
+async def test_nothing_goes_on_after_it_was_left(how: str) -> None:
+    before = asyncio.all_tasks()
+
+    async def sink() -> None:
+        async with Arrivals(Channel[Snapshot](1), None) as arrivals:
+            await arrivals.wait(1)
+            if how == "fails":
+                raise OSError(how)
+            if how == "is cancelled":
+                await arrivals.wait(None)
+
+    task = asyncio.create_task(sink())
+    # The first step enters it, and asks for the second.
+    await (asyncio.sleep(0) if how == "is cancelled at once" else asyncio.sleep(2))
+    task.cancel()
+    await asyncio.wait([task])
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_wait_that_is_given_up_loses_no_snapshot() -> None:
+    """As by a time limit around it: what arrives later is there for the next one."""
+    inbox: Channel[Snapshot] = Channel(1)
+    async with Arrivals(inbox, None) as arrivals:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await arrivals.wait(None)
+        inbox.offer(FIRST)
+        assert await arrivals.wait(None) is True
+        assert arrivals.latest is FIRST

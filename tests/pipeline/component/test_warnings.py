@@ -1,0 +1,64 @@
+"""What a component warns of: in the log, and for those who look at the component."""
+
+import logging
+
+import pytest
+
+from pipeline.base.telemetry import Trouble
+from pipeline.component.warnings import warn
+from tests.support.contexts import FakeSourceContext
+from tests.support.sinks import FakeSinkContext
+from tests.support.warned import every_warning_stands
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "told"),
+    [
+        ("%s: %d left", ("/a", 2), "/a: 2 left"),
+        ("nothing to put in", (), "nothing to put in"),
+        # A text that is no format may have any characters.
+        ("100 % of /a%s", (), "100 % of /a%s"),
+        ("%s", ("100 %d",), "100 %d"),
+    ],
+)
+@pytest.mark.parametrize("news", [True, False])
+def test_it_is_logged_and_stands_as_the_last_trouble(
+    text: str, values: tuple[object, ...], told: str, news: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    ctx = FakeSinkContext("files")
+    ctx.meter.trouble("before", ctx.clock.now())
+    warn(ctx, text, *values, news=news)
+    [record] = caplog.records
+    assert record.getMessage() == told
+    assert record.levelno == (logging.WARNING if news else logging.DEBUG)
+    [(owner, trouble)] = ctx.own.troubles.items()
+    assert (owner, trouble.text, trouble.warning) == (("sink", "files"), told, True)
+    assert trouble.at <= ctx.clock.now()
+
+
+def test_it_serves_sources_too() -> None:
+    ctx = FakeSourceContext("gpus")
+    warn(ctx, "an odd answer")
+    assert [trouble.text for trouble in ctx.telemetry.troubles.values()] == ["an odd answer"]
+
+
+def test_a_component_in_trouble_is_no_warning() -> None:
+    ctx = FakeSinkContext("files")
+    now = ctx.clock.now()
+    ctx.meter.trouble("the disk is full", now)
+    assert ctx.own.troubles["sink", "files"] == Trouble("the disk is full", now, warning=False)
+
+
+def test_a_warning_in_the_log_alone_is_found() -> None:
+    """What holds all tests of sinks to it does so."""
+    ctx = FakeSinkContext("files")
+
+    def look(text: str, trouble: str) -> None:
+        with every_warning_stands():
+            ctx.log.warning(text)
+            ctx.meter.trouble(trouble, ctx.clock.now())
+
+    look("the disk is full; tried again", "the disk is full")
+    with pytest.raises(AssertionError, match=r"in the log alone: .*the disk is full"):
+        look("the disk is full", "something else")

@@ -1,0 +1,301 @@
+"""A list is followed to wherever it goes, and a bad one never takes the place of a good one."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.schema import Counters
+from pipeline.counters import list_source
+from pipeline.counters.list_keeper import STAYS, USUAL, Keeper
+from pipeline.counters.list_source import UnheardError
+from pipeline.fields import FieldPlan
+from pipeline.kube.sessions import Sessions
+from tests.pipeline.counters.places import ConfigMap, Mounted, nowhere, refuse, served
+
+LOG = logging.getLogger("podgpu.test")
+ONE = "DCGM_FI_DEV_GPU_UTIL, gauge, One.\n"
+TWO = ONE + "DCGM_FI_DEV_FB_USED, gauge, Two.\n"
+BAD = "not a list\n"
+
+
+class Followed:
+    """What a keeper has handed on."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.plans: list[list[str]] = []
+        self.asked: list[bool] = []
+        self.counted: list[str] = []
+
+    async def take(self, plan: FieldPlan, asked: bool) -> None:
+        self.plans.append([row.help for row in plan.rows])
+        self.asked.append(asked)
+
+    async def reaches(self, *plans: list[str]) -> None:
+        await until(lambda: len(self.plans) >= len(plans))
+        await asyncio.sleep(0.3)
+        assert self.plans == list(plans)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def list_of(plan: FieldPlan | None) -> list[str] | None:
+    return None if plan is None else [row.help for row in plan.rows]
+
+
+@asynccontextmanager
+async def followed(
+    setting: Counters, *, first: list[str] | None, connect: list_source.Connect = nowhere
+) -> AsyncIterator[Followed]:
+    counted: list[str] = []
+    found = Followed(Keeper(setting, connect, LOG, counted.append))
+    found.counted = counted
+    assert list_of(await found.keeper.first(USUAL)) == first
+    task = asyncio.create_task(found.keeper.follow(found.take))
+    try:
+        await asyncio.sleep(0.05)
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "counters.csv"
+    path.write_text(ONE)
+    return path
+
+
+def setting_of(path: Path) -> Counters:
+    return Counters(file=path, own=False)
+
+
+class TestFile:
+    async def test_written_in_place(self, path: Path) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.write_text(TWO)
+            await found.reaches(["One.", "Two."])
+
+    async def test_renamed_into_place(self, path: Path) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            new = path.with_suffix(".new")
+            new.write_text(TWO)
+            new.replace(path)
+            await found.reaches(["One.", "Two."])
+
+    async def test_a_mounted_configmap_swaps_the_folder_behind_it(self, tmp_path: Path) -> None:
+        mounted = Mounted(tmp_path, ONE)
+        async with followed(setting_of(mounted.path), first=["One."]) as found:
+            mounted.swap(TWO)
+            await found.reaches(["One.", "Two."])
+            mounted.swap(ONE)
+            await found.reaches(["One.", "Two."], ["One."])
+
+    async def test_a_change_before_it_is_watched_is_not_lost(self, path: Path) -> None:
+        found = Followed(Keeper(setting_of(path), nowhere, LOG, lambda _: None))
+        await found.keeper.first(USUAL)
+        path.write_text(TWO)
+        task = asyncio.create_task(found.keeper.follow(found.take))
+        await found.reaches(["One.", "Two."])
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def test_half_a_list_is_not_taken_for_a_list(self, path: Path) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            with path.open("w") as file:
+                for piece in (TWO[:20], TWO[20:40], TWO[40:60], TWO[60:]):
+                    file.write(piece)
+                    file.flush()
+                    await asyncio.sleep(0.05)
+            await found.reaches(["One.", "Two."])
+
+    async def test_the_same_text_again_is_no_change(self, path: Path) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.write_text(ONE)
+            await asyncio.sleep(0.5)
+            await found.reaches()
+
+    @pytest.mark.parametrize("bad", [BAD, "", "# nothing\n", "\0\0\0"])
+    async def test_a_list_of_nothing_is_refused(
+        self, path: Path, bad: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.write_text(bad)
+            await until(lambda: found.counted)
+            assert STAYS in caplog.text
+            path.write_text(TWO)
+            await found.reaches(["One.", "Two."])
+            assert found.counted == ["refused"]
+
+    async def test_a_file_that_goes_is_said_once_and_taken_when_it_is_back(
+        self, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(list_source, "_POLL", 0.1)
+        caplog.set_level("INFO")
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.unlink()
+            await until(lambda: found.counted)
+            await asyncio.sleep(1)
+            assert (
+                caplog.text.count(
+                    f"{path}: no such file; check the path, and that it is mounted; {STAYS}"
+                )
+                == 1
+            )
+            path.write_text(TWO)
+            await found.reaches(["One.", "Two."])
+            assert "can be read again" in caplog.text
+            assert found.counted == ["refused"]
+
+    async def test_one_that_is_back_as_it_was_is_handed_on(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else nobody would hear that the refusal is over."""
+        monkeypatch.setattr(list_source, "_POLL", 0.1)
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.unlink()
+            await until(lambda: found.counted)
+            path.write_text(ONE)
+            await found.reaches(["One."])
+            assert found.asked == [False]
+
+    async def test_a_wrong_row_is_named_and_costs_no_other(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            path.write_text(f"{TWO}DCGM_FI_DEV_FB_FRE, gauge, x\n")
+            await found.reaches(["One.", "Two."])
+            assert f"{path}: a row is left out:\n  line 3: DCGM_FI_DEV_FB_FRE" in caplog.text
+
+    async def test_asking_hands_it_on_changed_or_not(self, path: Path) -> None:
+        async with followed(setting_of(path), first=["One."]) as found:
+            await asyncio.sleep(0.5)
+            assert found.keeper.ask()
+            await found.reaches(["One."])
+            assert found.asked == [True]
+
+    async def test_without_inotify_it_is_looked_at(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse_all(*_: object, **__: object) -> None:
+            raise OSError(24, "no more inotify instances")
+
+        monkeypatch.setattr("pipeline.files.file_watch.Inotify", refuse_all)
+        async with followed(setting_of(path), first=["One."]) as found:
+            new = path.with_suffix(".new")
+            new.write_text(TWO)
+            new.replace(path)
+            await found.reaches(["One.", "Two."])
+
+    async def test_help_in_another_encoding_costs_its_letters_alone(self, path: Path) -> None:
+        path.write_bytes(b"DCGM_FI_DEV_GPU_TEMP, gauge, In \xb0C.\n")
+        async with followed(setting_of(path), first=["In \ufffdC."]):
+            pass
+
+    async def test_a_start_without_the_file_fails(self, tmp_path: Path) -> None:
+        keeper = Keeper(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
+        with pytest.raises(UnheardError, match=r"none\.csv: no such file"):
+            await keeper.first(USUAL)
+
+    async def test_a_file_that_a_mount_kept_starts_podgpu_and_is_told_of_later(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As with subPath: the name leads to a file that has no name outside any more."""
+        with path.open() as kept:
+            path.unlink()
+            orphan = Path(f"/proc/self/fd/{kept.fileno()}")
+            async with followed(setting_of(orphan), first=["One."]) as found:
+                await until(lambda: found.counted)
+                assert "mount the folder instead of the file" in caplog.text
+                assert found.plans == []
+
+
+class TestConfigMap:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(list_source, "_ASK", 0.1)
+
+    async def test_it_is_read_and_read_again(self, tmp_path: Path) -> None:
+        configmap = ConfigMap(metrics=ONE, other="x")
+        async with served(configmap).serving() as server:
+            setting = Counters(
+                configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
+            )
+            async with followed(setting, first=["One."], connect=Sessions().join) as found:
+                configmap.data = {"metrics": TWO}
+                await found.reaches(["One.", "Two."])
+                configmap.data = {"metrics": BAD}
+                await until(lambda: found.counted)
+                configmap.data = {"metrics": ONE}
+                await found.reaches(["One.", "Two."], ["One."])
+                assert found.counted == ["refused"]
+
+    @pytest.mark.parametrize(
+        ("code", "reason", "told"),
+        [
+            (404, "NotFound", "404 NotFound"),
+            (
+                403,
+                "Forbidden",
+                'resources ["configmaps"], resourceNames ["counters"], verbs [get]',
+            ),
+            (500, "InternalError", "500 InternalError"),
+        ],
+    )
+    async def test_one_that_cannot_be_had_is_waited_for(
+        self,
+        tmp_path: Path,
+        code: int,
+        reason: str,
+        told: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        configmap = ConfigMap(metrics=ONE)
+        server = served(configmap)
+        refuse(server, code, reason)
+        async with server.serving():
+            setting = Counters(
+                configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
+            )
+            async with followed(setting, first=None, connect=Sessions().join) as found:
+                await until(lambda: len(server.requests) > 3)
+                assert caplog.text.count(told) == 1
+                assert USUAL in caplog.text
+                server.refusals.clear()
+                await found.reaches(["One."])
+
+    @pytest.mark.parametrize(
+        ("data", "told"),
+        [({"default.csv": ONE}, "its keys: default.csv"), ({}, "its keys: none")],
+    )
+    async def test_one_without_the_key_is_no_list(
+        self, tmp_path: Path, data: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with served(ConfigMap(**data)).serving() as server:
+            setting = Counters(
+                configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k")
+            )
+            async with followed(setting, first=None, connect=Sessions().join):
+                assert (
+                    f"ConfigMap gpu:counters: has no key metrics, which is to hold the list; {told}"
+                    in caplog.text
+                )
+
+    async def test_a_server_that_is_not_there_holds_up_nothing(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = served(ConfigMap(metrics=ONE))
+        async with server.serving():
+            kubeconfig = server.kubeconfig(tmp_path / "k")
+        setting = Counters(configmap="gpu:counters", kubeconfig=kubeconfig)
+        async with followed(setting, first=None, connect=Sessions().join):
+            assert "tried again until it works" in caplog.text

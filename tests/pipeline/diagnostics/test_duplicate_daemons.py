@@ -1,0 +1,59 @@
+"""`twins`, provoked."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.component.findings import Verdict
+from pipeline.diagnostics import duplicate_daemons
+from tests.podgpu.doctor.support import PODGPU, context, is_bad, of, process
+
+COMMANDS = [
+    (PODGPU, True),
+    (("podgpu", "run"), True),
+    (("python", "-m", "pipeline", "dcgm-exporter", "-k"), True),
+    (("python", "/usr/bin/podgpu", "doctor"), False),
+    (("sh", "-c", "podgpu run"), False),
+    (("kubectl", "exec", "pod", "--", "podgpu", "run"), False),
+    (("vim", "podgpu", "run"), False),
+    (("podgpu",), False),
+    (("podgpu", "dcgm-exporter", "--print-config"), False),
+    (("podgpu", "dcgm-exporter", "-a", ":9400", "-print-config=true"), False),
+    (("podgpu", "dcgm-exporter", "--help"), False),
+    (("podgpu", "dcgm-exporter", "-a", ":9400"), True),
+    ((), False),
+]
+
+
+@pytest.mark.parametrize(("words", "is_one"), COMMANDS)
+def test_a_process_is_podgpu_by_its_words(
+    tmp_path: Path, words: tuple[str, ...], is_one: bool
+) -> None:
+    process(tmp_path, 7, *words)
+    assert duplicate_daemons.daemons(tmp_path) == ([7] if is_one else [], [])
+
+
+async def test_two_podgpu_on_a_node_are_a_warning(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    process(ctx.roots.proc, 1, *PODGPU)
+    assert of(await duplicate_daemons.examine(ctx), "twins").verdict is Verdict.OK
+    process(ctx.roots.proc, 4711, *PODGPU)
+    found = await duplicate_daemons.examine(ctx)
+    is_bad(of(found, "twins"), "warning", "2 podgpu run: processes 1, 4711", "remove one of them")
+    assert "where podgpu is being updated" in of(found, "twins").mend, "which can't be seen here"
+
+
+async def test_dcgm_exporter_beside_podgpu_is_a_warning_unless_its_page_is_read(
+    tmp_path: Path,
+) -> None:
+    ctx = context(tmp_path / "a")
+    process(ctx.roots.proc, 9, "/usr/bin/dcgm-exporter", "-f", "a.csv")
+    is_bad(
+        (await duplicate_daemons.examine(ctx))[0],
+        "warning",
+        "dcgm-exporter runs",
+        "remove one of them",
+    )
+    reads = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
+    beside = context(tmp_path / "b", reads, roots=ctx.roots)
+    assert (await duplicate_daemons.examine(beside))[0].verdict is Verdict.OK

@@ -1,0 +1,26 @@
+"""`node.name`, provoked."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.component.findings import Verdict
+from pipeline.diagnostics import node_name_check
+from tests.podgpu.doctor.support import context, is_bad, of
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "verdict"),
+    [
+        ("node: gpu-1\n", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Verdict.OK),
+        ("", {}, Verdict.OK),
+        ("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Verdict.WARNING),
+    ],
+)
+async def test_the_name_of_a_pod_is_not_the_node_s(
+    tmp_path: Path, text: str, environ: dict[str, str], verdict: Verdict
+) -> None:
+    found = await node_name_check.examine(context(tmp_path, text, environ=environ))
+    assert of(found, "node.name").verdict is verdict
+    if verdict is Verdict.WARNING:
+        is_bad(found[0], "warning", "in a pod that is the pod's", "spec.nodeName")

@@ -1,0 +1,368 @@
+"""The families that say who used how much."""
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from pipeline.exposition.options import LabelForm
+from pipeline.exposition.text_format import Format
+from pipeline.exposition.usage_metrics import CONTAINER, DEVICE, USAGE_FAMILIES
+from pipeline.model import NS, DeviceUsage, Instant, Snapshot, Usage
+from tests.pipeline.exposition.pages import (
+    SCENES,
+    families,
+    of,
+    parsed,
+    plain_gpus,
+    rendered,
+    renderer,
+)
+from tests.support.nodes import Node, at, claim, gpu, mig, uuid_of
+from tests.support.usage import account, usage, usages, used, with_usage
+
+HELD = "podgpu_container_held_seconds_total"
+BUSY = "podgpu_container_busy_seconds_total"
+MEMORY = "podgpu_container_memory_used_bytes"
+ENERGY = "podgpu_container_energy_joules_total"
+ERRORS = "podgpu_container_xid_errors_total"
+PARENT = gpu(1)
+DEVICES = [gpu(0), PARENT, mig(PARENT, 1), mig(PARENT, 2), gpu(2)]
+
+
+def snapshot() -> Snapshot:
+    node = Node()
+    node.has(*DEVICES)
+    return node.snapshot()
+
+
+def exact(page: bytes, metric: str) -> list[tuple[str, Decimal]]:
+    """Labels and values of a family as they are written."""
+    found = []
+    for line in page.decode().splitlines():
+        name, _, rest = line.partition("{")
+        if name == metric:
+            labels, _, value = rest.rpartition("} ")
+            found.append((labels, Decimal(value)))
+    return found
+
+
+def on(page: bytes, metric: str) -> dict[str, Decimal]:
+    """Sums of a family by device: of a MIG instance by its number."""
+    found: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for labels, value in exact(page, metric):
+        uuid = labels.split('UUID="')[1].split('"')[0]
+        instance = labels.split('GPU_I_ID="')[1].split('"')[0] if "GPU_I_ID" in labels else ""
+        found[uuid + instance] += value
+    return found
+
+
+@pytest.mark.parametrize("scene", [name for name in SCENES if name != "usage"])
+@pytest.mark.parametrize("form", Format)
+def test_nothing_where_nobody_tells(scene: str, form: Format) -> None:
+    page = rendered(SCENES[scene](), form)
+    assert not any(family.metric.encode() in page for family in USAGE_FAMILIES)
+
+
+def test_a_container_s_series_have_its_names_its_pod_s_uid_and_the_device_s_labels() -> None:
+    made = account(gpu(0), used("a", memory=1, busy=2 * NS, held=3 * NS, energy=4_000))
+    series = parsed(rendered(with_usage(snapshot(), made)))
+    expected = {MEMORY: 1, BUSY: 2, HELD: 3, ENERGY: 4}
+    for name, value in expected.items():
+        assert of(series, name) == [
+            (
+                {
+                    "gpu": "0",
+                    "UUID": uuid_of(0),
+                    "device": "nvidia0",
+                    "Hostname": "node-1",
+                    "namespace": "ml",
+                    "pod": "a",
+                    "container": "main",
+                    "pod_uid": "u-a",
+                },
+                value,
+            )
+        ]
+
+
+def test_an_instance_s_series_say_which_it_is() -> None:
+    page = rendered(with_usage(snapshot(), account(mig(PARENT, 2), used("a", held=NS))))
+    [(labels, _)] = of(parsed(page), HELD)
+    assert (labels["UUID"], labels["GPU_I_ID"], labels["GPU_I_PROFILE"]) == (
+        PARENT.uuid,
+        "2",
+        "1g.10gb",
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [
+        ("dcgm", ("UUID", "namespace", "pod", "container")),
+        ("dcgm-old", ("uuid", "pod_namespace", "pod_name", "container_name")),
+    ],
+)
+def test_names_are_those_of_the_label_form(form: LabelForm, names: tuple[str, ...]) -> None:
+    page = rendered(with_usage(snapshot(), account(gpu(0), used("a"))), labels=form)
+    [(labels, _)] = of(parsed(page), HELD)
+    assert [labels[name] for name in names] == [uuid_of(0), "ml", "a", "main"]
+
+
+@pytest.mark.parametrize(("containers", "wanted"), [(True, ""), (False, None)])
+def test_what_is_the_device_s_names_no_container_and_says_so(
+    containers: bool, wanted: str | None
+) -> None:
+    shown = with_usage(snapshot(), account(gpu(0), unheld=5 * NS))
+    series = parsed(rendered(shown, containers=containers))
+    for family in DEVICE:
+        [(labels, _)] = of(series, family.metric)
+        assert {labels.get(name) for name in ("namespace", "pod", "container")} == {wanted}
+        assert "pod_uid" not in labels
+
+
+OF_DEVICE = "podgpu_device_"
+UNKNOWN = [
+    (MEMORY, account(gpu(0), used("a", memory=None))),
+    (BUSY, account(gpu(0), used("a", busy=None))),
+    (ENERGY, account(gpu(0), used("a", energy=None))),
+    (f"{OF_DEVICE}unattributed_memory_used_bytes", account(gpu(0), memory=None)),
+    (f"{OF_DEVICE}unattributed_busy_seconds_total", account(gpu(0), busy=None)),
+    (f"{OF_DEVICE}busy_seconds_total", account(gpu(0), busy=None)),
+    (f"{OF_DEVICE}unattributed_energy_joules_total", account(gpu(0), energy=None)),
+]
+
+
+@pytest.mark.parametrize(("metric", "told"), UNKNOWN, ids=[metric for metric, _ in UNKNOWN])
+def test_what_is_unknown_has_no_sample(metric: str, told: DeviceUsage) -> None:
+    page = rendered(with_usage(snapshot(), told))
+    assert metric.encode() not in page, "nor a header"
+    assert b"podgpu_device_accounted_seconds_total" in page
+
+
+def test_one_that_has_ended_is_shown_without_memory_as_long_as_it_is_told_of() -> None:
+    gone = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
+    series = parsed(rendered(with_usage(snapshot(), account(gpu(0), gone))))
+    assert [len(of(series, family.metric)) for family in CONTAINER] == [0, 1, 1, 1]
+
+
+def test_the_time_of_a_gpu_that_carries_instances_says_nothing() -> None:
+    made = account(PARENT, memory=None, busy=None, unheld=9 * NS, energy=7_000)
+    series = parsed(rendered(with_usage(snapshot(), made)))
+    assert {name for name, _ in series if name.startswith("podgpu_device_") and "info" not in name}
+    told = {name for name, _ in series if name in {family.metric for family in DEVICE}}
+    assert told == {"podgpu_device_unattributed_energy_joules_total"}
+
+
+def test_a_device_that_is_not_known_is_left_out() -> None:
+    page = rendered(with_usage(snapshot(), account("GPU-gone", used("a", held=NS))))
+    assert b"podgpu_container" not in page
+
+
+@pytest.mark.parametrize(
+    ("busy", "written"),
+    [
+        (0, "0"),
+        (1, "0.000000001"),
+        (5 * NS, "5"),
+        (12 * NS + 340_000_000, "12.340000000"),
+        ((1 << 62) + 1, "4611686018.427387905"),
+    ],
+)
+def test_values_are_written_to_the_last_digit(busy: int, written: str) -> None:
+    page = rendered(with_usage(snapshot(), account(gpu(0), used("a", busy=busy))))
+    assert f"}} {written}\n".encode() in page[page.index(f"\n{BUSY}{{".encode()) :]
+    assert parsed(page)
+
+
+def test_xid_errors_by_code_begin_with_the_first() -> None:
+    one = used("a", xids=((13, 1), (79, 40)))
+    page = rendered(with_usage(snapshot(), account(gpu(0), one, used("b"))))
+    told = exact(page, ERRORS)
+    assert [(labels.split(",")[-1], int(value)) for labels, value in told] == [
+        ('xid="13"', 1),
+        ('xid="79"', 40),
+    ]
+    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in told)
+    without = rendered(with_usage(snapshot(), account(gpu(0), used("b"))))
+    assert ERRORS.encode() not in without, "nor a header"
+
+
+def test_errors_of_containers_that_go_by_one_name_are_added_up() -> None:
+    same = [
+        used("\ud800", uid="u", xids=((13, 1), (31, 2))),
+        used("\ud801", uid="u", xids=((31, 3),)),
+    ]
+    page = rendered(with_usage(snapshot(), account(gpu(0), *same)))
+    told = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
+    assert told == [('xid="13"', 1), ('xid="31"', 5)]
+
+
+def test_types_and_what_they_say_of_themselves() -> None:
+    page = rendered(SCENES["usage"](), Format.OPENMETRICS)
+    told = {family.name: family for family in families(page, Format.OPENMETRICS)}
+    for family in USAGE_FAMILIES:
+        found = told[family.metric.removesuffix("_total")]
+        assert (found.type, found.documentation) == (family.kind, family.about)
+        assert (family.kind == "counter") == family.metric.endswith("_total")
+        if "energy" in family.metric:
+            assert "model" in family.about
+
+
+def test_the_documentation_names_them_all() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "usage.md").read_text(encoding="utf-8")
+    table = page[page.index("## The families") : page.index("## The rules")]
+    told = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
+    assert told == [(family.metric, family.kind) for family in USAGE_FAMILIES]
+    named = set(re.findall(r"podgpu_(?:container|device)_\w+", page))
+    assert {name for name in named if name.endswith(("_total", "_bytes"))} <= {
+        family.metric for family in USAGE_FAMILIES
+    }
+
+
+def test_the_page_follows_the_account_and_the_devices() -> None:
+    page = renderer()
+
+    def shown(those: Snapshot) -> list[float]:
+        page.show(those)
+        return [value for _, value in of(parsed(page.body(Format.TEXT)), HELD)]
+
+    node = Node()
+    node.has(gpu(0))
+    first = with_usage(node.snapshot(), account(gpu(0), used("a", held=NS)))
+    assert shown(first) == [1]
+    assert shown(replace(node.snapshot(), usage=first.usage)) == [1]
+    more = account(gpu(0), used("a", held=2 * NS), used("b"))
+    assert shown(with_usage(node.snapshot(), more)) == [2, 0]
+    assert shown(node.snapshot()) == []
+    both = usage(more, account(gpu(1), used("c", held=3 * NS)))
+    assert shown(replace(node.snapshot(), usage=both)) == [2, 0]
+    node.has(gpu(0), gpu(1))
+    assert shown(replace(node.snapshot(), usage=both)) == [2, 0, 3]
+
+
+def test_a_device_that_is_better_known_has_its_new_labels() -> None:
+    node, page = Node(), renderer()
+    found = []
+    for minor in (3, 4):
+        node.has(gpu(0, minor=minor))
+        page.show(with_usage(node.snapshot(), account(gpu(0), used("a"))))
+        [(labels, _)] = of(parsed(page.body(Format.TEXT)), HELD)
+        found.append(labels["device"])
+    assert found == ["nvidia3", "nvidia4"]
+
+
+def test_what_is_rendered_of_an_account_is_rendered_once() -> None:
+    """A scrape between two looks costs nothing, and labels are made once for each container."""
+    page = renderer()
+    node = Node()
+    node.has(gpu(0))
+    first = with_usage(node.snapshot(), account(gpu(0), used("a"), used("b")))
+    page.show(first)
+    page.body(Format.TEXT)
+    lines, known = page._usage._lines, page._usage._known
+    page.show(replace(node.snapshot(), usage=first.usage, layout=first.layout))
+    page.body(Format.OPENMETRICS)
+    assert page._usage._lines is lines
+    labels = known[uuid_of(0)]._known.copy()
+    later = account(gpu(0), used("b", held=NS), used("c"))
+    page.show(with_usage(first, later))
+    page.body(Format.TEXT)
+    kept = page._usage._known[uuid_of(0)]._known
+    assert {subject.pod for subject in kept} == {"b", "c"}, "what is gone is not kept"
+    again = [subject for subject in kept if subject in labels]
+    assert [kept[subject] is labels[subject] for subject in again] == [True]
+
+
+@given(usages(DEVICES))
+@settings(deadline=None)
+def test_the_page_says_what_the_account_says(told: Usage) -> None:
+    """To the last digit, whatever containers are called: so the parts add up on the page."""
+    shown = replace(snapshot(), usage=told)
+    pages = [rendered(shown, form) for form in Format]
+    assert parsed(pages[0]) == parsed(pages[1], Format.OPENMETRICS)
+    page = pages[0]
+    names = {
+        device.uuid: device.gpu_uuid + (str(device.mig.gpu_instance_id) if device.mig else "")
+        for device in DEVICES
+    }
+    for family in CONTAINER:
+        sums = {
+            names[uuid]: Decimal(sum(known)).scaleb(-_digits(family.divisor))
+            for uuid, one in told.devices.items()
+            if (known := [v for each in one.containers if (v := family.value(each)) is not None])
+        }
+        assert on(page, family.metric) == sums
+    for of_device in DEVICE:
+        values = {
+            names[uuid]: Decimal(value).scaleb(-_digits(of_device.divisor))
+            for uuid, one in told.devices.items()
+            if (value := of_device.value(one)) is not None
+            and not (of_device.of_time and uuid == PARENT.uuid)
+        }
+        assert on(page, of_device.metric) == values
+
+
+@given(usages([gpu(0)]).filter(lambda told: bool(told.devices)))
+@settings(deadline=None)
+def test_on_the_page_the_parts_come_to_the_whole(told: Usage) -> None:
+    """But for containers that ended so long ago that they left it."""
+    [one] = told.devices.values()
+    page = rendered(replace(snapshot(), usage=told))
+    key = gpu(0).uuid
+
+    def at_(metric: str) -> Decimal:
+        return on(page, metric).get(key, Decimal(0))
+
+    held = at_(HELD) + at_("podgpu_device_unattributed_held_seconds_total")
+    whole = at_("podgpu_device_accounted_seconds_total")
+    assert whole - held == Decimal(one.forgotten_held_ns).scaleb(-9)
+    if one.busy_ns is not None:
+        busy = at_(BUSY) + at_("podgpu_device_unattributed_busy_seconds_total")
+        whole = at_("podgpu_device_busy_seconds_total")
+        assert whole - busy == Decimal(one.forgotten_busy_ns).scaleb(-9)
+
+
+def _digits(divisor: int) -> int:
+    return len(str(divisor)) - 1
+
+
+def test_readings_are_as_they_were() -> None:
+    plain = plain_gpus()
+    before = rendered(plain)
+    after = rendered(with_usage(plain, account(gpu(0), used("a"))))
+    added = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert all(b"podgpu_container_" in line or b"podgpu_device_" in line for line in added)
+    assert set(before.splitlines()) <= set(after.splitlines())
+
+
+def test_a_claim_s_labels_and_the_account_s_can_be_joined() -> None:
+    """By pod uid and device: a holder's share stands beside what it used."""
+    node = Node()
+    node.has(gpu(0))
+    node.podlist(claim("a", gpu(0).uuid, share=0.5))
+    series = parsed(rendered(with_usage(node.snapshot(), account(gpu(0), used("a", uid="")))))
+    [(share, _)] = of(series, "podgpu_device_holder_share")
+    [(held, _)] = of(series, HELD)
+    assert {**held, "source": "podlist", "evidence": "pod_list_file"} == share
+
+
+@pytest.mark.parametrize("step", [3600, -3600, 12 * 366 * 86_400])
+def test_t8_since_moves_with_the_wall_clock_that_is_set(step: int) -> None:
+    """T8: `podgpu_device_holder_since_timestamp_seconds` is as long ago as it was."""
+    node = Node()
+    node.has(gpu(0))
+    node.podlist(claim("a", gpu(0).uuid))
+    node.seconds = 10
+    first = node.snapshot()
+    page, ages = renderer(), []
+    for at_ in (first.at, Instant(first.at.mono_ns, first.at.wall_ns + step * NS)):
+        page.show(replace(first, at=at_))
+        series = parsed(page.body(Format.TEXT))
+        [(_, since)] = of(series, "podgpu_device_holder_since_timestamp_seconds")
+        ages.append(at_.wall_ns / NS - since)
+    assert ages == [10, 10]

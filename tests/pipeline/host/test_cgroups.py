@@ -1,0 +1,191 @@
+"""Whose a process is, by its cgroup: every form that kubelets and runtimes write."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.host import cgroups
+from pipeline.model import PartialRef
+
+UID = "67711498-0b76-435e-8929-2ec772bd35ac"
+LOW = UID.replace("-", "_")
+STATIC = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+ID = "f3e2d1c0b9a88796" * 4
+OTHER = "0123456789abcdef" * 4
+SLICES = f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{LOW}.slice"
+
+BOTH = {
+    # cgroupfs, by quality of service
+    "guaranteed": f"0::/kubepods/pod{UID}/{ID}",
+    "burstable": f"0::/kubepods/burstable/pod{UID}/{ID}",
+    "best effort": f"0::/kubepods/besteffort/pod{UID}/{ID}",
+    "version 1": f"4:memory:/kubepods/besteffort/pod{UID}/{ID}",
+    "version 1, several controllers": f"3:cpu,cpuacct:/kubepods/pod{UID}/{ID}",
+    "CRI-O": f"0::/kubepods/burstable/pod{UID}/crio-{ID}",
+    "podman": f"0::/kubepods/pod{UID}/libpod-{ID}",
+    # systemd
+    "systemd, guaranteed": (
+        f"0::/kubepods.slice/kubepods-pod{LOW}.slice/cri-containerd-{ID}.scope"
+    ),
+    "systemd, CRI-O": f"0::{SLICES}/crio-{ID}.scope",
+    "systemd, docker": f"0::{SLICES}/docker-{ID}.scope",
+    "systemd, podman": f"0::{SLICES}/libpod-{ID}.scope",
+    "systemd, dashes escaped": (
+        f"0::/kubepods.slice/kubepods\\x2dpod{UID.replace('-', chr(92) + 'x2d')}.slice/{ID}"
+    ),
+    # other roots
+    "a root of the kubelet's own": f"0::/kubelet/kubepods/burstable/pod{UID}/{ID}",
+    "kind": (
+        "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+        f"kubelet-kubepods-burstable-pod{LOW}.slice/cri-containerd-{ID}.scope"
+    ),
+    "a node in docker": f"0::/docker/{OTHER}/kubepods/besteffort/pod{UID}/{ID}",
+    "a node in docker, by systemd": f"0::/system.slice/docker-{OTHER}.scope{SLICES}/{ID}",
+    # a kubelet with systemd, a runtime without
+    "separated by colons": (
+        f"0::/system.slice/containerd.service/kubepods-burstable-pod{LOW}.slice:cri-containerd:{ID}"
+    ),
+    "separated by colons, CRI-O": f"0::/kubepods-pod{LOW}.slice:crio:{ID}",
+    "below a cgroup of the runtime's": (
+        f"4:memory:/process_api/{OTHER[:32]}/kubepods-besteffort-pod{LOW}.slice:cri-containerd:{ID}"
+    ),
+    # what stands below the container
+    "systemd in it": f"0::{SLICES}/cri-containerd-{ID}.scope/init.scope",
+    "a service in it": f"0::/kubepods/pod{UID}/{ID}/system.slice/cron.service",
+    "CRI-O's own below it": f"0::{SLICES}/crio-{ID}.scope/container",
+    "docker in it": f"0::/kubepods/pod{UID}/{ID}/docker/{OTHER}",
+    "a kubelet in it": f"0::/kubepods/pod{UID}/{ID}/kubepods/pod{uuid.UUID(int=7)}/{OTHER}",
+    # seen from a cgroup namespace
+    "another class": f"0::/../../../burstable/pod{UID}/{ID}",
+    "another class, by systemd": (
+        "0::/../../../kubepods-burstable.slice/"
+        f"kubepods-burstable-pod{LOW}.slice/cri-containerd-{ID}.scope"
+    ),
+    "the same class": f"0::/../../kubepods-besteffort-pod{LOW}.slice/cri-containerd-{ID}.scope",
+    "guaranteed from elsewhere": (
+        f"0::/../../../kubepods-pod{LOW}.slice/cri-containerd-{ID}.scope"
+    ),
+    # removed under the process
+    "deleted": f"0::/kubepods/pod{UID}/{ID} (deleted)",
+    # several lines
+    "hybrid, the second version knows nothing": (
+        f"9:name=systemd:/kubepods/pod{UID}/{ID}\n4:memory:/kubepods/pod{UID}/{ID}\n0::/\n"
+    ),
+    "hybrid, all the same": (
+        f"9:name=systemd:/kubepods/pod{UID}/{ID}\n0::/kubepods/pod{UID}/{ID}\n"
+    ),
+    "a controller that stops at the pod": (
+        f"9:cpuset:/kubepods/pod{UID}\n4:memory:/kubepods/pod{UID}/{ID}\n"
+    ),
+    "a controller that isn't used": f"9:rdma:/\n4:memory:/kubepods/pod{UID}/{ID}\n",
+}
+ELSE = {
+    "a static pod": (f"0::/kubepods/pod{STATIC}/{ID}", PartialRef(uid=STATIC, container_id=ID)),
+    "a static pod, by systemd": (
+        f"0::/kubepods.slice/kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope",
+        PartialRef(uid=STATIC, container_id=ID),
+    ),
+    "the sandbox": (f"0::/kubepods/pod{UID}/{OTHER}", PartialRef(uid=UID, container_id=OTHER)),
+    "no container": (f"0::/kubepods/pod{UID}", PartialRef(uid=UID)),
+    "CRI-O's monitor": (f"0::{SLICES}/crio-conmon-{ID}.scope", PartialRef(uid=UID)),
+    "a sibling": (f"0::/../cri-containerd-{ID}.scope", PartialRef(container_id=ID)),
+    "a sibling, by cgroupfs": (f"0::/../{ID}", PartialRef(container_id=ID)),
+    "below a sibling": (f"0::/../crio-{ID}.scope/container", PartialRef(container_id=ID)),
+    "the root": ("0::/", PartialRef()),
+    "the reader's own": ("0::/init.scope", PartialRef()),
+    "a service": ("0::/system.slice/nvidia-persistenced.service", PartialRef()),
+    "a user": ("0::/user.slice/user-1000.slice/session-3.scope", PartialRef()),
+    "a service, seen from a namespace": ("0::/../../../../system.slice/sshd.service", PartialRef()),
+    "the root, seen from a namespace": ("0::/../../../..", PartialRef()),
+    "docker without pods": (f"0::/system.slice/docker-{ID}.scope", PartialRef()),
+    "docker without pods, by cgroupfs": (f"4:memory:/docker/{ID}", PartialRef()),
+    "a name with pod in it": (f"0::/system.slice/tripod{UID}.service", PartialRef()),
+    "a uid that is too short": (f"0::/kubepods/pod{UID[:-1]}/{ID}", PartialRef()),
+    "both kinds of dashes": (f"0::/kubepods/pod{UID[:9]}{LOW[9:]}/{ID}", PartialRef()),
+    "nothing": ("", None),
+    "no cgroup": ("not a cgroup\n", None),
+}
+
+
+@pytest.mark.parametrize("text", BOTH.values(), ids=BOTH.keys())
+def test_uid_and_container_id_are_read(text: str) -> None:
+    assert cgroups.owner(text) == PartialRef(uid=UID, container_id=ID)
+    assert cgroups.owner(text + "\n") == PartialRef(uid=UID, container_id=ID)
+    assert cgroups.names_container(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), ELSE.values(), ids=ELSE.keys())
+def test_what_is_there_is_read_and_no_more(text: str, expected: PartialRef | None) -> None:
+    assert cgroups.owner(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/\n", True),
+        ("9:cpu:/\n0::/\n", True),
+        ("9:cpu:/a\n0::/\n", False),
+        ("0::/init.scope\n", False),
+        ("0::/..\n", False),
+        ("", False),
+    ],
+)
+def test_the_root_is_the_root_on_every_line(text: str, expected: bool) -> None:
+    assert cgroups.is_root(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"4:memory:/docker/{ID}", True),
+        (f"0::/system.slice/docker-{ID}.scope", True),
+        ("0::/init.scope", False),
+        ("0::/", False),
+    ],
+)
+def test_a_container_without_a_pod_is_one_too(text: str, expected: bool) -> None:
+    assert cgroups.names_container(text) is expected
+
+
+@given(st.text())
+def test_no_text_is_an_error(text: str) -> None:
+    cgroups.owner(text)
+    cgroups.owner(f"0::/{text}")
+    cgroups.names_container(text)
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, PartialRef]:
+    """A path as some kubelet and some runtime write it, and whose it is."""
+    uid = str(draw(st.uuids()))
+    cid = draw(st.from_regex(r"[0-9a-f]{64}", fullmatch=True))
+    root = draw(st.sampled_from(["", "/kubelet", f"/docker/{OTHER}", "/../..", "/../../.."]))
+    quality = draw(st.sampled_from(["", "burstable", "besteffort"]))
+    runtime = draw(st.sampled_from(["cri-containerd", "crio", "docker", "libpod"]))
+    below = draw(st.lists(st.sampled_from(["init.scope", "docker", OTHER, "kubepods"]), max_size=3))
+    stem = f"kubepods-{quality}" if quality else "kubepods"
+    low = uid.replace("-", "_")
+    path = draw(
+        st.sampled_from(
+            [
+                f"{root}/kubepods/{quality}/pod{uid}/{cid}".replace("//", "/"),
+                f"{root}/{stem}.slice/{stem}-pod{low}.slice/{runtime}-{cid}.scope",
+                f"{root}/{stem}-pod{low}.slice:{runtime}:{cid}",
+            ]
+        )
+    )
+    return "/".join([path, *below]), PartialRef(uid=uid, container_id=cid)
+
+
+@given(
+    made=written(), others=st.lists(st.sampled_from(["9:cpuset:/", "8:pids:/user.slice", "0::/"]))
+)
+def test_what_was_written_is_found_again_on_whichever_line(
+    made: tuple[str, PartialRef], others: list[str]
+) -> None:
+    path, expected = made
+    for at in range(len(others) + 1):
+        lines = [*others[:at], f"5:memory:{path}", *others[at:]]
+        assert cgroups.owner("\n".join(lines)) == expected

@@ -1,0 +1,72 @@
+"""Which families an address is served on."""
+
+import errno
+import socket
+from contextlib import closing
+
+import pytest
+
+from config.value_types import ListenAddress
+from pipeline.host.listen_sockets import bind
+
+IPV4, IPV6 = "127.0.0.1", "::1"
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server((IPV6, 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@needs_ipv6
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("", {IPV4, IPV6}),
+        ("::", {IPV4, IPV6}),
+        ("0:0:0:0:0:0:0:0", {IPV4, IPV6}),
+        ("0.0.0.0", {IPV4}),  # noqa: S104 - what is tested
+        (IPV4, {IPV4}),
+        (IPV6, {IPV6}),
+    ],
+)
+async def test_r17_the_unspecified_ipv6_address_serves_both_families(
+    host: str, served: set[str]
+) -> None:
+    """R17: `[::]:9400` serves IPv4 too, as in programs in Go; `0.0.0.0` serves IPv4 alone."""
+    with closing(await bind(ListenAddress(host, 0))) as listening:
+        port = listening.getsockname()[1]
+        assert {each for each in (IPV4, IPV6) if _answers(each, port)} == served
+
+
+@pytest.mark.parametrize("host", ["", "::"])
+@pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+async def test_r17_without_ipv6_all_addresses_of_ipv4_are_served(
+    host: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R17: a machine without IPv6 refuses the socket; IPv4 is served all the same."""
+    create = socket.create_server
+
+    def without(where: tuple[str, int], **named: int) -> socket.socket:
+        if named.get("family") == socket.AF_INET6:
+            raise OSError(code, "no IPv6")
+        return create(where, backlog=named["backlog"])
+
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: True)
+    monkeypatch.setattr(socket, "create_server", without)
+    with closing(await bind(ListenAddress(host, 0))) as listening:
+        assert listening.family == socket.AF_INET
+        assert _answers(IPV4, listening.getsockname()[1])

@@ -1,0 +1,301 @@
+"""Certificates, authorities and the web config itself change while podgpu is scraped."""
+
+import asyncio
+import errno
+import logging
+import os
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from pipeline.http.access.web_config_reader import Reader
+from tests.support.http import Client
+from tests.support.web import (
+    Web,
+    always_look,
+    authority,
+    basic,
+    certificate,
+    client_context,
+    hashed,
+    pem,
+)
+
+REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
+CA = "client_ca_file: ca.crt"
+FIRST = certificate("server", "127.0.0.1")
+SECOND = certificate("server", "127.0.0.1", serial=2)
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    always_look(monkeypatch)
+
+
+def trusting(*leaf: object) -> ssl.SSLContext:
+    return client_context(leaf=leaf[0] if leaf else None)  # type: ignore[arg-type]
+
+
+async def shown(web: Web) -> bytes:
+    """Return the certificate that a new connection is shown, in PEM."""
+    client = await web.connect(trusting())
+    found = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    assert await client.get("/metrics") == (200, "page")
+    return ssl.DER_cert_to_PEM_cert(found).encode()
+
+
+def leaf_of(chain: bytes) -> bytes:
+    return chain[: chain.index(b"-----END CERTIFICATE-----")] + b"-----END CERTIFICATE-----\n"
+
+
+def replaced(path: Path, text: bytes) -> None:
+    other = path.with_name(path.name + ".new")
+    other.write_bytes(text)
+    other.rename(path)
+
+
+async def test_the_next_connection_is_shown_the_new_certificate(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    web.secure()
+    async with web.serving():
+        assert await shown(web) == leaf_of(pem(FIRST)[0])
+        web.pair(SECOND)
+        assert await shown(web) == leaf_of(pem(SECOND)[0])
+    assert [r.getMessage() for r in caplog.records if "in force" in r.getMessage()] == [
+        f"{web.path}: what has changed is in force"
+    ]
+
+
+async def test_an_older_connection_is_answered_once_more(web: Web) -> None:
+    web.secure()
+    async with web.serving():
+        older = await web.connect(trusting())
+        assert await older.get("/metrics") == (200, "page")
+        assert await older.get("/metrics") == (200, "page")
+        web.pair(SECOND)
+        await shown(web)
+        older.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        status, headers, body = await older.answer()
+        assert (status, headers["connection"], body) == (200, "close", b"page")
+        assert await older.ended()
+
+
+async def test_half_of_a_new_pair_keeps_the_old_one_and_is_said_once(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    web.secure()
+    async with web.serving():
+        (web.folder / "tls.crt").write_bytes(pem(SECOND)[0])
+        await web.access.current()
+        assert not caplog.records  # it may be written at this moment
+        for _ in range(3):
+            assert await shown(web) == leaf_of(pem(FIRST)[0])
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            f"{web.path}: tls_server_config.key_file: this is not the key of the certificate"
+            "\nwhat was in force stays so"
+        )
+        (web.folder / "tls.key").write_bytes(pem(SECOND)[1])
+        assert await shown(web) == leaf_of(pem(SECOND)[0])
+        assert len(caplog.records) == 1
+
+
+async def test_what_comes_back_as_it_was_is_good_again(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    web.secure()
+    good = web.path.read_text()
+    async with web.serving():
+        caplog.clear()
+        web.write("nonsense")
+        for _ in range(3):
+            await shown(web)
+        web.write(*good.splitlines())
+        await shown(web)
+        await shown(web)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith(f"{web.path}:1:1: wanted a mapping")
+    assert said[1] == f"{web.path}: is good again"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_no_scrape_fails_while_everything_changes(kept: bool, web: Web) -> None:
+    """Certificate, key and authority are replaced one after the other, over and over."""
+    friend = certificate("clients", "prometheus.example.org")
+    web.trust("clients")
+    web.secure(REQUIRE, CA)
+    both = authority("clients").cert_pem.bytes() + authority("strangers").cert_pem.bytes()
+    authorities = [authority("clients").cert_pem.bytes(), both]
+    stop = asyncio.Event()
+    scraped = 0
+
+    async def scrape() -> None:
+        nonlocal scraped
+        client: Client | None = None
+        while not stop.is_set():
+            if client is None or not kept:
+                client = await web.connect(trusting(friend))
+            client.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            status, headers, body = await client.answer()
+            assert (status, body) == (200, b"page")
+            scraped += 1
+            if not kept or headers.get("connection") == "close":
+                client.writer.close()
+                client = None
+
+    async def change() -> None:
+        for turn in range(12):
+            chain, key = pem((FIRST, SECOND)[turn % 2])
+            for name, text in (
+                ("tls.crt", chain), ("tls.key", key), ("ca.crt", authorities[turn % 2])
+            ):  # fmt: skip
+                await asyncio.to_thread(replaced, web.folder / name, text)
+                seen = scraped
+                while scraped < seen + 2:
+                    await asyncio.sleep(0)
+        stop.set()
+
+    async with web.serving():
+        await asyncio.gather(change(), *(scrape() for _ in range(4)))
+    assert scraped >= 12 * 3 * 2
+
+
+async def test_an_authority_that_is_gone_lets_nobody_in(web: Web) -> None:
+    friend, stranger = (certificate(ca, "p.example.org") for ca in ("clients", "strangers"))
+    web.trust("clients")
+    web.secure(REQUIRE, CA)
+    async with web.serving():
+        assert await web.scrape(trusting(friend)) == (200, "page")
+        web.trust("strangers")
+        assert await web.scrape(trusting(stranger)) == (200, "page")
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await web.scrape(trusting(friend))
+
+
+async def test_tls_comes_and_goes_on_the_same_port(web: Web) -> None:
+    web.write("{}")
+    async with web.serving():
+        plain = await web.connect()
+        assert await plain.get("/metrics") == (200, "page")
+        web.secure()
+        assert await web.scrape(trusting()) == (200, "page")
+        plain.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await plain.answer())[1]["connection"] == "close"
+        assert await plain.ended()
+        web.write("{}")
+        assert await web.scrape() == (200, "page")
+
+
+async def test_users_change_from_one_request_to_the_next(web: Web) -> None:
+    web.write("basic_auth_users:", f"  a: {hashed('one')}")
+    async with web.serving():
+        client = await web.connect()
+        assert (await client.get("/metrics", basic("a", "one")))[0] == 200
+        web.write("basic_auth_users:", f"  a: {hashed('two')}")
+        assert (await client.get("/metrics", basic("a", "one")))[0] == 401
+        assert (await client.get("/metrics", basic("a", "two")))[0] == 200
+        web.write("basic_auth_users:", f"  b: {hashed('two')}")
+        assert (await client.get("/metrics", basic("a", "two")))[0] == 401
+
+
+async def test_a_web_config_that_goes_away_stays_in_force(web: Web) -> None:
+    web.write("basic_auth_users:", f"  a: {hashed('one')}")
+    async with web.serving():
+        web.path.unlink()
+        for _ in range(3):
+            assert (await web.scrape())[0] == 401
+            assert (await web.scrape(None, basic("a", "one")))[0] == 200
+
+
+async def test_a_mounted_secret_is_followed_through_its_links(web: Web) -> None:
+    """Kubernetes swaps one link, and all files change with it."""
+    for name, leaf in (("one", FIRST), ("two", SECOND)):
+        (web.folder / name).mkdir()
+        for file, text in zip(("tls.crt", "tls.key"), pem(leaf), strict=True):
+            (web.folder / name / file).write_bytes(text)
+    (web.folder / "..data").symlink_to("one")
+    for file in ("tls.crt", "tls.key"):
+        (web.folder / file).symlink_to(f"..data/{file}")
+    web.secure()
+    async with web.serving():
+        assert await shown(web) == leaf_of(pem(FIRST)[0])
+        (web.folder / "..new").symlink_to("two")
+        (web.folder / "..new").rename(web.folder / "..data")
+        assert await shown(web) == leaf_of(pem(SECOND)[0])
+
+
+async def test_a_disk_that_doesnt_answer_is_waited_for_once(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.http.access.rules._PATIENCE", 0.2)
+    web.secure()
+    answers = threading.Event()
+    async with web.serving():
+
+        def hangs(reader: Reader) -> None:
+            answers.wait(10)
+
+        monkeypatch.setattr(Reader, "look", hangs)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            for _ in range(100):
+                await web.access.current()
+            assert loop.time() - begun < 10
+            assert await web.scrape(trusting()) == (200, "page")
+        finally:
+            answers.set()
+
+
+def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
+    web.secure()
+    reader = Reader(web.path)
+    first = reader.look()
+    assert first is not None
+    assert reader.look() is None
+    web.secure("min_version: TLS12")
+    second = reader.look()
+    assert second is not None
+    assert second.context is not first.context
+    with web.path.open("a") as file:
+        file.write(f"basic_auth_users:\n  a: {hashed('one')}\n")
+    third = reader.look()
+    assert third is not None
+    assert third.context is second.context
+    (web.folder / "tls.key").write_text("nonsense")
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            reader.look()
+    web.pair(FIRST)
+    assert reader.look() is None
+
+
+@pytest.mark.parametrize(("left", "key"), [(0, "cert_file"), (1, "key_file"), (2, "client_ca")])
+def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
+    left: int, key: str, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.trust("clients")
+    web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
+    reader, make, made = Reader(web.path), os.memfd_create, 0
+
+    def short(name: str, flags: int) -> int:
+        nonlocal made
+        made += 1
+        if made > left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return make(name, flags)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", short)
+        with pytest.raises(
+            ConfigError, match=rf"{key}[^:]*: this cannot be .*: Too many open files"
+        ):
+            reader.look()
+    assert reader.look() is not None

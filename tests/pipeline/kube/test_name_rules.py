@@ -1,0 +1,82 @@
+"""Which keys and which names Kubernetes takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.kube.name_rules import subdomain, wrong_with_key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "podgpu.io/topology",
+        "topology",
+        "A",
+        "9",
+        "a-b_c.D9",
+        "x" * 63,
+        "Example.com/a",
+        f"{'a' * 253}/b",
+        "notkubernetes.io/topology",
+        "kubernetes.io.example.com/topology",
+        "kubernetes.io",
+    ],
+)
+def test_a_key_that_is_taken(key: str) -> None:
+    assert wrong_with_key(key) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("", "1 to 63"),
+        ("/topology", "a domain of yours"),
+        ("podgpu.io/", "1 to 63"),
+        ("a/b/c", "a domain of yours"),
+        ("x" * 64, "1 to 63"),
+        ("-a", "begins and ends"),
+        ("a.", "begins and ends"),
+        ("a b", "1 to 63"),
+        ("a\n", "1 to 63"),
+        ("ä", "1 to 63"),
+        ("under_score.io/a", "a domain of yours"),
+        (".io/a", "a domain of yours"),
+        ("a..io/a", "a domain of yours"),
+        (f"{'a' * 254}/b", "a domain of yours"),
+        ("kubernetes.io/topology", "reserved to Kubernetes"),
+        ("Kubernetes.IO/topology", "reserved to Kubernetes"),
+        ("node.alpha.kubernetes.io/topology", "reserved to Kubernetes"),
+        ("k8s.io/topology", "reserved to Kubernetes"),
+        ("scheduling.k8s.io/topology", "reserved to Kubernetes"),
+    ],
+)
+def test_a_key_that_is_refused(key: str, told: str) -> None:
+    assert told in wrong_with_key(key)
+
+
+@given(
+    st.from_regex(r"\A(?:[a-z0-9]{1,9}(?:-[a-z0-9]{1,9})?\.){1,3}test\Z"),
+    st.from_regex(r"\A[A-Za-z0-9][-A-Za-z0-9_.]{0,61}[A-Za-z0-9]\Z"),
+)
+def test_every_domain_may_own_every_name(domain: str, name: str) -> None:
+    assert subdomain(domain)
+    assert wrong_with_key(f"{domain}/{name}") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("node-1", True),
+        ("ip-10-0-0-1.ec2.internal", True),
+        ("1", True),
+        ("Node-1", False),
+        ("node_1", False),
+        ("node-", False),
+        ("a/b", False),
+        ("", False),
+        ("a" * 254, False),
+    ],
+)
+def test_names_of_nodes(name: str, good: bool) -> None:
+    assert subdomain(name) is good

@@ -1,0 +1,106 @@
+"""What it costs: exact until it is shown, and what is shown adds up."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.ledger.reports import By, Prices, report
+from pipeline.ledger.reports.costs import Cost, cost, part_of, rounded
+from pipeline.model.usage_window import Spent
+from tests.pipeline.ledger.reports.windows import MODEL, spent, whose, window
+
+WHOLE = {"GPU-0": Fraction(1), "GPU-1": Fraction(1)}
+HOUR_PRICE = Prices(gpu_hour=Decimal("2.50"))
+BOTH = Prices(gpu_hour=Decimal("2.50"), kwh=Decimal("0.31"))
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "part"),
+    [
+        ("GPU-0", MODEL, Fraction(1)),
+        ("GPU-0", "", Fraction(1)),
+        ("MIG-0", f"{MODEL} 1g.10gb", Fraction(1, 7)),
+        ("MIG-0", f"{MODEL} 2g.20gb", Fraction(2, 7)),
+        ("MIG-0", f"{MODEL} 1g.10gb+me", Fraction(1, 7)),
+        ("MIG-0", f"{MODEL} 1c.3g.40gb", Fraction(1, 7)),
+        ("MIG-0", "7g.80gb", Fraction(1)),
+        ("MIG-0", "NVIDIA A30 2g.12gb", Fraction(1, 2)),
+        ("MIG-0", "NVIDIA RTX PRO 6000 Blackwell Server Edition 1g.24gb", Fraction(1, 4)),
+        # Nobody says how large it is.
+        ("MIG-0", MODEL, None),
+        ("MIG-0", "", None),
+    ],
+)
+def test_the_part_of_a_gpu_that_is_charged(device: str, name: str, part: Fraction | None) -> None:
+    assert part_of(device, name) == part
+
+
+@pytest.mark.parametrize(
+    ("prices", "held", "kwh", "expected"),
+    [
+        (Prices(), 1, 1, Cost()),
+        (HOUR_PRICE, 2, None, Cost(Fraction(5))),
+        (HOUR_PRICE, 0, None, Cost(Fraction(0))),
+        (BOTH, 2, 1, Cost(Fraction("5.31"))),
+        (BOTH, 2, None, Cost(Fraction(5), partial=True)),
+        (Prices(kwh=Decimal("0.31")), 2, None, Cost()),
+        (Prices(gpu_hour=Decimal(0)), 2, 1, Cost(Fraction(0))),
+    ],
+)
+def test_what_is_charged(prices: Prices, held: float, kwh: float | None, expected: Cost) -> None:
+    assert cost([spent("GPU-0", whose("a"), held, 1, kwh)], WHOLE, prices) == expected
+
+
+def test_nothing_costs_nothing() -> None:
+    assert cost([], WHOLE, BOTH) == Cost(Fraction(0))
+
+
+def test_an_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
+    one, other = spent("MIG-0", whose("a"), 7, 1, 1), spent("GPU-0", whose("a"), 1, 1, 1)
+    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == Cost()
+    parts = {"MIG-0": None, **WHOLE}
+    assert cost([one, other], parts, HOUR_PRICE) == Cost(Fraction("2.5"), partial=True)
+
+
+def test_a_total_that_lacks_a_cost_says_so() -> None:
+    known, unknown = spent("GPU-0", whose("a"), 1, 1, 1), spent("GPU-1", whose("b"), 1, 1, None)
+    found = report(window([known, unknown]), By("pod"), Prices(kwh=Decimal(1)))
+    assert [row.cost for row in found.rows] == [Decimal("1.00"), None]
+    assert (found.total.cost, found.total.cost_partial) == (Decimal("1.00"), True)
+
+
+def test_without_prices_there_are_no_costs() -> None:
+    found = report(window([spent("GPU-0", whose("a"), 1, 1, 1)]), By("pod"), Prices())
+    assert [row.cost for row in (*found.rows, found.unattributed, found.total)] == [None] * 3
+    assert not found.total.partial
+
+
+def test_three_thirds_of_a_cent_are_a_cent() -> None:
+    every = [spent("GPU-0", whose(name), 1, 1, 1) for name in "abc"]
+    found = report(window(every), By("pod"), Prices(gpu_hour=Decimal("3.335")))
+    assert [row.cost for row in found.rows] == [Decimal(text) for text in ("3.34", "3.33", "3.33")]
+    assert found.total.cost == Decimal("10.00")
+
+
+parts = st.lists(st.fractions(min_value=0, max_value=10**12, max_denominator=10**9), max_size=20)
+
+
+@given(parts, st.integers(0, 4))
+def test_shown_costs_add_up_and_are_near(exact: list[Fraction], digits: int) -> None:
+    shown = rounded(exact, digits)
+    unit = Fraction(1, 10**digits)
+    assert len(shown) == len(exact)
+    assert abs(Fraction(sum(shown, Decimal(0))) - sum(exact, Fraction(0))) <= unit / 2
+    for part, one in zip(exact, shown, strict=True):
+        assert abs(Fraction(one) - part) < unit
+        assert -one.as_tuple().exponent == digits  # type: ignore[operator]
+
+
+@given(st.integers(0, 10**18), st.decimals(0, 10**6, places=9))
+def test_no_binary_fraction_comes_between(held_ns: int, price: Decimal) -> None:
+    one = Spent("GPU-0", None, held_ns, None, None)
+    exact = cost([one], WHOLE, Prices(gpu_hour=price)).known
+    assert exact == Fraction(price) * held_ns / (3600 * 10**9)

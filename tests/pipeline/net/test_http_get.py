@@ -1,0 +1,232 @@
+"""One page over HTTP: what is got, what is refused, and what is said then."""
+
+import asyncio
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import TransientError
+from pipeline.net.http_get import fetch, tls
+from tests.support.pages import Answer, PageServer, authority, hangs, says, streams
+
+
+async def test_a_page() -> None:
+    async with PageServer(says("a 1\n")).serving() as server:
+        got = await fetch(server.url, timeout=5, most=100, headers={"Accept": "text/plain"})
+    assert got == b"a 1\n"
+    [head] = server.heads
+    assert head.startswith("GET /metrics HTTP/1.1\r\n")
+    assert "Accept-Encoding: identity\r\n" in head
+    assert "Accept: text/plain\r\n" in head
+    assert "User-Agent: podgpu/" in head
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(
+            says("", "404 Not Found"), "answered 404 Not Found; see that the path", id="404"
+        ),
+        pytest.param(says("", "401 No"), "401 No; see that user, password or token", id="401"),
+        pytest.param(says("", "500 Oh\tno"), "500 Oh no; see the log", id="500"),
+        pytest.param(says("", "299 Odd"), "answered 299 Odd", id="odd"),
+        pytest.param(
+            says("", "302 Found", "Location: http://x/y"), "points to: http://x/y", id="redirect"
+        ),
+        pytest.param(says("x" * 101), "larger than 100 bytes", id="large"),
+        pytest.param(streams(b"x" * 60), "larger than 100 bytes", id="endless"),
+        pytest.param(
+            says(gzip.compress(b"a"), "200 OK", "Content-Encoding: gzip"), "packed", id="packed"
+        ),
+        pytest.param(hangs, "no answer within 0.2 s; see that the address", id="silent"),
+        pytest.param(says("abc", length=50), "no answer within", id="stops in the middle"),
+        pytest.param(says("", "200 OK", "x" * 70_000), "see|400", id="head too long"),
+    ],
+)
+async def test_what_is_wrong_is_said_with_its_mend(answer: Answer, said: str) -> None:
+    async with PageServer(answer).serving() as server:
+        with pytest.raises(TransientError, match=said) as caught:
+            await fetch(server.url, timeout=0.2, most=100)
+        assert str(caught.value).startswith(f"{server.url}: ")
+        assert "\n" not in str(caught.value)
+
+
+async def cut_off(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+    await writer.drain()
+    writer.close()
+
+
+async def not_http(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("answer", [cut_off, not_http])
+async def test_a_broken_connection(answer: Answer) -> None:
+    async with PageServer(answer).serving() as server:
+        with pytest.raises(TransientError, match=server.url):
+            await fetch(server.url, timeout=5, most=100)
+
+
+async def test_nobody_there(unused_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
+    with pytest.raises(TransientError, match="see that the server runs"):
+        await fetch(url, timeout=5, most=100)
+
+
+async def test_the_same_fault_is_told_in_the_same_words(unused_tcp_port: int) -> None:
+    """What is told once and not again is known by its text."""
+    url = f"https://127.0.0.1:{unused_tcp_port}/metrics"
+    contexts = [await asyncio.to_thread(tls) for _ in range(2)]
+    told = []
+    for context in contexts:
+        with pytest.raises(TransientError) as caught:
+            await fetch(url, timeout=5, most=100, context=context)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert "object at" not in told[0]
+
+
+class TestTls:
+    @pytest.fixture
+    def ca_file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "ca.pem"
+        authority().cert_pem.write_to_path(path)
+        return path
+
+    async def test_a_certificate_is_checked_with_those_given(self, ca_file: Path) -> None:
+        async with PageServer(says("a 1\n"), secure=True).serving() as server:
+            context = await asyncio.to_thread(tls, ca_file)
+            assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
+            with pytest.raises(TransientError, match="TLS failed"):
+                await fetch(server.url, timeout=5, most=9)
+
+    async def test_any_will_do_if_so_wished(self) -> None:
+        async with PageServer(says("a 1\n"), secure=True).serving() as server:
+            context = await asyncio.to_thread(lambda: tls(insecure=True))
+            assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
+
+    async def test_a_server_without_tls(self) -> None:
+        async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        async with server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+            with pytest.raises(TransientError, match="TLS failed"):
+                await fetch(url, timeout=5, most=9)
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [(None, "no such file; see that ca_file is mounted"), ("nothing", "PEM form")],
+    )
+    def test_certificates_that_are_none(
+        self, tmp_path: Path, content: str | None, said: str
+    ) -> None:
+        path = tmp_path / "none.pem"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(TransientError, match=said):
+            tls(path)
+
+    def test_a_folder_is_no_certificate(self, tmp_path: Path) -> None:
+        with pytest.raises(TransientError, match=str(tmp_path)):
+            tls(tmp_path)
+
+
+SECRET = "hunter2-and-more"  # noqa: S105 - of the test
+BASIC = base64.b64encode(f"u:{SECRET}".encode()).decode()
+REQUESTS = [
+    pytest.param("?token=" + SECRET, {}, [SECRET], id="query"),
+    pytest.param("#" + SECRET, {}, [], id="fragment"),
+    pytest.param("", {"Authorization": f"Bearer {SECRET}"}, [SECRET], id="bearer"),
+    pytest.param("", {"Authorization": f"Basic {BASIC}"}, [SECRET, BASIC], id="basic"),
+]
+
+
+def repeats(said: str) -> list[Answer]:
+    """Return the ways in which a server may bring a message about, with what it heard in it."""
+    return [
+        says("", f"401 No {said}"),
+        says("", "302 Found", f"Location: /{said}"),
+        says("", "302 Found", f"Location: /x?token={said}"),
+        says("x" * 101),
+        says("a", "200 OK", "Content-Encoding: gzip"),
+        cut_off,
+        hangs,
+    ]
+
+
+QUERIES = [
+    ("?token=a%2Bbcd%2Fef", ["a+bcd/ef"]),
+    ("?x=1&token=a%2bbcd%2fef&y", ["a+bcd/ef"]),
+    ("?token=one+two%20three", ["one two three", "one+two three"]),
+    ("?token=p%C3%A4ss%3Dword", ["p\xe4ss=word"]),
+    ("?a%2Bbcd%2Fef", ["a+bcd/ef"]),
+    ("?token=abc%zzdef", ["abc%zzdef"]),
+]
+
+
+@pytest.mark.parametrize(("query", "decoded"), QUERIES)
+async def test_no_form_of_a_value_of_the_query_is_in_a_message(
+    query: str, decoded: list[str]
+) -> None:
+    """As it was written, as it was sent, which is otherwise, and as it is read."""
+    async with PageServer(says("a 1\n")).serving() as server:
+        await fetch(server.url + query, timeout=5, most=100)
+        sent = server.heads[0].split(" ")[1].partition("?")[2]
+    forms = [*decoded, query.removeprefix("?"), sent]
+    forms += [word.rpartition("=")[2] for each in (query[1:], sent) for word in each.split("&")]
+    for form in [each for each in forms if len(each) > 3]:
+        async with PageServer(says("", f"401 No {form}!")).serving() as server:
+            with pytest.raises(TransientError) as caught:
+                await fetch(server.url + query, timeout=5, most=100)
+        assert "401 No (concealed)!" in str(caught.value)
+
+
+@pytest.mark.parametrize(("behind", "headers", "secrets"), REQUESTS)
+async def test_what_may_be_a_secret_is_in_no_message(
+    behind: str, headers: dict[str, str], secrets: list[str]
+) -> None:
+    """Neither by ourselves, nor by a server that repeats it: as it was sent, or as it means."""
+    for answer in [each for said in secrets or ["nothing"] for each in repeats(said)]:
+        async with PageServer(answer).serving() as server:
+            with pytest.raises(TransientError, match=server.url) as caught:
+                await fetch(server.url + behind, timeout=0.5, most=100, headers=headers)
+        told = str(caught.value)
+        assert "?" not in told
+        assert "#" not in told
+        assert [each for each in [SECRET, *secrets] if each in told] == []
+
+
+@pytest.mark.parametrize(("without", "direct"), [("", False), ("0.0.0.0/8", True)])
+async def test_r16_a_page_is_got_through_the_proxy_that_the_variables_name(
+    without: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R16: the exporter's page is asked for as everything else is."""
+    async with (
+        PageServer(says("page")).serving() as server,
+        PageServer(says("proxy")).serving() as p,
+    ):
+        monkeypatch.setenv("http_proxy", p.url.replace("//", "//u:p@"))
+        monkeypatch.setenv("no_proxy", without)
+        # An address that isn't loopback and yet reaches this machine.
+        url = server.url.replace("127.0.0.1", "0.0.0.0")  # noqa: S104
+        assert await fetch(url, timeout=5, most=100) == (b"page" if direct else b"proxy")
+        # Loopback goes without.
+        assert await fetch(server.url, timeout=5, most=100) == b"page"
+    assert all("Proxy-Authorization: Basic dTpw\r\n" in head for head in p.heads)
+    assert len(p.heads) == (0 if direct else 1)
+
+
+async def test_r16_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R16: the message names the variable, and not the password in it."""
+    monkeypatch.setenv("http_proxy", "socks5://u:secret@h:1")
+    with pytest.raises(TransientError, match="the variable http_proxy names a proxy") as caught:
+        await fetch("http://exporter.test/metrics", timeout=5, most=100)
+    assert "secret" not in str(caught.value)

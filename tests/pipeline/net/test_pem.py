@@ -1,0 +1,67 @@
+"""Certificates and keys that a client is given, good and bad."""
+
+import errno
+import os
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from pipeline.net.pem import Part, PemError, client_context
+from tests.support.web import authority, certificate, pem
+
+CA = authority("server").cert_pem.bytes()
+CHAIN, KEY = pem(certificate("clients", "podgpu"))
+
+
+def encrypted(key: bytes) -> bytes:
+    loaded = serialization.load_pem_private_key(key, None)
+    return loaded.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+
+
+@pytest.mark.parametrize("ca", [None, CA])
+@pytest.mark.parametrize(("cert", "key"), [(None, None), (CHAIN, KEY)])
+def test_what_is_good(ca: bytes | None, cert: bytes | None, key: bytes | None) -> None:
+    context = client_context(ca, cert, key)
+    assert context.check_hostname
+    if ca is not None:
+        assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ca", "cert", "key", "part", "said"),
+    [
+        (b"nothing", None, None, "ca", "has no certificate in PEM form"),
+        (b"", None, None, "ca", "has no certificate in PEM form"),
+        (CA, b"nothing", KEY, "cert", "has no certificate in PEM form"),
+        (CA, KEY, KEY, "cert", "has no certificate in PEM form"),
+        (CA, CHAIN, b"nothing", "key", "has no key in PEM form"),
+        (CA, CHAIN, CHAIN, "key", "has no key in PEM form"),
+        (CA, CHAIN, pem(certificate("clients", "b"))[1], "key", "is not the key of the certif"),
+        (CA, CHAIN, encrypted(KEY), "key", "is encrypted: podgpu can ask nobody"),
+    ],
+)
+def test_what_is_not_says_which_and_why(
+    ca: bytes, cert: bytes | None, key: bytes | None, part: Part, said: str
+) -> None:
+    with pytest.raises(PemError, match=said) as caught:
+        client_context(ca, cert, key)
+    assert caught.value.part == part
+
+
+@pytest.mark.parametrize(("ca", "part"), [(CA, "ca"), (None, "cert")])
+def test_r7_without_a_descriptor_it_is_a_fault_of_the_moment_and_of_a_part(
+    ca: bytes | None, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_given: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        with pytest.raises(PemError, match="TLS library: Too many open files") as caught:
+            client_context(ca, CHAIN, KEY)
+    assert caught.value.part == part
+    assert client_context(ca, CHAIN, KEY).check_hostname

@@ -1,0 +1,374 @@
+"""The recording format: lossless, compact, readable after a kill, clear about what is wrong."""
+
+import gzip
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.fields import FieldPlan
+from pipeline.model import (
+    ClockTicked,
+    DevicesDiscovered,
+    Envelope,
+    Instant,
+    Reading,
+    SamplesTaken,
+    SourceLost,
+)
+from pipeline.recording import (
+    Header,
+    RecordingError,
+    RecordingReader,
+    RecordingWriter,
+    sample_codec,
+)
+from tests.pipeline.recording.recorded import envelopes, instants, texts
+from tests.support.nodes import START, at, every_field, gpu, reading
+
+HEADER = Header("0.1.0", "node-1", START)
+
+
+def record(path: Path, said: Iterable[Envelope], header: Header = HEADER) -> Path:
+    with RecordingWriter(path, header, overwrite=True) as writer:
+        for envelope in said:
+            writer.write(envelope)
+    return path
+
+
+def replayed(path: Path) -> list[Envelope]:
+    with RecordingReader(path) as reader:
+        return list(reader)
+
+
+def sample(second: float, *of: Reading, seq: int = 1) -> Envelope:
+    return Envelope("gpus", "nvml", seq, at(second), SamplesTaken(of))
+
+
+def rounds(count: int) -> list[Envelope]:
+    return [sample(n, reading(gpu(0), "power_watts", n / 7, when=at(n))) for n in range(count)]
+
+
+def raw(path: Path, *lines: object) -> Path:
+    """A recording of lines as they are."""
+    header = HEADER.encode()
+    told = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    path.write_bytes(gzip.compress(header + b"".join(line + b"\n" for line in told)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recordings")
+
+
+# -- what goes in comes out
+
+
+@given(st.lists(envelopes, max_size=6))
+@settings(deadline=None)
+def test_every_event_comes_back_as_it_was(shared: Path, said: list[Envelope]) -> None:
+    found = replayed(record(shared / "all", said))
+    assert found == said
+    # 1 and 1.0 are equal and yet not the same.
+    assert repr(found) == repr(said)
+
+
+@given(header=st.builds(Header, texts, texts, instants))
+def test_the_header_comes_back_as_it_was(shared: Path, header: Header) -> None:
+    with RecordingReader(record(shared / "header", [], header)) as reader:
+        assert reader.header == header
+        assert list(reader) == []
+        assert not reader.truncated
+
+
+def test_a_recording_of_before_devices_had_facts(tmp_path: Path) -> None:
+    bare = gpu(0)
+    known = replace(bare, facts=(("serial", "165"), ("vbios_version", "96.00")))
+    said = [Envelope("gpus", "nvml", n, at(n), DevicesDiscovered((known,))) for n in range(2)]
+    text = gzip.decompress(record(tmp_path / "new", said).read_bytes()).decode()
+    header, first, second, *rest = text.splitlines(keepends=True)
+    old = re.sub(r',?"facts":\[\[.*?\]\]', "", first)
+    assert old != first
+    path = tmp_path / "old"
+    path.write_bytes(gzip.compress("".join((header, old, second, *rest)).encode()))
+    found = [envelope.event for envelope in replayed(path)]
+    assert found == [DevicesDiscovered((bare,)), DevicesDiscovered((known,))]
+
+
+def test_the_tables_start_anew_before_they_grow_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
+    said = [
+        sample(n, reading(gpu(n % 3), "xid_errors", n, attrs=(("xid", str(n % 7)),)))
+        for n in range(60)
+    ]
+    path = record(tmp_path / "many", said)
+    assert gzip.decompress(path.read_bytes()).count(b'"reset":true') > 5
+    assert replayed(path) == said
+
+
+def test_a_recording_whose_tables_grow_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [sample(n, reading(f"GPU-{n}", "power_watts", n)) for n in range(60)]
+    path = record(tmp_path / "many", said)
+    monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
+    with pytest.raises(RecordingError, match="grow without end"):
+        replayed(path)
+
+
+def test_ticks_are_left_out(tmp_path: Path) -> None:
+    tick = Envelope("clock", "clock", 2, at(1), ClockTicked())
+    lost = Envelope("gpus", "nvml", 3, at(2), SourceLost("no driver"))
+    assert replayed(record(tmp_path / "ticks", [tick, lost])) == [lost]
+
+
+def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
+    cards = [gpu(index) for index in range(4)]
+    chance, said = random.Random(1), []
+    taken: list[Reading] = []
+    for second in range(300):
+        now = Instant(at(second).mono_ns + second * 7919, at(second).wall_ns + second * 104_729)
+        taken = [
+            one._replace(value=round(chance.gauss(500, 50), 3))
+            if one.field.endswith(("watts", "percent", "mhz", "celsius"))
+            else one
+            for one in every_field(cards, now, FieldPlan())
+        ]
+        taken += [
+            reading(card, "clock_throttle_active", 0, attrs=(("reason", str(n)),), when=now)
+            for card in cards
+            for n in range(25)
+        ]
+        said.append(replace(sample(second, *taken), at=now))
+    assert len(taken) / len(cards) > 55
+    path = record(tmp_path / "node", said)
+    assert path.stat().st_size < 350_000
+    assert replayed(path)[-1] == said[-1]
+
+
+# -- a recorder that is killed
+
+
+def test_a_killed_recorder_leaves_what_it_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "killed.podgpu.gz"
+    program = textwrap.dedent(f"""
+        import sys, time
+        from pathlib import Path
+        from tests.pipeline.recording.test_recording import HEADER, rounds
+        from pipeline.recording import RecordingWriter
+        writer = RecordingWriter(Path({str(path)!r}), HEADER)
+        for envelope in rounds(20):
+            writer.write(envelope)
+        print("recorded", flush=True)
+        time.sleep(60)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as recorder:
+        assert recorder.stdout is not None
+        assert recorder.stdout.readline() == b"recorded\n"
+        recorder.send_signal(signal.SIGKILL)
+    with RecordingReader(path) as reader:
+        assert list(reader) == rounds(20)
+        assert reader.truncated
+
+
+def test_a_tick_takes_the_last_events_to_the_file(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "quiet", HEADER) as writer:
+        writer.write(sample(1, reading(gpu(0), "power_watts", 1)))
+        late = sample(1.5, reading(gpu(0), "power_watts", 2))
+        writer.write(late)
+        assert len(replayed(writer.path)) == 1
+        writer.write(Envelope("clock", "clock", 3, at(2.5), ClockTicked()))
+        assert replayed(writer.path)[-1] == late
+
+
+def test_a_file_cut_anywhere_gives_what_came_before(tmp_path: Path) -> None:
+    said = rounds(30)
+    whole = record(tmp_path / "whole", said).read_bytes()
+    cut, before = tmp_path / "cut", 0
+    for size in range(len(whole)):
+        cut.write_bytes(whole[:size])
+        try:
+            with RecordingReader(cut) as reader:
+                found = list(reader)
+                assert reader.truncated
+        except RecordingError:
+            found = []
+        assert found == said[: len(found)]
+        assert len(found) >= before
+        before = len(found)
+    assert before == len(said)
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_a_damaged_file_is_an_error_and_no_crash(shared: Path, data: st.DataObject) -> None:
+    content = bytearray(record(shared / "damaged", rounds(10)).read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    (shared / "damaged").write_bytes(content)
+    with suppress(RecordingError):
+        replayed(shared / "damaged")
+
+
+def test_the_end_of_a_line_may_be_missing_in_a_whole_gzip(tmp_path: Path) -> None:
+    path = record(tmp_path / "torn", rounds(3))
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-9]))
+    with RecordingReader(path) as reader:
+        assert list(reader) == rounds(2)
+        assert reader.truncated
+
+
+def test_members_may_follow_one_another_and_zeros_may_pad(tmp_path: Path) -> None:
+    text = gzip.decompress(record(tmp_path / "two", rounds(4)).read_bytes())
+    half = text.index(b"\n") + 20
+    (tmp_path / "two").write_bytes(
+        gzip.compress(text[:half]) + gzip.compress(text[half:]) + bytes(100_000)
+    )
+    assert replayed(tmp_path / "two") == rounds(4)
+
+
+# -- what can't be read
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(RecordingError) as raised:
+        replayed(path)
+    assert str(path) in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 100,
+        b"GPU 0: fine\n",
+        HEADER.encode(),
+        gzip.compress(b""),
+        gzip.compress(bytes(20 << 20)),
+    ],
+    ids=["empty", "zeros", "text", "not compressed", "nothing in it", "one long line"],
+)
+def test_other_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "other").write_bytes(content)
+    assert "is not a podgpu recording" in complaint(tmp_path / "other")
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1]", b'{"podgpu_recording":"1"}', b"1", b"nonsense"])
+def test_other_first_lines(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "other").write_bytes(gzip.compress(line + b"\n"))
+    assert "line 1" in complaint(tmp_path / "other")
+
+
+def test_a_newer_format(tmp_path: Path) -> None:
+    header = json.loads(HEADER.encode()) | {"podgpu_recording": 2}
+    (tmp_path / "newer").write_bytes(gzip.compress(json.dumps(header).encode() + b"\n"))
+    assert "newer podgpu" in complaint(tmp_path / "newer")
+
+
+GOOD = {"source": "a", "kind": "nvml", "seq": 1, "at": [0, 0], "event": "SourceLost"}
+LOST = GOOD | {"body": {"reason": "gone"}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"[" * 100_000,
+        b" " + b"[" * 100_000,
+        b"\xff",
+        [],
+        GOOD,
+        GOOD | {"body": {"reason": 1}},
+        LOST | {"at": [0]},
+        LOST | {"at": [0.5, 0]},
+        LOST | {"seq": None},
+        GOOD | {"event": "SamplesTaken", "body": {"groups": [[0, 0, [0, 0], None, 1, [1]]]}},
+        GOOD | {"event": "SamplesTaken", "body": {"groups": [[-1, 0, [0, 0], None, 1, []]]}},
+        GOOD
+        | {
+            "event": "SamplesTaken",
+            "body": {
+                "devices": ["a"],
+                "columns": [[["f", []]]],
+                "groups": [[0, 0, [0, 0], None, 1, [1, 2]]],
+            },
+        },
+        GOOD
+        | {
+            "event": "SamplesTaken",
+            "body": {
+                "devices": ["a"],
+                "columns": [[["f", []]]],
+                "groups": [[0, 0, [0, 0], None, 1, ["?"]]],
+            },
+        },
+    ],
+)
+def test_bad_lines(tmp_path: Path, line: object) -> None:
+    told = complaint(raw(tmp_path / "bad", LOST, line, LOST))
+    assert "line 3" in told
+    assert "record anew" in told
+
+
+def test_a_line_too_long_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bomb"
+    squeezer = zlib.compressobj(wbits=31)
+    with path.open("wb") as file:
+        file.write(squeezer.compress(HEADER.encode()))
+        for _ in range(256):
+            file.write(squeezer.compress(b"x" * (1 << 20)))
+        file.write(squeezer.flush())
+    assert path.stat().st_size < 1 << 20
+    assert "line 2 is longer" in complaint(path)
+
+
+def test_what_a_newer_podgpu_adds_is_passed_over_and_counted(tmp_path: Path) -> None:
+    more = LOST | {"colour": 1, "body": {"reason": "gone", "since": 3}}
+    unknown = GOOD | {"event": "FanSpun", "body": {"rpm": 3000}}
+    with RecordingReader(raw(tmp_path / "newer", more, unknown, unknown, LOST)) as reader:
+        assert [envelope.event for envelope in reader] == [SourceLost("gone")] * 2
+        assert reader.skipped == {"FanSpun": 2}
+
+
+def test_skipped_types_are_counted_in_little_memory(tmp_path: Path) -> None:
+    lines = [GOOD | {"event": f"Event{n}", "body": {}} for n in range(100)]
+    with RecordingReader(raw(tmp_path / "newer", *lines)) as reader:
+        assert list(reader) == []
+        assert len(reader.skipped) == 17
+        assert reader.skipped["others"] == 84
+
+
+# -- what can't be written
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("dear")
+    with pytest.raises(RecordingError, match="is there already"):
+        RecordingWriter(tmp_path / "there", HEADER)
+    assert (tmp_path / "there").read_text() == "dear"
+
+
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="cannot make"):
+        RecordingWriter(tmp_path / "none" / "there", HEADER)
+
+
+def test_a_full_disk() -> None:
+    with pytest.raises(RecordingError, match="No space left"):
+        RecordingWriter(Path("/dev/full"), HEADER, overwrite=True)

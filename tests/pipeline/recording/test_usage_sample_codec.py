@@ -1,0 +1,110 @@
+"""Looks at who uses the devices, in a recording: lossless, and small."""
+
+import gzip
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.model import DeviceUse, Envelope, PartialRef, ProcessesSampled, ProcessUse
+from pipeline.recording import RecordingError, usage_sample_codec
+from tests.pipeline.recording.recorded import instants
+from tests.pipeline.recording.recorded import uses as found_uses
+from tests.pipeline.recording.test_recording import GOOD, LOST, complaint, raw, record, replayed
+from tests.pipeline.usage.looking import S
+from tests.support.nodes import at, uuid_of
+
+
+def owner(number: int) -> PartialRef:
+    return PartialRef(
+        uid=f"{number:08x}-5eed-4a5e-9c0d-000000000000", container_id=f"{number:064x}"
+    )
+
+
+def look(second: int, processes: int, chance: Random | None = None, churn: int = 0) -> Envelope:
+    chance = chance or Random(second)
+    found = tuple(
+        ProcessUse(pid, 7 * pid, owner(pid), "compute", pid << 20, chance.randint(0, S))
+        for pid in range(churn, churn + processes)
+    )
+    each = [found[at::8] for at in range(8)]
+    event = ProcessesSampled(
+        tuple(
+            DeviceUse(
+                uuid_of(index),
+                at(second - 0.01),
+                at(second - 5.01),
+                mine,
+                80 << 30,
+                1 << 29,
+                sum(one.busy_ns or 0 for one in mine),
+                second * 300_000 + chance.randint(0, 9999),
+                15 * S,
+                bool(index),
+            )
+            for index, mine in enumerate(each)
+        )
+    )
+    return Envelope("gpus", "nvml", second, at(second), event)
+
+
+@given(st.lists(st.lists(found_uses, max_size=3).map(tuple), max_size=4), instants)
+@settings(deadline=None)
+def test_every_look_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, told: list[tuple[DeviceUse, ...]], when: object
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "looks"
+    said = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in told]  # type: ignore[arg-type]
+    assert replayed(record(path, said)) == said
+
+
+def test_five_minutes_of_two_hundred_processes_are_small(tmp_path: Path) -> None:
+    said = [look(second, 200) for second in range(5, 305, 5)]
+    path = record(tmp_path / "node", said)
+    assert path.stat().st_size < 120_000
+    assert replayed(path) == said
+
+
+def test_the_tables_start_anew_before_they_grow_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [look(n, 8, churn=3 * n) for n in range(5, 60)]
+    monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 4000)
+    path = record(tmp_path / "many", said)
+    assert gzip.decompress(path.read_bytes()).count(b'"reset":true') > 5
+    assert replayed(path) == said
+    monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 100)
+    with pytest.raises(RecordingError, match="grow without end"):
+        replayed(path)
+
+
+USES = GOOD | {"event": "ProcessesSampled"}
+LOOK = [0, [0, 0], None, None, None, None, None, 1, True]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        {"found": [[*LOOK, []]]},
+        {"devices": ["GPU-0"], "found": [[*LOOK, [[0, 1, 2]]]]},
+        {"devices": ["GPU-0"], "found": [[-1, *LOOK[1:], []]]},
+        {"devices": ["GPU-0"], "found": [[0, [0], *LOOK[2:], []]]},
+        {"devices": ["GPU-0"], "found": [[*LOOK[:8], 1, []]]},
+        {"devices": ["GPU-0"], "processes": [[1, 1, ["", ""], "compute"]]},
+        {"devices": ["GPU-0"], "processes": [[1, 1, None, "cuda"]]},
+    ],
+)
+def test_bad_lines(tmp_path: Path, body: object) -> None:
+    assert "line 3" in complaint(raw(tmp_path / "bad", LOST, USES | {"body": body}, LOST))
+
+
+def test_what_a_newer_podgpu_adds_is_passed_over(tmp_path: Path) -> None:
+    body = {"devices": ["GPU-0"], "colour": 1, "found": [[*LOOK, [], "more"]]}
+    [envelope] = replayed(raw(tmp_path / "newer", USES | {"body": json.loads(json.dumps(body))}))
+    assert envelope.event == ProcessesSampled(
+        (DeviceUse("GPU-0", envelope.at, None, (), None, None, None, None, 1, listed=True),)
+    )

@@ -1,0 +1,283 @@
+"""What `/status` says of a node."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from pipeline.model import NS, Claim, Evidence, Pod, PodInfo, PodsReplaced, Reading
+from pipeline.status_page.device_status import MOST_HOLDERS
+from pipeline.status_page.display_text import access
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.problems import problems, summary
+from pipeline.status_page.status_document import VERSION, GpuStatus, StatusDocument
+from tests.pipeline.status_page.scenes import (
+    GIB,
+    SCENES,
+    begun,
+    known_of,
+    said,
+    status,
+)
+from tests.support.nodes import Node, at, claim, claims, gpu, kubelet_claim, mig, reading, uuid_of
+
+
+def gpus(found: StatusDocument) -> tuple[GpuStatus, ...]:
+    assert found.gpus is not None
+    return found.gpus
+
+
+def only(*readings: Reading, node: Node | None = None) -> GpuStatus:
+    """What is said of the first GPU of a node, after these readings."""
+    seen = node or begun()
+    seen.has(gpu(0))
+    seen.reads(*readings)
+    [found] = gpus(status_of(known_of(seen, now=at(1))))
+    return found
+
+
+def test_a_node_where_all_is_well() -> None:
+    found = status("two-gpus")
+    assert (found.version, found.node, found.podgpu) == (VERSION, "node-1", "0.1.0")
+    assert (found.driver, found.ready, found.waiting_for) == ("580.159.04", True, None)
+    assert found.time.isoformat() == "2027-01-15T08:10:00+00:00"
+    assert found.started is not None
+    assert (found.time - found.started).total_seconds() == 7800
+    busy, free = gpus(found)
+    assert (busy.index, busy.uuid, busy.name) == (0, uuid_of(0), "NVIDIA H100 80GB HBM3")
+    assert (busy.state, busy.utilization_percent, busy.temperature_celsius) == ("up", 93, 50)
+    assert (busy.memory_used_bytes, busy.memory_total_bytes) == (40 * GIB, 80 * GIB)
+    assert (busy.power_watts, busy.power_limit_watts) == (385, 700)
+    assert busy.holders is not None
+    [holder] = busy.holders
+    assert (holder.namespace, holder.pod, holder.container) == ("ml", "train-0", "main")
+    assert (holder.source, holder.evidence, holder.age_seconds) == ("kubelet", "kubelet_ids", 10)
+    assert (found.time - holder.since).total_seconds() == 600
+    assert (free.holders, free.utilization_percent) == ((), 0)
+    assert problems(found) == []
+    assert summary(found) == "2 GPUs: 2 up"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_it_is_read_back_as_it_was(name: str) -> None:
+    found = status(name)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=StatusDocument) == found
+
+
+UP, LOST = reading(gpu(0), "gpu_up", 1), reading(gpu(0), "gpu_up", 0)
+BUSY = reading(gpu(0), "gpu_utilization_percent", 5)
+
+
+@pytest.mark.parametrize(
+    ("readings", "state"),
+    [
+        ((UP,), "up"),
+        ((LOST,), "lost"),
+        ((LOST, BUSY), "lost"),
+        # Another exporter's page has no such figure.
+        ((BUSY,), "up"),
+        ((reading(gpu(0), "memory_used_bytes", 0),), "up"),
+        # What is read seldom outlives a driver that has fallen silent.
+        ((reading(gpu(0), "memory_total_bytes", 80 * GIB),), "unknown"),
+        ((), "unknown"),
+    ],
+)
+def test_the_state_of_a_gpu(readings: tuple[Reading, ...], state: str) -> None:
+    assert only(*readings).state == state
+
+
+def test_a_gpu_that_is_not_enumerated_any_more_is_lost() -> None:
+    node = begun()
+    node.has(gpu(0), gpu(1))
+    node.has(gpu(1))
+    found = status_of(known_of(node, now=at(1)))
+    assert [card.state for card in gpus(found)] == ["lost", "unknown"]
+    assert "GPU 0 is lost" in problems(found)[0]
+    assert summary(found) == "2 GPUs: 1 lost, 1 unknown"
+
+
+def test_instances_are_lost_with_their_gpu() -> None:
+    node = begun()
+    node.has(gpu(0), mig(gpu(0), 7))
+    node.reads(LOST)
+    [found] = gpus(status_of(known_of(node, now=at(1))))
+    assert (found.state, [each.state for each in found.instances]) == ("lost", ["lost"])
+
+
+def test_what_nobody_reads_is_null_and_never_0() -> None:
+    found = only()
+    nothing = (
+        found.utilization_percent,
+        found.memory_used_bytes,
+        found.memory_total_bytes,
+        found.power_watts,
+        found.power_limit_watts,
+        found.temperature_celsius,
+    )
+    assert set(nothing) == {None}
+    text = msgspec.json.encode(found).decode()
+    assert '"power_watts":null' in text
+    for counted in ("index", "holders_left_out", "conflicts", "access_left_out"):
+        text = text.replace(f'"{counted}":0,', "")
+    assert ":0," not in text
+
+
+def test_the_limit_in_force_stands_before_the_one_that_was_set() -> None:
+    wanted = reading(gpu(0), "power_limit_watts", 700)
+    assert only(wanted).power_limit_watts == 700
+    assert only(wanted, reading(gpu(0), "power_limit_enforced_watts", 500)).power_limit_watts == 500
+
+
+def test_use_is_the_engine_s_where_the_driver_gives_no_other() -> None:
+    engine = reading(gpu(0), "graphics_engine_active_ratio", 0.4321)
+    assert only(engine).utilization_percent == 43.2
+    assert only(engine, BUSY).utilization_percent == 5
+
+
+def test_a_number_that_no_double_can_hold_is_unknown() -> None:
+    assert only(reading(gpu(0), "memory_used_bytes", 10**400)).memory_used_bytes is None
+
+
+def test_instances_stand_below_their_gpu() -> None:
+    found = status("cut")
+    assert [len(card.instances) for card in gpus(found)] == [7] * 8
+    instance = gpus(found)[2].instances[1]
+    assert (instance.profile, instance.gpu_instance_id, instance.compute_instance_id) == (
+        "1g.10gb",
+        8,
+        0,
+    )
+    assert (instance.state, instance.utilization_percent) == ("up", 39)
+    assert instance.memory_total_bytes == 10 * GIB
+    assert instance.holders is not None
+    assert instance.holders[0].pod == "notebook-2-1-7c9d5f6b4"
+    assert summary(found) == "8 GPUs: 8 up; 56 MIG instances"
+
+
+def test_instances_of_a_gpu_that_no_source_tells_of_are_shown_all_the_same() -> None:
+    node = begun()
+    node.has(mig(gpu(3), 7), mig(gpu(3), 8))
+    [found] = gpus(status_of(known_of(node)))
+    assert (found.index, found.uuid, found.state) == (3, uuid_of(3), "unknown")
+    assert len(found.instances) == 2
+
+
+def test_a_gpu_that_three_share() -> None:
+    shared = gpus(status("troubled"))[2]
+    assert shared.holders is not None
+    told = [(one.pod, one.replicas, one.share) for one in shared.holders]
+    assert told == [(f"serve-{name}", 1, None) for name in range(3)]
+
+
+def test_a_part_of_a_gpu() -> None:
+    part = gpus(status("troubled"))[3]
+    assert part.holders is not None
+    assert [(one.share, one.source) for one in part.holders] == [(0.5, "podlist")]
+
+
+def test_claims_that_contradict_are_counted_and_told() -> None:
+    found = status("troubled")
+    assert gpus(found)[1].conflicts == 2
+    assert "GPU 1: claims of 2 pods contradict others" in problems(found)
+
+
+def test_who_has_access_and_holds_nothing_is_told() -> None:
+    node = begun()
+    node.has(gpu(0))
+    node.say(claims(kubelet_claim("train-0", uuid_of(0))), "kubelet", "podresources")
+    lying = [
+        claim(f"p{n}", uuid_of(0), evidence=Evidence.RUNTIME_ENV) for n in range(MOST_HOLDERS + 3)
+    ]
+    node.say(claims(*lying), "runtime", "nri")
+    [found] = gpus(status_of(known_of(node)))
+    assert found.holders is not None
+    assert [holder.pod for holder in found.holders] == ["train-0"]
+    first = found.access[0]
+    assert (first.namespace, first.pod, first.container) == ("ml", "p0", "main")
+    assert (first.source, first.evidence) == ("runtime", "runtime_env")
+    assert (len(found.access), found.access_left_out) == (MOST_HOLDERS, 3)
+    assert access(found) == f"{MOST_HOLDERS + 3} more containers have access and no holding"
+
+
+def test_where_no_source_tells_of_holders_a_gpu_is_not_free() -> None:
+    assert gpus(status("no-holders"))[0].holders is None
+
+
+def test_nor_once_their_word_is_too_old() -> None:
+    node = begun()
+    node.has(gpu(0))
+    node.say(claims(claim("train-0", uuid_of(0)), good_for=10), "kubelet", "podresources")
+    node.seconds = 60
+    node.reads(reading(gpu(0), "gpu_up", 1, when=at(60)))
+    assert gpus(status_of(known_of(node)))[0].holders is None
+
+
+def test_without_a_driver_nothing_is_known_of_gpus() -> None:
+    found = status("no-driver")
+    assert found.gpus is None
+    [source] = found.sources
+    assert (source.state, source.age_seconds) == ("down", None)
+    assert source.error is not None
+    assert source.error.text == "libnvidia-ml.so.1 can't be loaded; install the driver"
+    assert problems(found) == [
+        "no source has told of GPUs: gpus can't work",
+        "source gpus is down: libnvidia-ml.so.1 can't be loaded; install the driver",
+    ]
+
+
+def test_a_driver_that_has_no_gpu_is_another_thing() -> None:
+    node = begun()
+    node.has()
+    assert status_of(known_of(node)).gpus == ()
+
+
+def test_before_the_first_snapshot() -> None:
+    found = status("nothing-yet")
+    assert (found.gpus, found.driver, found.ready) == (None, None, False)
+    assert found.waiting_for == "waiting for the first word of: gpus, kubelet"
+    assert [source.state for source in found.sources] == ["waiting", "waiting"]
+    assert problems(found) == ["no source has told of GPUs yet"]
+
+
+# Since when.
+
+
+@pytest.mark.parametrize(
+    ("told", "began", "known"),
+    [
+        # Whether the kubelet's claim, another's or the runtime's: who names a time knows it, though
+        # podgpu began two hours before this node's first second.
+        (kubelet_claim("a", uuid_of(0)), 0.0, False),
+        (replace(claim("a", uuid_of(0)), since=at(-7201)), -7201.0, True),
+        (replace(claim("a", uuid_of(0)), since=at(-7199)), -7199.0, True),
+        (claim("a", uuid_of(0), evidence=Evidence.RUNTIME_CDI), 0.0, False),
+        (
+            replace(claim("a", uuid_of(0), evidence=Evidence.RUNTIME_CDI), since=at(-5)),
+            -5.0,
+            True,
+        ),
+    ],
+)
+def test_since_when_is_known_or_is_what_podgpu_saw_first(
+    told: Claim, began: float, known: bool
+) -> None:
+    node = begun()
+    node.has(gpu(0))
+    said(node, told)
+    [found] = gpus(status_of(known_of(node, now=at(120))))
+    assert found.holders is not None
+    [holder] = found.holders
+    assert holder.since_known is known
+    assert holder.since.timestamp() == at(began).wall_ns // 10**9
+
+
+def test_the_api_server_says_since_when() -> None:
+    node = begun(("gpus", "nvml"), ("kubelet", "podresources"), ("pods", "pods"))
+    node.has(gpu(0))
+    started = Pod(PodInfo("u-1", "ml", "a"), started=at(-30))
+    node.say(PodsReplaced((started,), 900 * NS), "pods", "pods")
+    said(node, kubelet_claim("a", uuid_of(0)))
+    [found] = gpus(status_of(known_of(node, now=at(120))))
+    assert found.holders is not None
+    [holder] = found.holders
+    assert (holder.since_known, holder.since.timestamp()) == (True, at(-30).wall_ns // 10**9)

@@ -1,0 +1,307 @@
+"""`/topology` and `/topology/best` on a real listener."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.schema import Http
+from config.value_types import ListenAddress
+from pipeline.http.access import opened
+from pipeline.http.listener_registry import Listeners
+from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
+from pipeline.runtime.http_service import Serving
+from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
+from pipeline.topology.document import VERSION, document
+from pipeline.topology.preferred_allocation import prefer
+from tests.support.http import LOCAL, Client, Clients
+from tests.support.joints import busy_node, joints
+from tests.support.nodes import Node, gpu, reading, uuid_of
+from tests.support.web import basic, hashed
+
+
+class Latest:
+    """What the daemon knows now."""
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self.snapshot = snapshot
+
+    def __call__(self) -> Snapshot | None:
+        return self.snapshot
+
+
+def house_of(pages: TopologyPages) -> Listeners:
+    well = (True, "ok")
+    return Listeners(
+        node="n", version="0", health=lambda: well, ready=lambda: well, pages=pages.pages
+    )
+
+
+@asynccontextmanager
+async def served(latest: Latest) -> AsyncIterator[Client]:
+    pages = TopologyPages(latest)
+    async with house_of(pages).listen(LOCAL) as mounts, Clients() as clients:
+        yield await clients.connect(mounts.port)
+    pages.close()
+
+
+async def asked(path: str, snapshot: Snapshot | None) -> tuple[int, str]:
+    async with served(Latest(snapshot)) as client:
+        return await client.get(path)
+
+
+async def answered(path: str, snapshot: Snapshot | None = None) -> Any:
+    status, body = await asked(path, snapshot or busy_node().snapshot())
+    assert status == 200, body
+    return json.loads(body)
+
+
+def chosen(answer: Any) -> list[int]:
+    return [gpu["index"] for gpu in answer["gpus"]]
+
+
+async def test_the_topology_is_a_document() -> None:
+    node = busy_node()
+    node.say(joints(*(gpu(at) for at in range(8)), nvlinks=0, memory=80 << 30))
+    told = await answered("/topology", node.snapshot())
+    assert told["version"] == VERSION
+    assert [card["uuid"] for card in told["gpus"]] == [uuid_of(at) for at in range(8)]
+    assert [card["state"] for card in told["gpus"]] == ["held", "part", *["free"] * 6]
+    assert {card["memory"] for card in told["gpus"]} == {80 << 30}
+    assert told["free"] == "fc"
+    assert told["levels"]["NODE"] == ["f", "f0"]
+
+
+async def test_as_text_it_is_matrix_and_tree_with_holders() -> None:
+    status, body = await asked("/topology?format=text", busy_node().snapshot())
+    assert status == 200
+    assert "GPU0" in body
+    assert "NODE" in body
+    assert "ml/train-0" in body
+
+
+async def test_for_graphviz() -> None:
+    status, body = await asked("/topology?format=dot", busy_node().snapshot())
+    assert (status, body.split("{", maxsplit=1)[0]) == (200, "graph topology ")
+
+
+async def test_it_is_made_once_for_a_snapshot_and_anew_for_a_change() -> None:
+    node = busy_node()
+    latest = Latest(node.snapshot())
+    async with served(latest) as client:
+        _, before = await client.get("/topology")
+        _, again = await client.get("/topology")
+        node.podlist()
+        latest.snapshot = node.snapshot()
+        _, after = await client.get("/topology")
+    assert before == again
+    assert json.loads(after)["free"] == "ff"
+
+
+async def test_what_changes_no_topology_makes_no_new_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+
+    def counted(*args: Any, **named: Any) -> Any:
+        made.append(args)
+        return document(*args, **named)
+
+    monkeypatch.setattr("pipeline.status_page.topology_endpoint.document", counted)
+    node = busy_node()
+    node.reads(reading(gpu(0), "power_watts", 1))
+    latest = Latest(node.snapshot())
+    async with served(latest) as client:
+        for watts in range(3):
+            node.reads(reading(gpu(0), "power_watts", watts))
+            latest.snapshot = node.snapshot()
+            await client.get("/topology")
+    assert len(made) == 1
+
+
+BEST = [
+    ("n=1", [2], "a broken group gives first"),
+    ("n=2", [2, 3], "the rest of the broken group"),
+    ("n=4", [4, 5, 6, 7], "the whole group"),
+    ("n=2&candidates=0,1,4", [0, 1], "candidates need not be free"),
+    ("n=2&must=5", [4, 5], ""),
+    ("n=2&must=0", [0, 2], "what has to be there need not be free"),
+    (f"n=2&must={uuid_of(6)}&candidates=3,%207", [6, 7], "uuids, and blanks"),
+    (f"n=1&must={uuid_of(6).upper()}", [6], "in whatever case"),
+]
+
+
+@pytest.mark.parametrize(("query", "expected", "_why"), BEST, ids=[query for query, *_ in BEST])
+async def test_the_best(query: str, expected: list[int], _why: str) -> None:
+    answer = await answered(f"/topology/best?{query}")
+    assert chosen(answer) == expected
+    assert [card["uuid"] for card in answer["gpus"]] == [uuid_of(at) for at in expected]
+    assert int(answer["mask"], 16) == sum(1 << at for at in expected)
+    assert answer["among"] == ("candidates" if "candidates" in query else "free")
+    assert answer["exact"]
+    assert answer["why"]
+
+
+async def test_where_nobody_tells_of_holders_all_gpus_are_candidates() -> None:
+    node = Node()
+    devices = [gpu(at) for at in range(4)]
+    node.has(*devices)
+    node.say(joints(*devices, each=2))
+    answer = await answered("/topology/best?n=2", node.snapshot())
+    assert (answer["among"], chosen(answer)) == ("all", [0, 1])
+    assert answer["why"].startswith("no source tells who holds what, so held GPUs may be among")
+
+
+def unsure(*, down: bool = False) -> Snapshot:
+    """Of a node with a source of holders which isn't at work, or whose driver is gone."""
+    node = busy_node()
+    if down:
+        node.say(SourceLost("no driver"))
+    else:
+        node.say(SourceRemoved(), "podlist", "podlist")
+        node.say(SourceAdded(1), "kubelet", "podresources")
+        node.say(SourceLost("no socket"), "kubelet", "podresources")
+    return node.snapshot()
+
+
+@pytest.mark.parametrize(("down", "told"), [(False, "kubelet: no socket"), (True, "no driver")])
+async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
+    down: bool, told: str
+) -> None:
+    snapshot = unsure(down=down)
+    status, body = await asked("/topology/best?n=1", snapshot)
+    assert (status, body.count("\n")) == (503, 1)
+    assert body.startswith("it isn't known which GPUs are free: ")
+    assert told in body
+    # Who names candidates knows what is free.
+    answer = await answered("/topology/best?n=1&candidates=5,6", snapshot)
+    assert chosen(answer) == [5]
+    document = await answered("/topology", snapshot)
+    assert "free" not in document
+    assert len(document["gpus"]) == 8
+    assert ("down" in document) is down
+    status, body = await asked("/topology?format=text", snapshot)
+    assert (status, told in body.splitlines()[0]) == (200, True)
+
+
+async def test_too_few_are_no_error_and_no_choice() -> None:
+    answer = await answered("/topology/best?n=7")
+    assert answer == {
+        "n": 7,
+        "among": "free",
+        "gpus": [],
+        "mask": "0",
+        "score": None,
+        "why": "7 are asked for, and there are 6 to choose from",
+        "exact": True,
+    }
+
+
+BAD = [
+    ("/topology/best", "n='': give the number of GPUs to choose, 1 or more"),
+    ("/topology/best?n=", "n=''"),
+    ("/topology/best?n=0", "n='0'"),
+    ("/topology/best?n=-1", "n='-1'"),
+    ("/topology/best?n=two", "n='two'"),
+    ("/topology/best?n=1e3", "n='1e3'"),
+    ("/topology/best?n=%D9%A3", "1 or more"),
+    ("/topology/best?n=9", "n=9: this node has 8 GPUs"),
+    ("/topology/best?n=9999999999999999999999", "1 or more"),
+    ("/topology/best?n=1&must=0,1", "n=1: must names 2 GPUs"),
+    ("/topology/best?n=1&must=8", "there is no GPU '8' here: name some of GPU 0-7"),
+    ("/topology/best?n=1&candidates=GPU-nope", "there is no GPU 'GPU-nope' here"),
+    ("/topology/best?n=1&candidate=0", "'candidate' means nothing here: take n, must, candidates"),
+    ("/topology/best?n=1&candidates=", "candidates names no GPU"),
+    ("/topology/best?n=1&candidates=,%20,", "candidates names no GPU"),
+    ("/topology/best?n=1&n=2", "n is given twice"),
+    ("/topology/best?n=1&candidates=0&candidates=0", "candidates is given twice"),
+    ("/topology?format=json&format=dot", "format is given twice"),
+    (f"/topology/best?n=1&must={'0,' * 300}", "more than 256 GPUs"),
+    (f"/topology/best?n=1&must={'x' * 500}", "there is no GPU"),
+    ("/topology?format=xml", "format='xml': take json, text, dot"),
+    ("/topology?n=1", "'n' means nothing here: take format"),
+]
+
+
+@pytest.mark.parametrize(("path", "told"), BAD, ids=[path[:40] for path, _ in BAD])
+async def test_a_bad_question_is_refused_with_what_is_wrong_with_it(path: str, told: str) -> None:
+    status, body = await asked(path, busy_node().snapshot())
+    assert status == 400
+    assert told in body
+    assert len(body) < 250
+    assert body.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", ["/topology", "/topology?format=text", "/topology/best?n=1"])
+async def test_where_nothing_is_known(path: str) -> None:
+    assert (await asked(path, None))[0] == 503
+    node = Node()
+    node.has(gpu(0))
+    status, body = await asked(path, node.snapshot())
+    assert (status, "the source nvml does" in body) == (404, True)
+
+
+async def test_a_choice_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, threads = threading.Event(), set()
+
+    def slow(*args: Any, **named: Any) -> Any:
+        threads.add(threading.current_thread())
+        go.wait(20)
+        return prefer(*args, **named)
+
+    monkeypatch.setattr("pipeline.status_page.topology_endpoint.prefer", slow)
+    pages = TopologyPages(Latest(busy_node().snapshot()))
+    async with house_of(pages).listen(LOCAL) as mounts, Clients() as clients:
+        waiting = [await clients.connect(mounts.port) for _ in range(WAITING)]
+        asking = [asyncio.create_task(c.get("/topology/best?n=2")) for c in waiting]
+        other = await clients.connect(mounts.port)
+        async with asyncio.timeout(10):
+            while (await other.get("/topology/best?n=2"))[0] != 503:
+                await asyncio.sleep(0.01)
+            assert (await other.get("/healthz"))[0] == 200
+            assert (await other.get("/topology"))[0] == 200
+        go.set()
+        assert {status for status, _ in await asyncio.gather(*asking)} == {200}
+    pages.close()
+    assert len(threads) == 1, "one after the other"
+
+
+async def test_every_listener_of_the_daemon_serves_it_and_lists_it() -> None:
+    pages = TopologyPages(Latest(busy_node().snapshot()))
+    well = (True, "ok")
+    serving = Serving("node-1", lambda: well, lambda: well, pages.pages)
+    address = ListenAddress.parse("127.0.0.1:0")
+    await serving.enter(Http(listen=address))
+    try:
+        async with serving.listen(address) as mounts, Clients() as clients:
+            client = await clients.connect(mounts.port)
+            assert (await client.get("/topology"))[0] == 200
+            _, index = await client.get("/")
+    finally:
+        await serving.leave()
+        pages.close()
+    assert '<a href="/topology">' in index
+    assert "/topology/best?n=1 chooses some" in index
+    assert 'href="/topology/best' not in index, "without n it answers 400"
+
+
+@pytest.mark.parametrize("path", ["/topology", "/topology/best?n=1"])
+async def test_who_is_not_let_in_learns_nothing(path: str, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hashed('secret')}\n")
+    pages = TopologyPages(Latest(busy_node().snapshot()))
+    house = house_of(pages)
+    house.access = await opened(config, logging.getLogger("podgpu.http"))
+    async with house.listen(LOCAL) as mounts, Clients() as clients:
+        client = await clients.connect(mounts.port)
+        status, body = await client.get(path)
+        assert (status, "GPU" in body) == (401, False)
+        assert (await client.get(path, basic("alice", "secret")))[0] == 200
+    house.access.close()
+    pages.close()

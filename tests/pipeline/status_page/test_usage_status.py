@@ -1,0 +1,285 @@
+"""The last 24 hours, in the document and on the page."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from pipeline.model.usage_window import Spent, Window
+from pipeline.status_page.device_status import MOST_DEVICES
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.html.page import page
+from pipeline.status_page.status_document import StatusDocument, UsageStatus
+from pipeline.status_page.usage_status import MOST
+from tests.pipeline.ledger.reports.windows import CARDS, HOUR, MODEL, spent, whose, window, windows
+from tests.pipeline.status_page.days import DAYS, known_with, many, status_with, told
+from tests.pipeline.status_page.reading import Element, read, table
+from tests.pipeline.status_page.scenes import HOSTILE
+from tests.support.nodes import Node, gpu, mig
+
+
+def used(name: str) -> UsageStatus:
+    found = status_with(DAYS[name]).usage
+    assert found is not None
+    return found
+
+
+def shown(name: str) -> Element:
+    return read(page(status_with(DAYS[name]), ())).one("main")
+
+
+def test_a_day_in_the_document() -> None:
+    found = msgspec.to_builtins(used("a-day"))
+    day = found.pop("day")
+    assert found == {"sink": "books", "age_seconds": 20, "error": None}
+    assert [each["uuid"] for each in day.pop("devices")] == ["GPU-1", "GPU-0"]
+    assert day.pop("devices_left_out") == 0
+    assert (day["since"], day["until"]) == ("2027-01-15T08:00:00Z", "2027-01-16T08:00:00Z")
+    assert (day["accounted_seconds"], day["gap_seconds"]) == (171000.36, 1353)
+    assert [each["pod"] for each in day["pods"]][:2] == ["train-0", "train-1"]
+    assert day["pods"][0] == {
+        "namespace": "ml",
+        "pod": "train-0",
+        "uid": "u-train-0",
+        "held_seconds": 43200,
+        "free_seconds": 0,
+        "unknown_seconds": 0,
+        "allocated_ratio": 0.252631,
+        "used_ratio": 0.242105,
+        "busy_seconds": 41400,
+        "idle_seconds": 1800,
+        "energy_joules": 26_100_000,
+        "holdings": 2,
+        "incomplete": False,
+    }
+    unknown = day["pods"][3]
+    assert (unknown["uid"], unknown["busy_seconds"], unknown["idle_seconds"]) == ("u-1", None, None)
+    assert (day["others"], day["pods_left_out"]) == (None, 0)
+    nobody, total = day["unattributed"], day["total"]
+    assert (nobody["held_seconds"], nobody["free_seconds"]) == (0, 54900)
+    times = [total[name] for name in ("held_seconds", "free_seconds", "unknown_seconds")]
+    assert sum(times) == pytest.approx(day["accounted_seconds"])
+    assert (total["allocated_ratio"], total["used_ratio"]) == (0.678948, 0.486737)
+    assert day["total"]["incomplete"]
+
+
+def test_a_day_on_the_page() -> None:
+    assert table(shown("a-day"), "day") == [
+        ["Pod", "Held", "Free", "Unknown", "Busy", "Idle", "Energy"],
+        ["ml/train-0", "12.0 h", "", "", "11.5 h", "0.5 h", "7.25 kWh"],
+        ["ml/train-1", "10.5 h", "", "", "9.8 h", "0.8 h", "6.12 kWh"],
+        ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "", "", "<0.1 h", "8.0 h", "1.00 kWh"],
+        [
+            "lab/shell (uid u-1)",
+            "1.0 h",
+            "",
+            "",
+            "\N{EN DASH} unknown",
+            "\N{EN DASH} unknown",
+            "0.25 kWh",
+        ],
+        ["lab/shell (uid u-2)", "0.5 h", "", "", "0.2 h", "0.2 h", "0.12 kWh"],
+        ["ml/greedy", "0.2 h", "", "", "1.0 h", "-0.8 h", "0.50 kWh"],
+        ["uid u-unnamed", "<0.1 h", "", "", "<0.1 h", "<0.1 h", "<0.01 kWh"],
+        ["unattributed", "0.0 h", "15.2 h", "0.0 h", "0.6 h", "-0.6 h", "2.75 kWh"],
+        ["total *", "32.3 h", "15.2 h", "0.0 h", "23.1 h", "8.1 h", "18.00 kWh"],
+    ]
+    text = shown("a-day").text
+    assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text
+    assert "Of 47.9 h of all devices, 0.4 h are not accounted for." in text
+    assert "* a figure lacks what is not known." in text
+
+
+def by_device() -> Window:
+    """A GPU that a pod held for 10 of 24 hours, one of which nobody told who held it, a GPU with
+    two instances of which one was free, and a GPU that is gone."""
+    one, two = (gpu(index).uuid for index in (0, 1))
+    parent = gpu(1)
+    held, free = (mig(parent, gi).uuid for gi in (1, 2))
+    names = {held: f"{MODEL} 1g.10gb", free: f"{MODEL} 1g.10gb"}
+    seen = window(
+        [
+            spent(one, whose("train-0"), 10, 5, 3),
+            spent(one, None, 14, 1, 1),
+            spent(two, None, 24, None, None),
+            spent(held, whose("serve-0"), 24, 6, None),
+            spent(free, None, 24, 0, None),
+            spent("GPU-gone", None, 6, 0, 1),
+        ],
+        names=names,
+    )
+    unknown = {one: 4, two: 24}
+    totals = [
+        replace(total, unknown_ns=unknown.get(total.device, 0) * HOUR) for total in seen.totals
+    ]
+    return replace(seen, totals=tuple(totals))
+
+
+def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None:
+    node = Node()
+    parent = gpu(1)
+    node.has(gpu(0), parent, mig(parent, 1), mig(parent, 2))
+    status = status_of(replace(known_with(told(by_device())), snapshot=node.snapshot()))
+    assert status.usage is not None
+    assert status.usage.day is not None
+    rows = [msgspec.to_builtins(each) for each in status.usage.day.devices]
+    one, two, held, free, gone = rows
+    assert [each["uuid"] for each in rows][:2] == [gpu(0).uuid, parent.uuid]
+    assert one == {
+        "uuid": gpu(0).uuid,
+        "name": MODEL,
+        "held_seconds": 36000,
+        "free_seconds": 36000,
+        "unknown_seconds": 14400,
+        "allocated_ratio": 0.5,
+        "used_ratio": 0.25,
+        "busy_seconds": 21600,
+        "idle_seconds": 14400,
+        "energy_joules": 14_400_000,
+        "holdings": 1,
+        "incomplete": False,
+    }
+    assert (two["held_seconds"], two["free_seconds"], two["unknown_seconds"]) == (0, 0, 86400)
+    assert (two["allocated_ratio"], two["used_ratio"]) == (None, None)
+    assert (held["allocated_ratio"], held["used_ratio"]) == (1, 0.25)
+    assert (free["free_seconds"], free["allocated_ratio"], free["used_ratio"]) == (86400, 0, 0)
+    assert gone["uuid"] == "GPU-gone"
+    unknown = "\N{EN DASH} unknown"
+    cells = table(read(page(status, ())).one("main"), "cards")
+    assert [row[0].split(" GPU-")[0] for row in cells[1:4]] == [
+        f"GPU 0 {MODEL}",
+        f"GPU 1 {MODEL}",
+        f"GPU 1, GI 1, CI 0 {MODEL} 1g.10gb MIG-00000001-0001-0000-9c0d-000000000000",
+    ]
+    assert [cells[0], *(row[1:] for row in cells[1:])] == [
+        ["Device", "Held", "Free", "Unknown", "Allocated", "Used", "Busy", "Energy"],
+        ["10.0 h", "10.0 h", "4.0 h", "50 %", "25 %", "6.0 h", "4.00 kWh"],
+        ["0.0 h", "0.0 h", "24.0 h", unknown, unknown, unknown, unknown],
+        ["24.0 h", "0.0 h", "0.0 h", "100 %", "25 %", "6.0 h", unknown],
+        ["0.0 h", "24.0 h", "0.0 h", "0 %", "0 %", "0.0 h", unknown],
+        ["0.0 h", "6.0 h", "0.0 h", "0 %", "0 %", "0.0 h", "1.00 kWh"],
+    ]
+    assert cells[5][0] == f"GPU-gone {MODEL}"
+
+
+def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
+    seen = window([spent(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)])
+    status = status_with(told(seen))
+    assert status.usage is not None
+    assert status.usage.day is not None
+    assert len(status.usage.day.devices) == MOST_DEVICES
+    assert status.usage.day.devices_left_out == 2
+    assert "2 more devices are not shown." in read(page(status, ())).one("main").text
+
+
+def test_a_day_of_an_older_podgpu_has_no_devices() -> None:
+    old = msgspec.to_builtins(status_with(DAYS["a-day"]))
+    assert old["usage"]["day"].pop("devices")
+    del old["usage"]["day"]["devices_left_out"]
+    read_back = msgspec.convert(old, StatusDocument)
+    assert "By device" not in page(read_back, ())
+
+
+def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
+    rows = table(shown("many"), "day")[1:]
+    assert len(rows) == MOST + 3
+    assert rows[MOST] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
+    assert rows[-1][1] == "66.0 h"
+    assert "All of 69.0 h of all devices are accounted for." in shown("many").text
+
+
+def test_one_other_pod_is_one() -> None:
+    status = status_with(told(many(MOST + 1)))
+    assert "1 other pod " in read(page(status, ())).one("main").text
+
+
+def test_others_of_whom_a_figure_is_unknown_say_so() -> None:
+    every = [
+        spent(CARDS[0], whose(f"p{n:02}"), 20 - n, None if n == 11 else 1, 1) for n in range(12)
+    ]
+    found = status_with(told(window(every))).usage
+    assert found is not None
+    assert found.day is not None
+    assert found.day.others is not None
+    assert (found.day.others.busy_seconds, found.day.others.incomplete) == (3600, True)
+
+
+def test_a_ledger_that_can_t_be_read_is_told_of_beside_what_it_told_before() -> None:
+    text = shown("stale").text
+    assert "The ledger books cannot be read now: /var/lib/podgpu/ledger.db: the disk" in text
+    assert "ml/train-0" in text
+    assert shown("unreadable").all("table", class_="day") == []
+    assert "cannot be read now: /var/lib/podgpu/ledger.db: is not there" in shown("unreadable").text
+    for name in ("stale", "unreadable"):
+        assert len(table(shown(name), "gpus")) == 3, "the rest of the page is as ever"
+
+
+def test_the_first_look_says_that_it_is_being_read() -> None:
+    assert "The ledger books is being read." in shown("first-look").text
+
+
+def test_a_ledger_that_has_nothing_of_that_time_tells_no_sums() -> None:
+    status = status_with(told(window([])))
+    assert status.usage is not None
+    assert (status.usage.age_seconds, status.usage.day) == (20, None)
+    said = read(page(status, ())).one("main").text
+    assert "The ledger books has nothing of that time: see that nvml" in said
+
+
+def test_without_a_ledger_there_is_no_section() -> None:
+    status = status_with(None)
+    assert status.usage is None
+    assert "Last 24 hours" not in page(status, ())
+
+
+def test_a_document_of_an_older_podgpu_is_read() -> None:
+    old = msgspec.to_builtins(status_with(None))
+    del old["usage"]
+    assert msgspec.convert(old, StatusDocument).usage is None
+
+
+@pytest.mark.parametrize("name", DAYS)
+def test_the_document_reads_back(name: str) -> None:
+    status = status_with(DAYS[name])
+    assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
+
+
+@pytest.mark.parametrize("kind", ["day", "cards"])
+@pytest.mark.parametrize("name", DAYS)
+def test_rows_and_cells_have_their_roles(name: str, kind: str) -> None:
+    for made in shown(name).all("table", class_=kind):
+        columns = made.one("thead").all("th")
+        for row in made.one("tbody").all("tr"):
+            assert row.attributes["role"] == "row"
+            assert row.one("th").attributes["scope"] == "row"
+            cells = row.all("td")
+            assert len(cells) == len(columns) - 1
+            labels = [cell.attributes["data-l"] for cell in cells]
+            assert labels == [column.text for column in columns[1:]]
+
+
+def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
+    hostile = HOSTILE.replace("\ud800", "")
+    who = whose(hostile, hostile, uid=hostile)
+    seen = window([spent(CARDS[0], who, 1, 1, 1)])
+    status = status_with(told(seen, hostile, hostile))
+    text = page(status, ())
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "&lt;script&gt;" in text
+
+
+@settings(max_examples=50, deadline=None)
+@given(windows)
+def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
+    status = status_with(told(seen))
+    shown = read(page(status, ())).one("main").all("table", class_="day")
+    assert bool(shown) == bool(seen.totals)
+    assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
+
+
+def test_a_figure_beyond_all_bounds_is_bounded() -> None:
+    seen = window([Spent(CARDS[0], whose("a"), 10**40, 10**40, 10**40)])
+    status = status_with(told(seen))
+    assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

@@ -1,0 +1,110 @@
+"""A topology in an annotation: what was written is what is read, and nothing else is taken."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.model.availability import availability
+from pipeline.model.topology_tree import Topology
+from pipeline.topology import build
+from pipeline.topology.node_annotation import annotation, published
+from tests.pipeline.topology.layouts import dgx1, islands
+from tests.pipeline.topology.test_text_views import used
+
+MEMORY = 85_520_809_984
+
+
+def with_memory() -> Topology:
+    """The first card alone says how much it has."""
+    said = islands().read
+    first = replace(said.cards[0], memory_bytes=MEMORY)
+    return build(replace(said, cards=(first, *said.cards[1:])))
+
+
+def written(**changes: object) -> str:
+    topology = islands()
+    text = annotation(topology, used(topology), at=1000.0004, refresh=300)
+    return json.dumps(json.loads(text) | changes)
+
+
+def test_what_was_written_is_read() -> None:
+    topology = with_memory()
+    known = used(topology)
+    found = published(annotation(topology, known, at=1000.0004, refresh=300))
+    assert found.topology.links == topology.links
+    assert found.topology.cards == tuple(found.topology.cards)
+    assert [card.uuid for card in found.topology.cards] == [card.uuid for card in topology.cards]
+    assert (found.free, found.part) == (known.free, known.part)
+    assert (found.at, found.refresh) == (1000, 300)
+
+
+def test_it_is_compact_and_tells_cores_and_memory() -> None:
+    topology = with_memory()
+    text = annotation(topology, used(topology), at=1, refresh=300)
+    assert " " not in text
+    assert "\n" not in text
+    first = json.loads(text)["gpus"][0]
+    assert (first["cores"], first["memory"]) == (100, MEMORY)
+    assert published(text).topology.cards[0].memory_bytes == MEMORY
+
+
+def test_unknown_is_not_free() -> None:
+    topology = dgx1()
+    found = published(annotation(topology, None, at=1, refresh=300))
+    assert found.free is None
+    nobody = availability(topology, {})
+    assert published(annotation(topology, nobody, at=1, refresh=300)).free == 0
+
+
+@pytest.mark.parametrize(
+    ("now", "stale"),
+    [
+        (0, True),
+        (699, True),
+        (700, False),
+        (1000, False),
+        (1900, False),
+        (1901, True),
+    ],
+)
+def test_it_is_stale_once_its_writer_has_missed_three_refreshes_and_while_it_is_of_the_future(
+    now: float, stale: bool
+) -> None:
+    assert published(written(at=1000)).stale(now) is stale
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not JSON"),
+        ("[]", "not a topology document of version 1"),
+        (written(version=2), "not a topology document of version 1"),
+        (written(at="now"), "at and refresh are not seconds"),
+        (written(at=True), "at and refresh are not seconds"),
+        (written(refresh=0), "at and refresh are not seconds"),
+        (written(at=1).replace('"at": 1', '"at": 1e999'), "not"),
+        (" " * 200_000 + written(), "characters are too many"),
+        (written(refresh=None), "at and refresh are not seconds"),
+        (written(part="100"), "100 has bits that are no GPU's"),
+        (written(part="-1"), "hexadecimal"),
+        (written(part=3), "not a topology document"),
+        (written(free="x"), "not a topology document"),
+        (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "'at'"),
+    ],
+)
+def test_what_is_none_is_refused(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match="not") as caught:
+        published(text)
+    assert told in str(caught.value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+def test_whatever_stands_there_costs_one_error(value: object) -> None:
+    for made in (value, json.loads(written()) | {"at": value, "refresh": value, "part": value}):
+        try:
+            published(json.dumps(made))
+        except ValueError as error:
+            assert str(error)  # noqa: PT017

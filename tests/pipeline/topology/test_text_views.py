@@ -1,0 +1,316 @@
+"""Matrix, tree, Graphviz and the document."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.model import Attribution, Evidence, Holder, Level, PartialRef, TopologyRead
+from pipeline.model.availability import Availability, availability
+from pipeline.model.topology_tree import Topology
+from pipeline.topology import VERSION, best, build, document, dot, matrix, restored, symbol, tree
+from tests.pipeline.topology.layouts import (
+    NODE,
+    PIX,
+    SYS,
+    card,
+    dgx1,
+    four_h100,
+    hgx,
+    islands,
+    pcie,
+    read,
+    reads,
+)
+from tests.support.nodes import START, gpu, mig, uuid_of
+
+
+def holder(pod: str, share: float | None, container: str = "main") -> Holder:
+    subject = PartialRef("ml", pod, container)
+    return Holder(subject, share, START, "kubelet", Evidence.KUBELET_IDS)
+
+
+def used(topology: Topology) -> Availability:
+    """GPU 0 held, 1 held in part by two, 2 cut into MIG instances, 3 free, the others gone."""
+    one, two = mig(gpu(2), 1, profile="3g.40gb"), mig(gpu(2), 2)
+    parts = [
+        Attribution(gpu(0), True, (holder("train-0", 1),)),
+        Attribution(gpu(1), True, (holder("a", 0.5), holder("b", 0.25, ""))),
+        Attribution(gpu(2), True, ()),
+        Attribution(one, True, (holder("c", 1),)),
+        Attribution(two, True, ()),
+        Attribution(gpu(3), True, ()),
+    ]
+    return availability(topology, {part.device.uuid: part for part in parts})
+
+
+def test_the_matrix_of_four_h100s() -> None:
+    assert matrix(four_h100(), legend=False) == (
+        "      GPU0  GPU1  GPU2  GPU3  NUMA\n"
+        "GPU0   X    NV18  NV18  NV18  N/A\n"
+        "GPU1  NV18   X    NV18  NV18  N/A\n"
+        "GPU2  NV18  NV18   X    NV18  N/A\n"
+        "GPU3  NV18  NV18  NV18   X    N/A\n"
+    )
+
+
+def test_the_matrix_of_a_cube_mesh() -> None:
+    assert matrix(dgx1()).startswith(
+        "      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7  NUMA\n"
+        "GPU0   X    NV1   NV1   NV2   NV2   SYS   SYS   SYS   0\n"
+        "GPU1  NV1    X    NV2   NV1   SYS   NV2   SYS   SYS   0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "cell"),
+    [
+        ((Level.INTERNAL, 0, False), "PIX"),
+        ((Level.SINGLE, 0, False), "PIX"),
+        ((Level.MULTIPLE, None, None), "PXB"),
+        ((Level.HOSTBRIDGE, None, False), "PHB"),
+        ((Level.NODE, 0, True), "NODE"),
+        ((Level.SYSTEM, 4, False), "SYS"),
+        ((Level.SYSTEM, 4, True), "NV4"),
+        ((Level.SYSTEM, 4, None), "NV4"),
+        ((Level.SYSTEM, None, True), "NV?"),
+        ((None, 2, True), "NV2"),
+        ((None, 0, False), "?"),
+        ((None, None, None), "?"),
+    ],
+)
+def test_cells(told: tuple[Level | None, int | None, bool | None], cell: str) -> None:
+    topology = build(read([card(0), card(1)], lambda _i, _j: told))
+    assert symbol(topology, 0, 1) == symbol(topology, 1, 0) == cell
+
+
+def test_a_pair_that_was_left_out_has_a_question_mark() -> None:
+    assert symbol(build(TopologyRead((card(0), card(1)), ())), 0, 1) == "?"
+
+
+def test_the_matrix_has_the_driver_s_word_where_the_tree_has_the_closure() -> None:
+    said = {(0, 1): PIX, (1, 2): PIX, (0, 2): SYS}
+    topology = build(read([card(n) for n in range(3)], lambda i, j: (said[i, j], 0, False)))
+    assert symbol(topology, 0, 2) == "SYS"
+    assert tree(topology) == (
+        "PIX: GPU 0-2\n"
+        "├─ GPU0  00000000:01:00.0\n"
+        "├─ GPU1  00000000:02:00.0\n"
+        "└─ GPU2  00000000:03:00.0\n"
+        "contradiction: GPU0 and GPU2 are told to be SYS apart, yet by way of GPU1 they are PIX\n"
+    )
+
+
+def test_the_tree_with_holders() -> None:
+    topology = pcie(4)
+    assert tree(topology, used(topology)) == (
+        "SYS: GPU 0-3, 1 of 4 free\n"
+        "├─ PIX: GPU 0-1, 0 of 2 free\n"
+        "│  ├─ GPU0  00000000:01:00.0  held; ml/train-0 (main)\n"
+        "│  └─ GPU1  00000000:02:00.0  part; ml/a (main) 0.5; ml/b 0.25\n"
+        "└─ PIX: GPU 2-3, 1 of 2 free\n"
+        "   ├─ GPU2  00000000:03:00.0  part; ml/c (main) on 3g.40gb\n"
+        "   └─ GPU3  00000000:04:00.0  free\n"
+    )
+
+
+def test_the_tree_has_nvlink_domains_below_and_gpus_that_are_gone() -> None:
+    topology = hgx()
+    lines = tree(topology, used(topology)).splitlines()
+    assert lines[0] == "SYS: GPU 0-7, 1 of 8 free"
+    assert lines[-2] == "   └─ GPU7  00000000:08:00.0  absent"
+    assert lines[-1] == "NVLink switch: GPU 0-7, 1 of 8 free"
+
+
+def test_trees_of_one_and_of_none() -> None:
+    assert tree(hgx(1)) == "GPU0  00000000:01:00.0\n"
+    assert tree(hgx(0)) == "no GPUs\n"
+    assert matrix(hgx(0), legend=False) == "  NUMA\n"
+    assert dot(hgx(0)) == "graph topology {\n  node [shape=box];\n}\n"
+
+
+def test_graphviz() -> None:
+    cards = [card(0, links=4), card(1, links=4), card(2)]
+    said = {(0, 1): (NODE, 4, True), (0, 2): (SYS, 0, False), (1, 2): (SYS, 0, False)}
+    topology = build(read(cards, lambda i, j: said[i, j]))
+    parts = [
+        Attribution(gpu(0), True, (holder('odd"name\\', 0.5),)),
+        *(Attribution(gpu(n), True, ()) for n in (1, 2)),
+    ]
+    shown = dot(topology, availability(topology, {p.device.uuid: p for p in parts}))
+    assert shown == (
+        "graph topology {\n"
+        "  node [shape=box];\n"
+        '  g0 [label="GPU0\\npart\\nml/odd\\"name\\\\ (main) 0.5", style=filled];\n'
+        '  g1 [label="GPU1\\nfree"];\n'
+        '  g2 [label="GPU2\\nfree"];\n'
+        '  system0 [label="SYS", shape=ellipse];\n'
+        '  node0 [label="NODE", shape=ellipse];\n'
+        "  node0 -- g0;\n"
+        "  node0 -- g1;\n"
+        "  system0 -- node0;\n"
+        "  system0 -- g2;\n"
+        '  g0 -- g1 [label="NV4", constraint=false];\n'
+        "}\n"
+    )
+
+
+def test_the_document() -> None:
+    said = four_h100().read
+    first = replace(said.cards[0], memory_bytes=85_520_809_984)
+    topology = build(replace(said, cards=(first, *said.cards[1:])))
+    made = document(topology, used(topology))
+    assert made["version"] == VERSION
+    assert made["gpus"][0] == {
+        "uuid": uuid_of(0),
+        "index": 0,
+        "pci": "00000000:00:06.0",
+        "numa": None,
+        "links": 18,
+        "cluster": "",
+        "clique": 0,
+        "state": "held",
+        "cores": 100,
+        "free_cores": 0,
+        "memory": 85_520_809_984,
+    }
+    assert [gpu["free_cores"] for gpu in made["gpus"]] == [0, 25, 25, 100]
+    assert made["levels"] == {
+        "SINGLE": [],
+        "MULTIPLE": [],
+        "HOSTBRIDGE": ["f"],
+        "NODE": ["f"],
+        "SYSTEM": ["f"],
+    }
+    assert made["free_of"]["HOSTBRIDGE"] == ["8"]
+    assert made["nvlink"] == [{"kind": "switch", "mask": "f"}]
+    assert made["pairs"] == {
+        "level": [[30, 30, 30], [30, 30], [30]],
+        "nvlinks": [[18, 18, 18], [18, 18], [18]],
+    }
+    assert (made["free"], made["part"]) == ("8", "6")
+    assert not {"free", "part", "free_of", "down"} & document(topology).keys()
+    assert document(topology, down="gone")["down"] == "gone"
+
+
+def test_a_document_of_sixty_four_fits_into_an_annotation() -> None:
+    topology = hgx(64)
+    text = json.dumps(document(topology, used(topology)), separators=(",", ":"))
+    assert len(text) < 40_000
+
+
+@given(reads(), st.integers(0, 255))
+def test_a_document_read_back_is_the_same_topology_and_makes_the_same_choice(
+    said: TopologyRead, free: int
+) -> None:
+    topology = build(said)
+    uses = {
+        c.uuid: Attribution(gpu(n), True, () if free >> n & 1 else (holder("a", 1),))
+        for n, c in enumerate(topology.cards)
+    }
+    found = availability(topology, uses)
+    again, mask = restored(json.loads(json.dumps(document(topology, found))))
+    assert mask == found.free
+    assert again.links == topology.links
+    assert [d.mask for d in again.domains] == [d.mask for d in topology.domains]
+    masks = [[n.mask for n in nodes] for nodes in topology.levels.values()]
+    assert [[n.mask for n in nodes] for nodes in again.levels.values()] == masks
+    for n in range(1, len(topology.cards) + 1):
+        one, other = best(topology, found.free, n), best(again, mask, n)
+        assert (one and (one.mask, one.score)) == (other and (other.mask, other.score))
+
+
+GOOD = document(islands(), used(islands()))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        None,
+        [],
+        {},
+        {**GOOD, "version": VERSION + 1},
+        {**GOOD, "gpus": GOOD["gpus"][::-1]},
+        {**GOOD, "gpus": [GOOD["gpus"][0]] * 8},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "uuid": 1}, *GOOD["gpus"][1:]]},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "links": "4"}, *GOOD["gpus"][1:]]},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "index": True}, *GOOD["gpus"][1:]]},
+        {**GOOD, "gpus": ["GPU-0"]},
+        {**GOOD, "gpus": 5},
+        {**GOOD, "pairs": {"level": [], "nvlinks": []}},
+        {**GOOD, "pairs": {**GOOD["pairs"], "level": [[35] * 7] * 7}},
+        {**GOOD, "pairs": {**GOOD["pairs"], "nvlinks": [["4"] * 7] * 7}},
+        {**GOOD, "free": "zz"},
+        {**GOOD, "free": 15},
+        {**GOOD, "free": "100"},
+        {**GOOD, "free": "-1"},
+        {**GOOD, "nvlink": [{}]},
+        {**GOOD, "nvlink": [{"mask": "1" * 100}]},
+        {**GOOD, "nvlink": [{"mask": "0"}] * 65},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "uuid": "x" * 200}, *GOOD["gpus"][1:]]},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "memory": "80"}, *GOOD["gpus"][1:]]},
+        {**GOOD, "free": "0x1"},
+        {**GOOD, "free": " 1"},
+        {**GOOD, "gpus": [{**GOOD["gpus"][0], "links": -1}, *GOOD["gpus"][1:]]},
+        *(
+            {**GOOD, "pairs": {**GOOD["pairs"], "nvlinks": [[n] * (7 - i) for i in range(7)]}}
+            for n in (-1, 65, 1 << 62)
+        ),
+    ],
+)
+def test_what_is_no_document_is_refused(made: object) -> None:
+    with pytest.raises(ValueError, match="not a topology document"):
+        restored(made)
+
+
+def of_levels(count: int, levels: Callable[[int, int], int], links: int) -> dict[str, Any]:
+    cells = [(i, range(i + 1, count)) for i in range(count - 1)]
+    return {
+        "version": VERSION,
+        "gpus": [
+            {"uuid": f"GPU-{n:03}", "index": n, "pci": "", "numa": None, "links": 0}
+            for n in range(count)
+        ],
+        "levels": {},
+        "nvlink": [{"kind": "switch", "mask": f"{1 << n:x}"} for n in range(min(count, 64))],
+        "pairs": {
+            "level": [[levels(i, j) for j in row] for i, row in cells],
+            "nvlinks": [[links] * len(row) for _, row in cells],
+        },
+        "free": "0",
+    }
+
+
+NAMED = (10, 20, 30, 40, 50)
+HOSTILE = {
+    "at random": (of_levels(64, lambda i, j: NAMED[i * j % 5], 1), False),
+    "a chain": (of_levels(64, lambda i, j: 10 if j - i == 1 else 50, 1), False),
+    "too many": (of_levels(200, lambda _i, _j: 10, 1), False),
+    "all alike": (of_levels(64, lambda _i, _j: 10, 64), True),
+    "halves": (of_levels(64, lambda i, j: NAMED[min((i ^ j).bit_length() // 2, 4)], 0), True),
+    "none joined": (of_levels(64, lambda _i, _j: 50, 0), True),
+}
+
+
+@pytest.mark.parametrize(("made", "good"), HOSTILE.values(), ids=HOSTILE)
+def test_whoever_wrote_it_it_is_read_in_no_time(made: dict[str, Any], good: bool) -> None:
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        with nullcontext() if good else pytest.raises(ValueError, match="not a topology document"):
+            restored(made)
+        taken.append(time.process_time() - began)
+    assert min(taken) < 0.05
+
+
+def test_levels_that_contradict_each_other_are_refused() -> None:
+    """0 and 1 share a switch, 1 and 2 too: then 0 and 2 do, whatever is written of them."""
+    levels = {(0, 1): 10, (1, 2): 10, (0, 2): 40}
+    with pytest.raises(ValueError, match="levels contradict"):
+        restored(of_levels(3, lambda i, j: levels[i, j], 0))

@@ -1,0 +1,144 @@
+"""Who held a device when, and what part of it."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.usage.holder_timeline import MOST_CUTS, WHOLE, Held, Timeline, held_by, weights
+from pipeline.usage.interval_split import held_time
+from tests.pipeline.usage.looking import S, holder, name
+from tests.support.nodes import at
+
+T = at(0).mono_ns
+
+
+def parts(*shares: float | None) -> list[float]:
+    found = weights(shares)
+    return [round(weight / sum(found), 9) for weight in found]
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ((), [1]),
+        ((1.0,), [1, 0]),
+        ((None,), [1, 0]),
+        ((0.25,), [0.25, 0.75]),
+        ((0.25, 0.5), [0.25, 0.5, 0.25]),
+        ((None, None), [0.5, 0.5, 0]),
+        ((0.5, None), [0.5, 0.5, 0]),
+        ((0.5, None, None), [0.5, 0.25, 0.25, 0]),
+        # Nothing left: as much as the smallest known, and all of it scaled down.
+        ((0.75, 0.25, None), [0.6, 0.2, 0.2, 0]),
+        ((1.0, None), [0.5, 0.5, 0]),
+        ((1.0, None, None), [0.333333333, 0.333333333, 0.333333333, 0]),
+        # Too much in all.
+        ((1.0, 0.5, 0.5), [0.5, 0.25, 0.25, 0]),
+        # Three thirds are a whole, though a float is less than a third.
+        ((1 / 3, 1 / 3, 1 / 3), [0.333333333, 0.333333333, 0.333333333, 0]),
+        ((1 / 3, 1 / 3, 1 / 3, None), [0.25, 0.25, 0.25, 0.25, 0]),
+        # What is no share isn't known.
+        ((float("nan"), 0.5), [0.5, 0.5, 0]),
+        ((0.0, -1.0, 2.0), [0.333333333, 0.333333333, 0.333333333, 0]),
+    ],
+)
+def test_what_each_has_and_at_the_end_what_nobody_has(
+    shares: Sequence[float | None], expected: list[float]
+) -> None:
+    assert parts(*shares) == expected
+
+
+@given(st.lists(st.none() | st.floats(0.001, 1), max_size=6))
+def test_a_known_share_is_that_part_while_all_fit(shares: list[float | None]) -> None:
+    found = weights(shares)
+    known = [share for share in shares if share is not None]
+    assert all(weight >= 0 for weight in found)
+    assert sum(found) >= WHOLE - len(shares)
+    if sum(known) < 1 - 1e-9:
+        for share, weight in zip(shares, found, strict=False):
+            if share is not None:
+                assert weight / sum(found) == pytest.approx(share, abs=1e-9)
+    if None in shares:
+        assert found[-1] == 0
+
+
+def held(*pods: str) -> tuple[Held, ...]:
+    return held_by([holder(pod) for pod in pods])
+
+
+def timeline(*cuts: tuple[float, Sequence[str]]) -> Timeline:
+    made = Timeline()
+    for when, pods in cuts:
+        made.put(held(*pods), at(when))
+    return made
+
+
+def told(made: Timeline, start: float, end: float) -> list[tuple[int, list[str]]]:
+    return [
+        (piece.time_ns, [one.container[1] for one in piece.cut.held] if piece.cut else ["?"])
+        for piece in made.pieces(at(start).mono_ns, at(end).mono_ns)
+    ]
+
+
+def test_holders_are_sorted_and_named_without_the_container_id() -> None:
+    found = held_by([holder("b"), holder("a", container_id="2"), holder("a", container_id="1")])
+    assert [one.container for one in found] == [name("a"), name("b")]
+
+
+def test_an_interval_is_cut_where_holders_change() -> None:
+    made = timeline((0, ""), (2, "a"), (3, "ab"), (3, "b"), (5, ""), (9, "c"))
+    assert told(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
+    assert told(made, 2, 3) == [(S, ["a"])]
+    assert told(made, 5, 5) == []
+    assert told(made, 20, 21) == [(S, ["c"])]
+
+
+def test_what_lies_before_all_that_is_known_is_nobodys() -> None:
+    assert told(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
+    assert held_time(timeline((2, "a")).pieces(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
+    assert told(Timeline(), 0, 3) == [(3 * S, ["?"])]
+
+
+def test_a_change_that_is_heard_of_late_stands_behind_those_before_it() -> None:
+    made = timeline((2, "a"), (5, "b"), (3, "c"))
+    assert told(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
+
+
+def test_the_same_holders_are_no_change() -> None:
+    made = timeline((2, "a"), (3, "a"), (4, "a"))
+    assert told(made, 2, 9) == [(7 * S, ["a"])]
+
+
+def test_what_was_over_is_let_go_of_and_what_still_held_is_not() -> None:
+    made = timeline((0, "a"), (2, "b"), (4, "c"))
+    made.forget(at(3).mono_ns)
+    assert told(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
+    assert told(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
+
+
+def test_changes_without_end_take_little_memory() -> None:
+    made = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MOST_CUTS)])
+    pieces = made.pieces(T, at(3 * MOST_CUTS).mono_ns)
+    assert len(pieces) == MOST_CUTS + 1
+    assert pieces[0].cut is None
+    assert sum(piece.time_ns for piece in pieces) == 3 * MOST_CUTS * S
+
+
+@pytest.mark.parametrize(("when", "pods"), [(1, ""), (2, "a"), (2.5, "a"), (3, "b"), (99, "b")])
+def test_who_held_it_at_a_moment(when: float, pods: str) -> None:
+    made = timeline((2, "a"), (3, "b"))
+    assert [one.container[1] for one in made.at(at(when).mono_ns)] == list(pods)
+
+
+def test_when_a_container_ceased_to_hold_the_device() -> None:
+    line = Timeline()
+    a, b = (Held(name(pod), None, None) for pod in "ab")
+    for when, held in ((1, (a,)), (2, (a, b)), (3, (b,)), (4, ())):
+        line.put(held, at(when))
+    assert line.released(a.container) == at(3)
+    assert line.released(b.container) == at(4)
+    assert line.released(name("c")) is None
+    line.put((b,), at(5))
+    assert line.released(b.container) is None

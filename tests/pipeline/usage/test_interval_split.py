@@ -1,0 +1,214 @@
+"""What an interval brought, split among containers: each rule as a table."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.usage import Name, Process
+from pipeline.usage.interval_samples import Interval
+from pipeline.usage.interval_split import busy, energy, memory
+from tests.pipeline.usage.looking import name, process
+
+A, B = name("a"), name("b")
+UNKNOWN = process(known=False, memory=30)
+HOST = process(memory=30)
+
+
+@pytest.mark.parametrize(
+    ("used", "reserved", "processes", "alone", "containers", "unattributed"),
+    [
+        # used = containers + reserved + unattributed
+        (100, 10, [], None, {}, 90),
+        (100, 10, [process("a", memory=40)], None, {A: 40}, 50),
+        (100, 10, [process("a", memory=20), process("a", memory=30)], None, {A: 50}, 40),
+        (100, 10, [process("a", memory=20), process("b", memory=30)], None, {A: 20, B: 30}, 40),
+        (100, 10, [HOST], A, {}, 90),
+        # Nobody could look whose it is: the one holder's, if there is one.
+        (100, 10, [UNKNOWN], None, {}, 90),
+        (100, 10, [UNKNOWN], A, {A: 30}, 60),
+        (100, 10, [UNKNOWN, process("b", memory=5)], A, {A: 30, B: 5}, 55),
+        # One of its processes has who knows how much.
+        (100, 10, [process("a", memory=None), process("a", memory=20)], None, {A: None}, 90),
+        (100, 10, [process("a", memory=None), process("b", memory=20)], None, {A: None, B: 20}, 70),
+        (
+            100,
+            10,
+            [process("a", memory=None), process("a", memory=60), process("b", memory=60)],
+            None,
+            {A: None, B: 45},
+            45,
+        ),
+        # Ended: it has none.
+        (100, 10, [process("a", memory=40, there=False)], None, {}, 90),
+        # More than there is, read a moment apart.
+        (100, 10, [process("a", memory=100), process("b", memory=80)], None, {A: 50, B: 40}, 0),
+        (100, 10, [process("a", memory=60), process(memory=120)], None, {A: 30}, 60),
+        (20, 30, [process("a", memory=60)], None, {A: 0}, 0),
+        # The driver doesn't tell its own part apart.
+        (100, None, [process("a", memory=40)], None, {A: 40}, 60),
+    ],
+)
+def test_memory(
+    *,
+    used: int,
+    reserved: int | None,
+    processes: list[Process],
+    alone: Name | None,
+    containers: dict[Name, int | None],
+    unattributed: int,
+) -> None:
+    found = memory(used, reserved, processes, alone)
+    assert found.containers == containers
+    assert found.unattributed == unattributed
+    assert found.reserved == min(reserved or 0, used)
+    known = sum(part or 0 for part in containers.values())
+    assert found.used == used == known + found.reserved + unattributed
+
+
+def test_memory_where_what_is_used_is_not_known() -> None:
+    found = memory(None, 10, [process("a", memory=40), process("b", memory=None)], None)
+    assert found[:3] == (None, None, None)
+    assert found.containers == {A: 40, B: None}
+
+
+@pytest.mark.parametrize(
+    ("processes", "alone", "listed", "whole"),
+    [
+        ([], None, True, True),
+        ([process("a"), HOST], None, True, True),
+        ([UNKNOWN], None, True, False),
+        ([UNKNOWN], A, True, True),
+        ([], None, False, False),
+    ],
+)
+def test_whether_those_without_processes_have_none(
+    processes: list[Process], alone: Name | None, listed: bool, whole: bool
+) -> None:
+    assert memory(100, 0, processes, alone, listed=listed).whole is whole
+
+
+def ran(whose: str | None, ns: int | None, *, known: bool = True) -> Process:
+    return process(whose, busy=ns, known=known)
+
+
+@pytest.mark.parametrize(
+    ("total", "processes", "alone", "before", "containers"),
+    [
+        # Told by process.
+        (90, [ran("a", 30), ran("b", 60)], None, [], {A: 30, B: 60}),
+        (90, [ran("a", 30), ran("a", 20), ran(None, 40)], B, [], {A: 50}),
+        (90, [ran("a", 30), ran(None, 60, known=False)], None, [], {A: 30}),
+        (90, [ran("a", 30), ran(None, 60, known=False)], A, [], {A: 90}),
+        (90, [ran("a", 30), ran("b", None)], None, [B], {A: 30}),
+        (0, [ran("a", 0)], B, [], {A: 0}),
+        (50, [ran("a", 60), ran("b", 40)], None, [], {A: 30, B: 20}),
+        # Told of the device as a whole.
+        (90, [ran("a", None)], B, [], {A: 90}),
+        (90, [ran("a", None), ran("a", None)], None, [A], {A: 90}),
+        (90, [ran("a", None), ran("b", None)], A, [], {}),
+        (90, [ran("a", None), ran(None, None)], A, [], {}),
+        (90, [ran("a", None), ran(None, None, known=False)], None, [], {}),
+        (90, [ran("a", None), ran(None, None, known=False)], A, [], {A: 90}),
+        (90, [], A, [], {A: 90}),
+        (90, [], None, [], {}),
+        # Another's processes have ended meanwhile: it may have been those.
+        (90, [ran("b", None)], B, [A], {}),
+        (90, [], B, [A], {A: 90}),
+        (90, [], B, [None], {}),
+    ],
+)
+def test_busy_time(
+    total: int,
+    processes: list[Process],
+    alone: Name | None,
+    before: list[Name | None],
+    containers: dict[Name, int],
+) -> None:
+    found = busy(total, processes, alone, before)
+    assert found.containers == containers
+    assert found.unattributed == total - sum(containers.values())
+
+
+@pytest.mark.parametrize(
+    ("processes", "whole"),
+    [
+        ([ran("a", 90)], True),
+        ([ran(None, 90)], True),
+        ([ran("a", 30), ran(None, 60, known=False)], False),
+        ([ran("a", 90), ran(None, 0, known=False)], True),
+        ([ran("a", None)], True),
+        ([ran("a", None), ran("b", None)], False),
+        ([], False),
+    ],
+)
+def test_whether_those_without_busy_time_had_none(processes: list[Process], whole: bool) -> None:
+    assert busy(90, processes, None).whole is whole
+
+
+def brought(
+    held: dict[Name, int], unheld: int, work: dict[Name, int] | None, other: int = 0
+) -> Interval:
+    return Interval(sum(held.values()) + unheld, held, unheld, work, other)
+
+
+@pytest.mark.parametrize(
+    ("total", "idle", "interval", "containers", "nobody"),
+    [
+        # The idle part by held time, the rest by busy time.
+        (100, 20, brought({A: 5}, 5, {B: 8}), {A: 10, B: 80}, 10),
+        (100, 20, brought({A: 5, B: 5}, 0, {B: 3}, 1), {A: 10, B: 70}, 20),
+        (100, 0, brought({A: 5}, 5, {A: 1, B: 3}), {A: 25, B: 75}, 0),
+        (20, 20, brought({A: 5}, 5, {A: 1}), {A: 10}, 10),
+        # Nothing busy, or not known: all of it by held time.
+        (100, 20, brought({A: 5}, 5, {A: 0}), {A: 50}, 50),
+        (100, 20, brought({A: 5}, 5, None), {A: 50}, 50),
+        (100, 20, brought({}, 5, {}), {}, 100),
+        # Ties in the subjects' order, nobody last.
+        (3, 3, brought({B: 1, A: 1}, 0, {}), {A: 2, B: 1}, 0),
+        (1, 1, brought({B: 1}, 1, {}), {B: 1}, 0),
+        (0, 0, brought({A: 5}, 5, {A: 1}), {}, 0),
+    ],
+)
+def test_energy(
+    total: int, idle: int, interval: Interval, containers: dict[Name, int], nobody: int
+) -> None:
+    assert energy(total, idle, interval) == (containers, nobody)
+
+
+PROCESSES = st.lists(
+    st.builds(
+        process,
+        st.sampled_from(["a", "b", "c", None]),
+        memory=st.none() | st.integers(-5, 1000),
+        busy=st.none() | st.integers(-5, 1000),
+        known=st.booleans(),
+        there=st.booleans(),
+    ).map(lambda p: p if p.known else p._replace(container=None)),
+    max_size=4,
+)
+ALONE = st.sampled_from([A, B, None])
+
+
+@given(st.integers(0, 1000), st.none() | st.integers(0, 300), PROCESSES, ALONE)
+def test_the_order_of_processes_does_not_matter(
+    total: int, reserved: int | None, processes: list[Process], alone: Name | None
+) -> None:
+    for order in permutations(processes):
+        assert memory(total, reserved, order, alone) == memory(total, reserved, processes, alone)
+        assert busy(total, order, alone) == busy(total, processes, alone)
+
+
+@given(st.integers(0, 1000), st.integers(0, 300), PROCESSES, ALONE, st.sets(ALONE))
+def test_nothing_is_lost(
+    total: int, reserved: int, processes: list[Process], alone: Name | None, before: set[Name]
+) -> None:
+    of_memory = memory(total, reserved, processes, alone)
+    parts = [part or 0 for part in of_memory.containers.values()]
+    assert of_memory.reserved is not None
+    assert of_memory.unattributed is not None
+    assert total == sum(parts) + of_memory.reserved + of_memory.unattributed
+    of_time = busy(total, processes, alone, before)
+    assert total == sum(of_time.containers.values()) + of_time.unattributed
+    assert min([*parts, of_memory.unattributed, of_time.unattributed]) >= 0

@@ -1,0 +1,219 @@
+"""What options and variables say of how a daemon is asked, before it is asked."""
+
+import argparse
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import PermanentError
+from podgpu.cli.client_options import Access, access_of, add_access
+from podgpu.cli.client_tls import authorization, context
+from tests.pipeline.net.test_pem import encrypted
+from tests.podgpu.cli.asked import run
+from tests.support.web import authority, certificate, pem
+
+KEPT = "correct horse"
+CA = authority("server").cert_pem.bytes()
+CHAIN, KEY = pem(certificate("clients", "podgpu"))
+OTHER_KEY = pem(certificate("clients", "another"))[1]
+FILES = {
+    "ca": CA,
+    "cert": CHAIN,
+    "key": KEY,
+    "other": OTHER_KEY,
+    "locked": encrypted(KEY),
+    "password": f"{KEPT}\n".encode(),
+    "empty": b"",
+    "lines": f"{KEPT}\n{KEPT}\n".encode(),
+    "large": b"x" * ((1 << 20) + 1),
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with `FILES` in it."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def accessed(*words: str, **environ: str) -> Access:
+    parser = argparse.ArgumentParser()
+    add_access(parser)
+    return access_of(parser.parse_args(words), environ)
+
+
+def basic(user: bytes, password: bytes) -> str:
+    return "Basic " + base64.b64encode(user + b":" + password).decode()
+
+
+USER = ("--user", "me")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "password"),
+    [
+        ((*USER, "--password-file", "password"), {}, KEPT),
+        (USER, {"PODGPU_PASSWORD_FILE": "password"}, KEPT),
+        (USER, {"PODGPU_PASSWORD": "other"}, "other"),
+        ((), {"PODGPU_USER": "me", "PODGPU_PASSWORD": "other\n"}, "other"),
+        ((), {"PODGPU_USER": "me", "PODGPU_PASSWORD": " a:b "}, " a:b "),
+        (USER, {"PODGPU_USER": "you", "PODGPU_PASSWORD": "other"}, "other"),
+        ((*USER, "--password-file", "password"), {"PODGPU_PASSWORD": "other"}, KEPT),
+        ((*USER, "--password-file", "password"), {"PODGPU_PASSWORD_FILE": "none"}, KEPT),
+        (USER, {"PODGPU_PASSWORD_FILE": "", "PODGPU_PASSWORD": "é"}, "é"),
+    ],
+)
+def test_who_asks(
+    files: Path, words: tuple[str, ...], environ: dict[str, str], password: str
+) -> None:
+    header = authorization(accessed(*words, **environ))
+    assert header == basic(b"me", password.encode())
+
+
+def test_bytes_of_a_password_that_are_no_text_are_kept(files: Path) -> None:
+    (files / "odd").write_bytes(b"a\xff\n")
+    by_file = accessed(*USER, "--password-file", "odd")
+    by_variable = accessed(*USER, PODGPU_PASSWORD=os.fsdecode(b"a\xff"))
+    assert authorization(by_file) == authorization(by_variable) == basic(b"me", b"a\xff")
+
+
+def test_nobody_asks_without_a_word() -> None:
+    assert authorization(accessed()) == ""
+    assert accessed(PODGPU_USER="", PODGPU_CA_FILE="") == Access()
+
+
+def test_an_option_counts_more_than_its_variable(files: Path) -> None:
+    made = context(accessed("--ca-file", "ca", PODGPU_CA_FILE="none"))
+    assert len(made.get_ca_certs()) == 1
+    assert not made.hostname_checks_common_name
+    made = context(accessed("--insecure", PODGPU_CA_FILE="none"))
+    assert not made.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "why"),
+    [
+        (("--cert-file", "cert"), {}, "--cert-file needs --key-file: a certificate and its key go"),
+        ((), {"PODGPU_KEY_FILE": "key"}, "PODGPU_KEY_FILE needs --cert-file"),
+        (("--ca-file", "ca", "--insecure"), {}, "--ca-file and --insecure: give one"),
+        (USER, {}, "--user needs a password: give --password-file or the variable PODGPU_PASSWORD"),
+        ((), {"PODGPU_USER": "me"}, "PODGPU_USER needs a password"),
+        (("--password-file", "password"), {}, "--password-file needs --user"),
+        ((), {"PODGPU_PASSWORD": KEPT}, "PODGPU_PASSWORD needs --user"),
+        (
+            USER,
+            {"PODGPU_PASSWORD": KEPT, "PODGPU_PASSWORD_FILE": "password"},
+            "PODGPU_PASSWORD and PODGPU_PASSWORD_FILE are both set: unset one",
+        ),
+        (
+            ("--user", f"me:{KEPT}", "--password-file", "password"),
+            {},
+            "--user: a user's name has no colon and is not empty",
+        ),
+        (("--user", "", "--password-file", "password"), {}, "--user: a user's name has no colon"),
+        ((), {"PODGPU_USER": "a\nb", "PODGPU_PASSWORD": KEPT}, "PODGPU_USER: a user's name"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: tuple[str, ...], environ: dict[str, str], why: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        accessed(*words, **environ)
+    assert str(caught.value).startswith(why)
+    assert KEPT not in str(caught.value)
+
+
+PAIR = ("--cert-file", "cert", "--key-file", "key")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "why"),
+    [
+        (("--ca-file", "none"), {}, "--ca-file none: no such file; see that the path is right"),
+        ((), {"PODGPU_CA_FILE": "none"}, "PODGPU_CA_FILE none: no such file"),
+        (("--ca-file", "."), {}, "--ca-file .: is a directory; give the path of a file"),
+        (("--ca-file", "large"), {}, "--ca-file large: is larger than 1048576 bytes"),
+        (
+            ("--ca-file", "password"),
+            {},
+            "--ca-file password: has no certificate in PEM form that can be used; give the cert",
+        ),
+        (("--ca-file", "empty"), {}, "--ca-file empty: has no certificate in PEM form"),
+        (("--ca-file", "key"), {}, "--ca-file key: has no certificate in PEM form"),
+        ((*PAIR, "--cert-file", "none"), {}, "--cert-file none: no such file"),
+        ((*PAIR, "--cert-file", "key"), {}, "--cert-file key: has no certificate in PEM form"),
+        ((*PAIR, "--key-file", "none"), {}, "--key-file none: no such file"),
+        ((*PAIR, "--key-file", "password"), {}, "--key-file password: has no key in PEM form"),
+        (
+            (*PAIR, "--key-file", "other"),
+            {},
+            "--key-file other: is not the key of the certificate; give the key that was made with",
+        ),
+        ((*PAIR, "--key-file", "locked"), {}, "--key-file locked: is encrypted: podgpu can ask"),
+    ],
+)
+def test_files_that_are_no_good_for_tls(
+    files: Path, words: tuple[str, ...], environ: dict[str, str], why: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        context(accessed(*words, **environ))
+    assert str(caught.value).startswith(why)
+    assert KEPT not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "why"),
+    [
+        (("--password-file", "none"), {}, "--password-file none: no such file; see that the path"),
+        (("--password-file", "empty"), {}, "--password-file empty: has to be one line"),
+        (("--password-file", "lines"), {}, "--password-file lines: has to be one line"),
+        ((), {"PODGPU_PASSWORD_FILE": "none"}, "PODGPU_PASSWORD_FILE none: no such file"),
+        ((), {"PODGPU_PASSWORD": "\n"}, "PODGPU_PASSWORD: has to be one line"),
+        ((), {"PODGPU_PASSWORD": f"{KEPT}\nb"}, "PODGPU_PASSWORD: has to be one line"),
+    ],
+)
+def test_passwords_that_are_no_good(
+    files: Path, words: tuple[str, ...], environ: dict[str, str], why: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        authorization(accessed(*USER, *words, **environ))
+    assert str(caught.value).startswith(why)
+    assert KEPT not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(files: Path) -> None:
+    (files / "password").chmod(0)
+    with pytest.raises(PermanentError, match="permission denied to uid"):
+        authorization(accessed(*USER, "--password-file", "password"))
+
+
+def test_a_password_comes_through_a_pipe_too(files: Path) -> None:
+    read, write = os.pipe()
+    try:
+        os.write(write, FILES["password"])
+        os.close(write)
+        access = accessed(*USER, "--password-file", f"/dev/fd/{read}")
+        assert authorization(access) == basic(b"me", KEPT.encode())
+    finally:
+        os.close(read)
+
+
+def test_a_password_stands_in_no_text_of_an_access() -> None:
+    access = accessed(*USER, PODGPU_PASSWORD=KEPT)
+    assert KEPT not in f"{access}{access!r}"
+
+
+@pytest.mark.parametrize("words", [("--password", KEPT), (f"--password={KEPT}",)])
+@pytest.mark.parametrize("command", [(), ("best", "-n", "1")])
+def test_no_password_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    status, out, err = run(capsys, *command, *words)
+    assert (status, out) == (2, "")
+    assert "others on this machine could read it: use --password-file or the variable" in err
+    assert KEPT not in err

@@ -1,0 +1,275 @@
+"""`podgpu topology` asks a daemon behind a real web config: TLS, client certificates, passwords."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipeline.base.errors import ComponentError
+from podgpu.cli import daemon_client
+from podgpu.cli.client_options import Access, Given
+from tests.podgpu.cli.asked import KEPT, USER, daemon, guard, told
+from tests.support.web import Web, authority, certificate
+
+CA_FILE = ("--ca-file", "server-ca.crt")
+PAIR = ("--cert-file", "client.crt", "--key-file", "client.key")
+MUTUAL = ("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
+
+
+# -- what lets one in
+
+
+async def test_a_private_authority(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, out, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+    assert (status, err) == (0, "")
+    assert "ml/train-0" in out
+
+
+async def test_any_certificate(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+    web.pair(certificate("strangers", "elsewhere.example.org"))
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", "--insecure")
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("newest", ["TLS12", "TLS13"])
+async def test_a_client_certificate(
+    web: Web, capsys: pytest.CaptureFixture[str], newest: str
+) -> None:
+    web.secure(*MUTUAL, f"max_version: {newest}")
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE, *PAIR)
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_password_over_plain_http_on_this_machine(
+    web: Web, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    web.write(*guard(web))
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"http://{host}:{port}", *USER)
+    assert (status, err) == (0, "")
+
+
+async def test_all_at_once_for_best(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+    web.secure(*MUTUAL)
+    web.write(*web.path.read_text().splitlines(), *guard(web))
+    async with daemon(web_config=web.path) as port:
+        words = (*CA_FILE, *PAIR, *USER)
+        url = f"https://127.0.0.1:{port}"
+        behind = await told(capsys, url, "best", "-n", "2", *words)
+        before = await told(capsys, url, *words, "best", "-n", "2")
+    assert behind == before
+    assert behind[0] == 0
+    assert len(behind[1].splitlines()) == 2
+
+
+async def test_variables_do_without_a_word(
+    web: Web, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.secure(*MUTUAL)
+    web.write(*web.path.read_text().splitlines(), *guard(web))
+    for name, value in {
+        "CA_FILE": "server-ca.crt",
+        "CERT_FILE": "client.crt",
+        "KEY_FILE": "client.key",
+        "USER": "me",
+        "PASSWORD": KEPT,
+    }.items():
+        monkeypatch.setenv(f"PODGPU_{name}", value)
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", "best", "-n", "1")
+    assert status == 0, err
+
+
+# -- what keeps one out, and what is said of it
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "its certificate is not trusted; give the authority that signed it as --ca-file"),
+        (
+            ("--ca-file", "strangers-ca.crt"),
+            "its certificate is not trusted; --ca-file strangers-ca.crt has to have the authority",
+        ),
+    ],
+)
+async def test_a_certificate_that_is_not_trusted(
+    web: Web, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        url = f"https://127.0.0.1:{port}"
+        status, out, err = await told(capsys, url, *words)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"podgpu: {url}: {why}")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_certificate_for_another_host(
+    web: Web, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    web.pair(certificate("server", "node-1.example.org"))
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"https://{host}:{port}", *CA_FILE)
+    assert status == 1
+    assert f"its certificate is not for {host}; ask by a name or address" in err
+
+
+async def test_a_certificate_s_common_name_is_no_name(
+    web: Web, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web.pair(authority("server").issue_cert(common_name="localhost"))
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, out, err = await told(capsys, f"https://localhost:{port}", *CA_FILE)
+    assert (status, out) == (1, "")
+    assert "that the certificate has (subjectAltName, not the common name)" in err
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "why"),
+    [(-9, -1, "has expired; renew it"), (1, 9, "is not valid yet; renew it, or see this machine")],
+)
+async def test_a_certificate_out_of_its_time(
+    web: Web, capsys: pytest.CaptureFixture[str], begins: int, ends: int, why: str
+) -> None:
+    now = datetime.now(UTC)
+    first, last = now + timedelta(days=begins), now + timedelta(days=ends)
+    web.pair(authority("server").issue_cert("127.0.0.1", not_before=first, not_after=last))
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+    assert status == 1
+    assert f"its certificate {why}" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "why"),
+    [
+        ((), (), "it may want a client certificate: give --cert-file and --key-file"),
+        (
+            ("--cert-file", "stranger.crt", "--key-file", "stranger.key"),
+            (),
+            "see that it takes the client certificate of --cert-file stranger.crt",
+        ),
+        (
+            PAIR,
+            ("client_allowed_sans: [someone.example.org]",),
+            "see that it takes the client certificate of --cert-file client.crt",
+        ),
+    ],
+)
+async def test_a_client_certificate_that_is_wanted(
+    web: Web,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    more: tuple[str, ...],
+    why: str,
+) -> None:
+    # The older one ends in the handshake, the newer one with the first answer.
+    for newest in ("TLS12", "TLS13"):
+        web.secure(*MUTUAL, *more, f"max_version: {newest}")
+        async with daemon(web_config=web.path) as port:
+            url = f"https://127.0.0.1:{port}"
+            said = await told(capsys, url, *CA_FILE, *words)
+        assert said == (1, "", f"podgpu: {url}: ended the connection without an answer; {why}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            (),
+            "a user and a password are needed; give --user, and --password-file or the variable",
+        ),
+        (
+            ("--user", "me", "--password-file", "wrong"),
+            "this user has not that password; see that --user me and --password-file wrong are",
+        ),
+    ],
+)
+async def test_a_password_that_is_wanted(
+    web: Web, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    web.write(*guard(web))
+    async with daemon(web_config=web.path) as port:
+        url = f"http://127.0.0.1:{port}"
+        status, out, err = await told(capsys, url, *words)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"podgpu: {url}/topology answers 401: {why}")
+
+
+async def test_plain_http_where_tls_is_wanted(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+    web.secure()
+    async with daemon(web_config=web.path) as port:
+        _, _, err = await told(capsys, f"http://127.0.0.1:{port}")
+    assert "ended the connection without an answer; if it serves TLS, write https://" in err
+
+
+async def test_tls_where_none_is(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
+    async with daemon() as port:
+        _, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+    assert "is no server with TLS; write http:// if it is a daemon" in err
+
+
+# -- what isn't even tried
+
+
+@pytest.mark.parametrize(
+    "url", ["http://node-1.example.org:9400", "http://192.0.2.1", "http://[2001:db8::1]:9400"]
+)
+async def test_no_password_over_plain_http_to_another_machine(
+    web: Web, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setattr("http.client.HTTPConnection", None)
+    status, _, err = await told(capsys, url, *USER)
+    assert status == 2
+    assert "over plain HTTP everybody on the way could read the password; give an https://" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "insecure", "fits"),
+    [
+        ("http://node-1:9400", False, False),
+        ("http://node-1:9400", True, True),
+        ("http://127.0.0.1", False, True),
+        ("http://127.8.9.1:1", False, True),
+        ("http://[::1]", False, True),
+        ("http://LOCALHOST:9400", False, True),
+        ("http://localhost.example.org", False, False),
+        ("http://0.0.0.0", False, False),
+        ("https://node-1:9400", False, True),
+    ],
+)
+def test_where_a_password_may_go(url: str, insecure: bool, fits: bool) -> None:
+    user, password = Given("me", "--user", option=True), Given(KEPT, "x", option=False)
+    access = Access(user=user, password=password, insecure=insecure)
+    try:
+        daemon_client._fits(daemon_client._address(url), access)
+    except ComponentError:
+        assert not fits
+    else:
+        assert fits
+
+
+@pytest.mark.parametrize("words", [CA_FILE, PAIR])
+async def test_tls_for_an_address_without(
+    web: Web, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    status, _, err = await told(capsys, "http://127.0.0.1:1", *words)
+    assert status == 2
+    assert f"{words[0]} is for TLS: give --url https://HOST:PORT, not http://127.0.0.1:1" in err
+
+
+async def test_variables_for_tls_are_no_matter_without(
+    web: Web, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODGPU_CA_FILE", "none")
+    async with daemon() as port:
+        assert (await told(capsys, f"http://127.0.0.1:{port}"))[0] == 0

@@ -1,0 +1,197 @@
+"""A command line is read as Go's flag package reads it, the environment as urfave/cli does."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.errors import ConfigError
+from podgpu.cli.dcgm_exporter.go_arguments import read, variables
+from podgpu.cli.dcgm_exporter.go_values import milliseconds
+from podgpu.cli.dcgm_exporter.option import Option, Type, Value
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.settings import Settings
+
+SWITCHES = [option for option in OPTIONS if option.type is Type.SWITCH and option.variable]
+TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+
+
+def values(*words: str) -> dict[str, Value]:
+    return {name: found.value for name, found in read(words).settings.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["-f", "x"], "collectors", "x"),
+        (["-f=x"], "collectors", "x"),
+        (["--f", "x"], "collectors", "x"),
+        (["--collectors", "x"], "collectors", "x"),
+        (["--collectors=x"], "collectors", "x"),
+        (["-collectors", "x"], "collectors", "x"),
+        (["-collectors=x"], "collectors", "x"),
+        (["-f", "a=b"], "collectors", "a=b"),
+        (["-f=a=b"], "collectors", "a=b"),
+        (["-f="], "collectors", ""),
+        (["-f", "-a"], "collectors", "-a"),
+        (["-f", "--"], "collectors", "--"),
+        (["-f", "x", "-f", "y"], "collectors", "y"),
+        (["-c", "15000"], "collect-interval", 15000),
+        (["-c", "0x10"], "collect-interval", 16),
+        (["-c", "010"], "collect-interval", 8),
+        (["-c", "1_000"], "collect-interval", 1000),
+        (["-c=-5"], "collect-interval", -5),
+        (["-k"], "kubernetes", True),
+        (["--kubernetes"], "kubernetes", True),
+        (["-kubernetes"], "kubernetes", True),
+        (["-k=true"], "kubernetes", True),
+        (["--kubernetes=false"], "kubernetes", False),
+        (["-k", "-k=0"], "kubernetes", False),
+        (["-rbmn"], "replace-blanks-in-model-name", True),
+        (["--rbmn"], "replace-blanks-in-model-name", True),
+        (["--nvidia-resource-names", "a/b,c/d"], "nvidia-resource-names", ("a/b", "c/d")),
+        (["--nvidia-resource-names", "a/b, c/d "], "nvidia-resource-names", ("a/b", "c/d")),
+        (
+            ["--nvidia-resource-names=a/b", "-k", "--nvidia-resource-names=c/d"],
+            "nvidia-resource-names",
+            ("a/b", "c/d"),
+        ),
+    ],
+)
+def test_the_forms_of_an_option(words: Sequence[str], name: str, value: Value) -> None:
+    assert values(*words)[name] == value
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_is_read_by_each_of_its_names(option: Option) -> None:
+    text, value = {
+        Type.TEXT: ("x", "x"),
+        Type.NUMBER: ("7", 7),
+        Type.SWITCH: ("true", True),
+        Type.LIST: ("x", ("x",)),
+    }[option.type]
+    for flag in option.flags:
+        assert values(f"{flag}={text}") == {option.name: value}
+
+
+def test_nothing_behind_the_first_other_word_is_read() -> None:
+    """`-k true` is a switch and a word: dcgm-exporter passes over all that follows, in silence."""
+    line = read(["-k", "true", "-f", "x"])
+    assert list(line.settings) == ["kubernetes"]
+    assert line.ignored == ("true", "-f", "x")
+    assert read(["-k", "--", "-f"]).ignored == ("-f",)
+    assert read(["-k", "-", "-f"]).ignored == ("-", "-f")
+
+
+@pytest.mark.parametrize("word", ["-h", "--help", "-help", "-v", "--version"])
+def test_asking(word: str) -> None:
+    assert read(["-k", word]).asks == ("help" if "h" in word else "version")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--colectors", "x"], "--colectors: there is no such option; did you mean --collectors?"),
+        (["-z"], "-z: there is no such option; podgpu dcgm-exporter --help lists all"),
+        (["---f", "x"], "---f: there is no such option; did you mean -f?"),
+        (["-f"], "-f: its value is missing; write -f VALUE"),
+        (["-c", "5s"], '-c: "5s" is no whole number'),
+        (["-c", ""], '-c: "" is no whole number'),
+        (["-c", "9" * 30], '-c: "999999999999999999999999999999" is out of range'),
+        (["-c", "9" * 5000], "is no whole number"),
+        (["-k=yes"], '-k: "yes" is neither true nor false; write -k=true or -k=false'),
+        (["-k="], '-k: "" is neither true nor false; write -k=true or -k=false'),
+        (["-f", "a\udcffb"], "-f: its value is not UTF-8; write it anew"),
+        (["--a\nb"], "--a\\nb: there is no such option"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_option(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        read(words)
+    assert message in str(found.value)
+    assert str(found.value).startswith("podgpu dcgm-exporter: ")
+    assert "\n" not in str(found.value)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as found:
+        read(["-c", "x", "-k=maybe", "--nope", "y", "-c", "z"])
+    assert [problem.path for problem in found.value.problems] == ["-c", "-k", "--nope"]
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.variable], ids=lambda o: o.variable)
+def test_every_variable_is_read(option: Option) -> None:
+    text = {Type.TEXT: "x", Type.NUMBER: "7", Type.SWITCH: "true", Type.LIST: "x,y"}[option.type]
+    assert list(variables({option.variable: text, "OTHER": "z"})) == [option.name]
+
+
+def test_the_forms_of_switches_in_variables() -> None:
+    for option in SWITCHES:
+        for text in (*TRUE, *FALSE):
+            found = variables({option.variable: text})
+            assert found[option.name].value is (text in TRUE)
+        for text in ("yes", "on", "tRUE", "2", " true"):
+            with pytest.raises(ConfigError, match=option.variable):
+                variables({option.variable: text})
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert variables({option.variable: "" for option in OPTIONS if option.variable}) == {}
+
+
+def test_a_variable_of_a_service_beside_it_is_none_of_ours() -> None:
+    """What Kubernetes sets for a Service of the name dcgm-exporter."""
+    service = {
+        "DCGM_EXPORTER_PORT": "tcp://10.0.0.1:9400",
+        "DCGM_EXPORTER_SERVICE_HOST": "10.0.0.1",
+        "DCGM_EXPORTER_PORT_9400_TCP": "tcp://10.0.0.1:9400",
+    }
+    assert variables(service) == {}
+
+
+def test_options_count_before_variables_and_those_before_the_file() -> None:
+    from podgpu.cli.dcgm_exporter.settings import Setting
+
+    line = read(["-c", "1000", "-k=false", "--nvidia-resource-names", "a/b"]).settings
+    env = variables(
+        {
+            "DCGM_EXPORTER_INTERVAL": "2000",
+            "DCGM_EXPORTER_KUBERNETES": "true",
+            "DCGM_EXPORTER_LISTEN": ":1",
+            "NVIDIA_RESOURCE_NAMES": "c/d",
+        }
+    )
+    file = {"address": Setting(":2", "file"), "collectors": Setting("x", "file")}
+    given = Settings(line, env).above(file)
+    assert given.number("collect-interval") == 1000
+    assert given.switch("kubernetes") is False
+    assert given.text("address") == ":1"
+    assert given.text("collectors") == "x"
+    assert given.text("devices") == "f"
+    assert given.list("nvidia-resource-names") == ("a/b",)
+    origins = [given.origin(name) for name in ("collect-interval", "address", "collectors")]
+    assert origins == ["-c", "DCGM_EXPORTER_LISTEN", "file"]
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from([f for o in OPTIONS for f in o.flags])))
+def test_any_words_are_read_or_refused(words: list[str]) -> None:
+    try:
+        line = read(words)
+    except ConfigError:
+        return
+    assert set(line.settings) <= {option.name for option in OPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("30s", 30000), ("1m30s", 90000), ("1.5s", 1500), ("250ms", 250), ("1h0m0s", 3600000)],
+)
+def test_durations_as_go_writes_them(text: str, expected: int) -> None:
+    assert milliseconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "0s", "1us", "30 s", "-1s", "1s2", "1d"])
+def test_what_is_no_duration_of_go_s(text: str) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        milliseconds(text)

@@ -1,0 +1,339 @@
+"""Options become the configuration that a file gives, and errors name the option."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.errors import ConfigError
+from podgpu.cli.dcgm_exporter.command import meant
+from podgpu.cli.dcgm_exporter.go_arguments import Line
+from podgpu.cli.dcgm_exporter.option import Fate, Type
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.settings import Setting
+from tests.podgpu.cli.meanings import again, at, meaning
+
+BECOMES: list[tuple[str, dict[str, object]]] = [
+    ("", {"sources.gpus.interval": "30s", "sources.gpus.slow_interval": "30s"}),
+    ("", {"sources.gpus.devices": "f", "sources.gpus.processes": False}),
+    ("", {"sources.kubelet": None, "sources.pods": None, "sinks.metrics.containers": False}),
+    ("", {"counters.file": "/etc/dcgm-exporter/default-counters.csv", "sources.engine": None}),
+    ("", {"sinks.metrics.listen": ":9400", "node": "${NODE_NAME:-}"}),
+    ("", {"http": {"allowed_hosts": ["*"]}}),
+    ("-f /x.csv", {"counters.file": "/x.csv"}),
+    ("-m ns:name", {"counters.configmap": "ns:name", "counters.file": None}),
+    ("-m none -f /x.csv", {"counters.configmap": None, "counters.file": "/x.csv"}),
+    ("-c 1500", {"sources.gpus.interval": "1.5s", "sources.gpus.slow_interval": "1.5s"}),
+    ("-c 100", {"sources.gpus.interval": "100ms"}),
+    ("-d g:0,2-3", {"sources.gpus.devices": "g:0,2-3"}),
+    ("-d g+i", {"sources.gpus.devices": "g+i"}),
+    ("-d g:0+i:1-2", {"sources.gpus.devices": "g:0+i:1-2"}),
+    ("-x 60000", {"sources.gpus.xid_window": "1m"}),
+    ("--clock-events-count-window-size 1000", {"sources.gpus.clock_events_window": "1s"}),
+    ("-r host:5555", {"sources.engine.address": "host:5555", "sources.engine.interval": "30s"}),
+    ("-r host", {"sources.engine.address": "host:5555", "sources.gpus.kind": "nvml"}),
+    ("-r localhost:5556", {"sources.engine.address": "localhost:5556", "node": "${NODE_NAME:-}"}),
+    ("-r tcp://host:1", {"sources.engine.address": "host:1"}),
+    ("-r unix:///run/d.sock", {"sources.engine.address": "unix:///run/d.sock"}),
+    ("-k", {"sources.kubelet.kind": "podresources", "sinks.metrics.containers": True}),
+    ("-k", {"sources.kubelet.interval": "2s"}),
+    ("-k --kubernetes-enable-pod-uid", {"sources.kubelet.interval": None}),
+    ("-k", {"sources.pods": None, "sinks.metrics.inline": None, "sources.kubelet.resources": None}),
+    ("-k --pod-resources-kubelet-socket /k/s", {"sources.kubelet.sockets": ["/k/s"]}),
+    (
+        "-k --nvidia-resource-names a.com/x,nvidia.com/*",
+        {"sources.kubelet.resources": ["nvidia.com/*", "*/*gpu*", "a.com/x"]},
+    ),
+    (
+        "-k --kubernetes-enable-pod-labels",
+        {
+            "sources.pods.kind": "pods",
+            "sources.pods.labels": ["*"],
+            "sources.pods.max_labels": 1000,
+            "sources.pods.resource_slices": False,
+            "sinks.metrics.inline": ["labels"],
+            "sinks.metrics.pod_label_prefix": "",
+        },
+    ),
+    (
+        "-k --kubernetes-enable-pod-labels --kubernetes-pod-label-allowlist-regex ^a$,b.*",
+        {"sources.pods.label_patterns": ["^a$", "b.*"], "sources.pods.labels": None},
+    ),
+    (
+        "-k --kubernetes-enable-pod-uid",
+        {
+            "sources.pods.kind": "pods",
+            "sources.pods.labels": None,
+            "sinks.metrics.inline": ["pod_uid"],
+            "sinks.metrics.pod_label_prefix": None,
+        },
+    ),
+    (
+        "-k --kubernetes-enable-pod-uid --kubernetes-enable-pod-labels",
+        {"sinks.metrics.inline": ["pod_uid", "labels"]},
+    ),
+    ("-k --kubernetes-enable-dra", {"sources.pods.resource_slices": True}),
+    ("-k --kubernetes-virtual-gpus", {"sinks.metrics.sharing": "copies"}),
+    ("--kubernetes-virtual-gpus", {"sinks.metrics.sharing": None}),
+    ("--kubernetes-enable-pod-labels", {"sources.pods": None, "sinks.metrics.inline": None}),
+    ("-a 127.0.0.1:9500", {"sinks.metrics.listen": "127.0.0.1:9500"}),
+    ("-a [::]:9400", {"sinks.metrics.listen": "[::]:9400"}),
+    ("-o", {"sinks.metrics.labels": "dcgm-old"}),
+    ("-n", {"sinks.metrics.hostname": False}),
+    ("-rbmn", {"sinks.metrics.replace_model_blanks": True}),
+    ("--web-config-file /w.yaml", {"http.web_config": "/w.yaml"}),
+    ("--log-format json --debug", {"log.format": "json", "log.level": "debug"}),
+    ("--labels dcgm-hostname", {"sinks.metrics.labels": "dcgm-hostname"}),
+    ("--labels dcgm-1x -o", {"sinks.metrics.labels": "dcgm-1x"}),
+    ("--own=false", {"counters.own": False}),
+]
+
+
+@pytest.mark.parametrize(("words", "becomes"), BECOMES, ids=[words for words, _ in BECOMES])
+def test_what_options_become(words: str, becomes: dict[str, object]) -> None:
+    found = meaning(*words.split(), NODE_NAME="node-7")
+    assert {place: at(found.text, place) for place in becomes} == becomes
+    assert again(found, {"NODE_NAME": "node-7"}) == found.config
+    assert found.config.node == "node-7"
+
+
+def test_every_option_that_becomes_something_is_in_that_table() -> None:
+    said = " ".join(words for words, _ in BECOMES).split()
+    for option in OPTIONS:
+        if option.becomes:
+            assert any(word.startswith(flag) for word in said for flag in option.flags), option.name
+            places = [place for _, becomes in BECOMES for place in becomes]
+            assert any(place.startswith(option.becomes) for place in places), option.name
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_each_value_says_what_set_it(option: Any) -> None:
+    """What is printed names the variable where a variable set it."""
+    text = {
+        "configmap-data": "ns:name",
+        "devices": "g",
+        "kubernetes-gpu-id-type": "device-name",
+        "log-format": "json",
+        "dcgm-log-level": "INFO",
+        "labels": "dcgm-old",
+        "remote-hostengine-info": "host:1",
+        "address": ":1",
+        "web-systemd-socket": "false",
+        "config-file": "",
+        "pod-resources-kubelet-socket": "/k/s",
+        "collectors": "/x",
+        "web-config-file": "/x",
+    }.get(option.name)
+    text = text if text is not None else {Type.NUMBER: "7777", Type.SWITCH: "true"}.get(option.type)
+    if not option.variable or text == "":
+        return
+    env = {
+        "DCGM_EXPORTER_KUBERNETES": "true",
+        "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS": "true",
+        option.variable: text or "x",
+    }
+    found = meaning(**env)
+    assert again(found, env) == found.config
+    if option.becomes:
+        key = option.becomes.rpartition(".")[2]
+        assert re.search(rf"^ *{key}:.*# .*{option.variable}", found.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            "-c 30",
+            (
+                "-c: 30 is too short: it counts milliseconds (ms); the least is 100; for 30 "
+                "seconds write 30000"
+            ),
+        ),
+        ("-c 0", "-c: 0 is too short: it counts milliseconds (ms); the least is 100"),
+        ("-c -1", "-c: -1 is too short: it counts milliseconds (ms); the least is 100"),
+        ("-c 99999999999999999", "-c: 99999999999999999 is too long; write milliseconds"),
+        ("-x 0", "-x: 0 is too short; write milliseconds, 1 or more"),
+        ("-a 9400", '-a: "9400" is a port alone; write ":9400"'),
+        ("-d f+g", "podgpu dcgm-exporter: -d: "),
+        ("-d x", "podgpu dcgm-exporter: -d: 'x' names no devices; write all, f, g, i, "),
+        ("-x 10", '-x: "10ms" is too small; the least is 1s'),
+        ("-m name", '-m: "name" is no ConfigMap; write NAMESPACE:NAME'),
+        ("-m a:b:c", '-m: "a:b:c" is no ConfigMap; write NAMESPACE:NAME'),
+        ("-r vsock://3:5555", "-r: is no address"),
+        (
+            "--kubernetes-gpu-id-type uuid",
+            '--kubernetes-gpu-id-type: "uuid" is unknown; write uid or device-name',
+        ),
+        (
+            "-k --kubernetes-enable-pod-labels --kubernetes-pod-label-allowlist-regex app,[a",
+            (
+                '--kubernetes-pod-label-allowlist-regex: "[a" is no regular expression: a [ '
+                "without its ]; see character 1"
+            ),
+        ),
+        ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),
+        ("--dcgm-log-level LOUD", '--dcgm-log-level: "LOUD" is unknown; the levels are NONE,'),
+        ("--web-systemd-socket", "--web-systemd-socket: podgpu opens its address itself;"),
+        ("--labels dcgm-2x", "--labels: wanted one of dcgm, dcgm-hostname, dcgm-old, dcgm-1x"),
+        ("--config-file /none.yaml", "/none.yaml: there is no such file; check the path"),
+    ],
+)
+def test_what_can_t_be_taken_is_said_by_its_option(words: str, error: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        meaning(*words.split())
+    assert error in str(found.value)
+
+
+def test_errors_name_the_variable_that_made_them() -> None:
+    with pytest.raises(ConfigError) as found:
+        meaning(DCGM_EXPORTER_INTERVAL="30")
+    assert str(found.value).startswith("podgpu dcgm-exporter: DCGM_EXPORTER_INTERVAL: 30 is too sh")
+    with pytest.raises(ConfigError) as found:
+        meaning(DCGM_EXPORTER_LISTEN="9400")
+    assert str(found.value).startswith('podgpu dcgm-exporter: DCGM_EXPORTER_LISTEN: "9400" is a')
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", []),
+        ("-s f -p f --dump-enabled=false --enable-dcgm-log=false", []),
+        (
+            "-s g:1",
+            ["-s has no effect: NVML tells nothing of NVSwitches; NVLinks are told by GPU."],
+        ),
+        ("--hpc-job-mapping-dir /x", ["--hpc-job-mapping-dir has no effect: podgpu knows pods,"]),
+        (
+            "--dump-enabled --enable-pprof --fake-gpus",
+            [
+                (
+                    "not needed here: --fake-gpus, --enable-pprof, --dump-enabled; "
+                    "docs/migrating.md says why"
+                )
+            ],
+        ),
+        (
+            "--kubernetes-enable-pod-uid",
+            ["--kubernetes-enable-pod-uid has no effect without --kubernetes"],
+        ),
+        (
+            "-k --kubernetes-pod-label-allowlist-regex x",
+            [
+                (
+                    "--kubernetes-pod-label-allowlist-regex has no effect without "
+                    "--kubernetes-enable-pod-labels"
+                )
+            ],
+        ),
+        ("-o --labels dcgm-1x", ["-o has no effect beside --labels"]),
+        (
+            "-k true -f x",
+            [
+                (
+                    "true is no option, and as in dcgm-exporter nothing from there on is read: "
+                    "true -f x; write a switch as -k or -k=true"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_is_said_at_the_start(words: str, said: list[str]) -> None:
+    found = meaning(*words.split())
+    assert len(found.remarks) == len(said)
+    for remark, text in zip(found.remarks, said, strict=True):
+        assert remark.text.startswith(text)
+        assert remark.level == (logging.INFO if text.startswith("not needed") else logging.WARNING)
+        assert f"# {remark.text}\n" in found.text
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_an_option_without_effect_says_so(option: Any) -> None:
+    if option.fate not in {Fate.NOT_NEEDED, Fate.NOT_SUPPORTED, Fate.RENAMED}:
+        return
+    value: Any = {Type.TEXT: "/x", Type.NUMBER: 7, Type.SWITCH: not option.default}[option.type]
+    value = {"dcgm-log-level": "INFO", "kubernetes-gpu-id-type": "device-name"}.get(
+        option.name, value
+    )
+    line = Line({option.name: Setting(value, option.flags[0])})
+    if option.name == "web-systemd-socket":
+        with pytest.raises(ConfigError):
+            meant(line, {})
+        return
+    assert [option.flags[0] in remark.text for remark in meant(line, {}).remarks] == [True]
+
+
+V1 = """\
+version: 1
+metrics: {file: /x.csv, enableExporterMetrics: true}
+collection:
+  interval: 1m30s
+  retention: {maxAge: 10m, maxSamples: 0}
+  watchGroups: [{name: a, interval: 5s, fields: [DCGM_FI_DEV_GPU_TEMP]}]
+server: {maxConcurrentScrapes: 4}
+"""
+V2 = """\
+version: 2
+metrics: {file: /x.csv}
+sources: {dcgm: {watch: {maxKeepAge: 10m, maxKeepSamples: 0}, detectBindUnbind: {enabled: true}}}
+collections:
+  - {name: fast, every: 5s, metrics: {include: [DCGM_FI_DEV_GPU_TEMP]}}
+  - name: scrape
+    every: 1m30s
+    metrics: {include: ["*"]}
+    sources: {dcgm: {watch: {maxKeepAge: 0s}}}
+"""
+
+
+class TestDcgmExportersOwnFile:
+    @pytest.mark.parametrize(
+        ("text", "group"), [(V1, "collection.watchGroups"), (V2, "collection")]
+    )
+    def test_both_versions(self, tmp_path: Path, text: str, group: str) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text(text)
+        found = meaning("--config-file", str(path), "-a", ":1")
+        assert at(found.text, "counters.file") == "/x.csv"
+        assert at(found.text, "sources.gpus.interval") == "1m30s"
+        assert found.remarks[0].text.startswith(f"{path}: {group}")
+        assert found.remarks[0].text.endswith("at one interval, so this has no effect")
+
+    def test_options_and_variables_count_more(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text(V2)
+        found = meaning(
+            "-f", "/y.csv", DCGM_EXPORTER_CONFIG_FILE=str(path), DCGM_EXPORTER_INTERVAL="2000"
+        )
+        assert at(found.text, "counters.file") == "/y.csv"
+        assert at(found.text, "sources.gpus.interval") == "2s"
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            ("version: 3", "c.yaml:1:10: version: there are versions 1 and 2"),
+            ("metrics: {file: /x}", "c.yaml:1:1: version: this key is missing"),
+            ("version: 2\nmetric: {}", "c.yaml:2:1: metric: unknown key; did you mean"),
+            ("version: 1\ncollections: [{name: a, every: 1s, metrics: {include: [a]}}]", "write v"),
+            ("version: 2\ncollection: {interval: 1s}", "version 2 has collections"),
+            ("version: 1\ncollection: {interval: 5}", 'collection.interval: "5" is no duration'),
+            (
+                "version: 2\nmetrics: {fields: [{name: A, prometheusType: gauge, help: b}]}",
+                "c.yaml:2:19: metrics.fields: podgpu reads fields from a file: write each as",
+            ),
+            ("version: [", "c.yaml"),
+        ],
+    )
+    def test_what_is_wrong_in_it(self, tmp_path: Path, text: str, error: str) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text(text)
+        with pytest.raises(ConfigError) as found:
+            meaning("--config-file", str(path))
+        assert error in str(found.value)
+
+    def test_its_places_are_named_by_later_errors(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.yaml"
+        path.write_text("version: 1\ncollection: {interval: 5ms}")
+        with pytest.raises(ConfigError) as found:
+            meaning("--config-file", str(path))
+        assert f"{path}: collection.interval: 5 is too short" in str(found.value)

@@ -1,0 +1,166 @@
+"""The daemon behind dcgm-exporter's command line: a driver, a kubelet and a counters file, and the
+page that comes of them."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.processes import Process, free_ports, wait_until
+from tests.fakes.kubelet import FakeKubelet, pod
+from tests.fakes.nvml import FakeNvml, h100s
+
+ROOT = Path(__file__).resolve().parents[3]
+LIST = """\
+# What this node shows
+DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
+DCGM_FI_DEV_POWER_USAGE , gauge, Power.
+DCGM_FI_DEV_FB_USED, gauge, Memory.
+DCGM_FI_DRIVER_VERSION, label, Driver.
+"""
+FAMILIES = {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_FB_USED"}
+LABELS = {"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"}
+
+Page = dict[str, list[dict[str, str]]]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine with two GPUs, without any of dcgm-exporter's variables."""
+    return {
+        **FakeNvml(h100s(2), tmp_path).env(),
+        "PYTHONPATH": str(ROOT),
+        "NODE_NAME": "node-1",
+    }
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Path:
+    path = tmp_path / "counters.csv"
+    path.write_text(LIST)
+    return path
+
+
+class Exporter(Process):
+    """A podgpu that was started as dcgm-exporter is."""
+
+    def __init__(self, words: list[str], folder: Path, env: dict[str, str]) -> None:
+        self.port = free_ports(1)[0]
+        command = [sys.executable, "-m", "podgpu", "dcgm-exporter", *words]
+        super().__init__(
+            [*command, "-a", f"127.0.0.1:{self.port}", "-c", "200"], folder / "said.log", env
+        )
+
+    def page(self) -> Page:
+        """The labels of each series, by family; those of DCGM's names alone."""
+        answer = self.answers(self.port, "/metrics")
+        text = answer.body.decode() if answer else ""
+        return {
+            family.name: [dict(sample.labels) for sample in family.samples]
+            for family in text_string_to_metric_families(text)
+            if family.name.startswith("DCGM_")
+        }
+
+    def wait_for(self, families: set[str]) -> Page:
+        return wait_until(
+            lambda: page if (page := self.page()).keys() >= families else None, "page"
+        )
+
+
+@contextmanager
+def exporter(words: list[str], folder: Path, env: dict[str, str]) -> Iterator[Exporter]:
+    running = Exporter(words, folder, env)
+    try:
+        yield running
+    finally:
+        status = running.stop()
+    assert status == 0, running.said()
+    assert "Traceback" not in running.said()
+
+
+def test_the_page_has_the_list_s_families_and_dcgm_exporter_s_labels(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    with exporter(["-f", str(counters), "--dump-enabled"], tmp_path, node) as running:
+        page = running.wait_for(FAMILIES)
+        assert page.keys() == FAMILIES
+        for series in page.values():
+            assert [labels["gpu"] for labels in series] == ["0", "1"]
+            for labels in series:
+                assert labels.keys() == LABELS
+                assert labels["Hostname"] == "node-1"
+    assert "not needed here: --dump-enabled; docs/migrating.md says why" in running.said()
+
+
+def test_another_form_of_labels(tmp_path: Path, node: dict[str, str], counters: Path) -> None:
+    env = node | {
+        "DCGM_EXPORTER_COLLECTORS": str(counters),
+        "DCGM_EXPORTER_USE_OLD_NAMESPACE": "true",
+        "DCGM_EXPORTER_NO_HOSTNAME": "1",
+        "DCGM_EXPORTER_DEVICES_STR": "g:1",
+    }
+    with exporter([], tmp_path, env) as running:
+        [labels] = running.wait_for(FAMILIES)["DCGM_FI_DEV_FB_USED"]
+    assert labels.keys() == LABELS - {"UUID", "Hostname"} | {"uuid"}
+    assert labels["gpu"] == "1"
+
+
+async def test_with_a_kubelet_readings_name_pods(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    socket = tmp_path / "kubelet.sock"
+    words = ["-f", str(counters), "-k", "--pod-resources-kubelet-socket", str(socket)]
+    async with FakeKubelet(socket) as kubelet:
+        kubelet.pods = [pod("train-0", {"nvidia.com/gpu": [h100s(2).gpus[1].uuid]})]
+
+        def held() -> list[dict[str, str]]:
+            with exporter(words, tmp_path, node) as running:
+
+                def named() -> list[dict[str, str]] | None:
+                    series = running.page().get("DCGM_FI_DEV_GPU_TEMP", [])
+                    return series if any(each.get("pod") for each in series) else None
+
+                return wait_until(named, "a pod's name")
+
+        series = await asyncio.to_thread(held)
+    named = {each["gpu"]: (each["namespace"], each["pod"], each["container"]) for each in series}
+    assert named == {"0": ("", "", ""), "1": ("ml", "train-0", "main")}
+    assert all(each.keys() == LABELS | {"namespace", "pod", "container"} for each in series)
+
+
+def test_the_list_is_read_again_when_it_changes_and_on_sighup(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    with exporter(["-f", str(counters)], tmp_path, node) as running:
+        running.wait_for(FAMILIES)
+        counters.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, Clock.\n")
+        wait_until(lambda: running.page().keys() == {"DCGM_FI_DEV_SM_CLOCK"}, "the new list")
+        os.kill(running.pid, signal.SIGHUP)
+        running.wait_for({"DCGM_FI_DEV_SM_CLOCK"})
+
+
+def test_printing_the_configuration_loads_nothing_heavy() -> None:
+    code = """
+import sys
+from podgpu.cli import main
+assert main(["dcgm-exporter", "-k", "--kubernetes-enable-pod-labels", "--print-config"]) == 0
+print(*sys.modules)
+"""
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    heavy = {"aiohttp", "pynvml", "asyncinotify", "aiofiles", "grpc", "kubernetes_asyncio"}
+    assert heavy & {name.split(".")[0] for name in done.stdout.split()} == set()

@@ -1,0 +1,65 @@
+"""The table of options is what the help, the documentation and the image's entry point say."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from podgpu.cli import main
+from podgpu.cli.dcgm_exporter.option import Fate, Type
+from podgpu.cli.dcgm_exporter.option_help import table_row
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, OWN
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+
+
+def test_names_and_variables_are_one_option_s_each() -> None:
+    names = Counter(flag for option in OPTIONS for flag in option.flags)
+    names.update(option.variable for option in OPTIONS if option.variable)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_defaults_have_the_types_of_their_options() -> None:
+    types = {Type.TEXT: str, Type.NUMBER: int, Type.SWITCH: bool, Type.LIST: tuple}
+    for option in OPTIONS:
+        assert type(option.default) is types[option.type], option.name
+
+
+def test_what_becomes_nothing_says_why() -> None:
+    for option in OPTIONS:
+        assert option.why.endswith((".", "?")), option.name
+        if option.fate in {Fate.NOT_NEEDED, Fate.NOT_SUPPORTED, Fate.RENAMED}:
+            assert option.becomes == "", option.name
+
+
+def test_the_page_s_table_is_this_one() -> None:
+    """Both ways: each option has its line, and there are no others.
+
+    `python -m pipeline dcgm-exporter --help` has the same; to write the page anew, print
+    `table_row` of each option.
+    """
+    lines = [line for line in PAGE.splitlines() if line.startswith("| `-")]
+    assert lines == [table_row(option) for option in OPTIONS]
+
+
+def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dcgm-exporter", "--help"]) == 0
+    said = capsys.readouterr().out
+    for option in OPTIONS:
+        for word in (*option.flags, option.variable, option.why, option.becomes):
+            assert word in said
+
+
+def test_podgpu_s_own_help_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "dcgm-exporter" in capsys.readouterr().out
+
+
+def test_the_entry_point_looks_at_dcgm_exporter_s_variables_alone() -> None:
+    script = (ROOT / "image" / "entrypoint").read_text(encoding="utf-8")
+    listed = re.findall(r"^[A-Z]+_[A-Z_]+$", script, re.MULTILINE)
+    wanted = [option.variable for option in OPTIONS if option not in OWN and option.variable]
+    assert listed == sorted(wanted)

@@ -1,0 +1,157 @@
+"""`podgpu extender`, as a user meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.topology.node_annotation import KEY
+from podgpu.cli import main
+from podgpu.extender.server import RESOURCE
+from tests.pipeline.topology.layouts import hgx
+from tests.podgpu.extender.cluster import node, pod, question, told
+from tests.support.kube import ApiServer, Collection, Elsewhere
+
+ROOT = Path(__file__).parents[3]
+
+
+def cluster() -> ApiServer:
+    nodes = Collection()
+    nodes.put(node("full", told(hgx(), 0, at=time.time())))
+    nodes.put(node("free", told(hgx(), 0xFF, at=time.time())))
+    return ApiServer({"/api/v1/nodes": nodes})
+
+
+@contextmanager
+def started(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command, on a port of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "podgpu", "extender", "--listen", "127.0.0.1:0", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        port = 0
+        for line in process.stderr:
+            if found := re.search(rb"serving http://127\.0\.0\.1:(\d+)/", line):
+                port = int(found[1])
+                break
+        assert port
+        yield process, port
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(port: int, path: str, body: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", body, timeout=15) as answer:
+        return bytes(answer.read())
+
+
+def wait_ready(port: int) -> None:
+    end = time.monotonic() + 20
+    while True:
+        try:
+            ask(port, "/readyz")
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_until_a_signal(tmp_path: Path, signum: int) -> None:
+    api = Elsewhere(cluster, lambda _: None).server
+    kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+    with started("--kubeconfig", str(kubeconfig)) as (process, port):
+        wait_ready(port)
+        body = question(pod(gpus="8"), names=["full", "free"])
+        answer: Any = json.loads(ask(port, "/filter", body))
+        assert answer["NodeNames"] == ["free"]
+        scores: Any = json.loads(ask(port, "/prioritize", body))
+        assert {each["Host"]: each["Score"] for each in scores} == {"full": 0, "free": 10}
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=15)
+        assert process.returncode == 0, errors
+        assert b"stopping" in errors
+        assert b"Traceback" not in errors
+
+
+def test_an_address_that_cant_be_had() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "podgpu", "extender", "--listen", "192.0.2.1:1"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert b"listen 192.0.2.1:1: this machine has no such address" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--kubeconfig", "/nope"), b"--kubeconfig /nope: No such file or directory"),
+        (("--kubeconfig", "/"), b"--kubeconfig /: Is a directory"),
+        (("--web-config", "/nope"), b"--web-config: "),
+    ],
+)
+def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "podgpu", "extender", "--listen", "127.0.0.1:0", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"http.web_config" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--listen", "9410"), "is a port alone"),
+        (("--timeout", "3"), "has no unit"),
+        (("--timeout", "0s"), "0s is not between 10ms and 9s"),
+        (("--timeout", "10s"), "10s is not between 10ms and 9s"),
+        (("--resource", ""), "'' is no name"),
+        (("--resource", "a b"), "'a b' is no name"),
+        (("--annotation", "a\nb"), "the name has 1 to 63 of"),
+        (("--annotation", "kubernetes.io/x"), "keys of kubernetes.io are reserved"),
+        (("--annotation", "gpu.k8s.io/x"), "keys of k8s.io are reserved"),
+        (("--what",), "unrecognized arguments"),
+        (("--what",), "usage: podgpu extender [-h] [--listen ADDRESS]"),
+    ],
+)
+def test_words_that_make_no_sense(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["extender", *words])
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_help_tells_what_is_taken_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["extender", "--help"])
+    told_ = capsys.readouterr().out
+    for wanted in (KEY, RESOURCE, ":9410", "3s"):
+        assert wanted in told_

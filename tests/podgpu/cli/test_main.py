@@ -1,0 +1,254 @@
+"""The command line, as a user meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from pipeline.component.registry import ENTRIES
+from pipeline.fields import CATALOGUE
+from podgpu.cli import main
+from tests.e2e.processes import catches
+from tests.fakes.nvml import FakeNvml, h100s
+
+GOOD = """\
+sources:
+  gpus: {kind: nvml, interval: 200ms, slow_interval: 1s}
+sinks:
+  metrics: {kind: prometheus, listen: "127.0.0.1:0"}
+"""
+BAD = """\
+nod: x
+sources:
+  gpus: {kind: nvml, interval: 3, intervall: 5s}
+sinks:
+  metrics: {kind: promtheus}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "podgpu.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+class TestCheck:
+    def test_a_good_file(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "-c", str(config)]) == 0
+        assert "good: sources gpus; sinks metrics" in capsys.readouterr().out
+
+    def test_a_bad_file_names_every_error_at_once(
+        self, config: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config.write_text(BAD)
+        assert main(["check", "-c", str(config)]) == 2
+        errors = capsys.readouterr().err
+        for wanted in ("nod", "write 3s or 3ms", '"interval"', '"prometheus"'):
+            assert wanted in errors
+        assert len(errors.strip().splitlines()) == 4
+
+    def test_a_file_that_is_not_there(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["check", "-c", str(tmp_path / "none.yaml")]) == 2
+        assert "none.yaml" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("there", [True, False])
+    def test_without_a_name_it_says_which_configuration_it_takes(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        there: bool,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        if there:
+            (tmp_path / "podgpu.yaml").write_text(GOOD)
+        assert main(["check"]) == 0
+        said = capsys.readouterr().err
+        assert ("using podgpu.yaml" if there else "using the built-in one") in said
+
+
+def test_schema_is_a_schema_that_takes_a_good_file(capsys: pytest.CaptureFixture[str]) -> None:
+    import yaml
+
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.validate(yaml.safe_load(GOOD))
+    assert list(validator.iter_errors(yaml.safe_load(BAD)))
+
+
+def test_kinds_lists_every_kind_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kinds"]) == 0
+    out = capsys.readouterr().out
+    for role, kind in ENTRIES:
+        assert f"{role} {kind}: " in out
+    assert "slow_interval: duration" in out
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "json"])
+def test_fields_lists_every_reading(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fields", "--format", form]) == 0
+    out = capsys.readouterr().out
+    for field in CATALOGUE:
+        for word in (field.name, field.metric, field.call, field.tier.value):
+            assert word in out
+
+
+class Process:
+    """A podgpu of its own; killed if the test leaves it behind."""
+
+    def __init__(self, *words: str, env: dict[str, str], cwd: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "podgpu", *words],
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())} | env,
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def says(self, text: str) -> None:
+        """Wait until it has said something on stderr."""
+        assert self.process.stderr is not None
+        said = iter(self.process.stderr.readline, b"")
+        assert any(text in line.decode() for line in said), "it has ended"
+
+    def stop(self, signum: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(signum)
+        try:
+            _, errors = self.process.communicate(timeout=15)
+        finally:
+            self.process.kill()
+        return self.process.returncode, errors.decode()
+
+
+def wait_until(condition, seconds: float = 15):  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine with two GPUs."""
+    return FakeNvml(h100s(2), tmp_path).env()
+
+
+LINES = """\
+sources:
+  gpus: {kind: nvml, interval: 200ms, slow_interval: 1s}
+sinks:
+  lines: {kind: jsonl, path: OUT}
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends_with_status_0(
+    tmp_path: Path, node: dict[str, str], signum: int
+) -> None:
+    out = tmp_path / "out.jsonl"
+    config = tmp_path / "c.yaml"
+    config.write_text(LINES.replace("OUT", str(out)))
+    running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
+    wait_until(lambda: out.exists() and out.read_text().count("\n") >= 4)
+    status, errors = running.stop(signum)
+    assert status == 0, errors
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {line["device"]["index"] for line in lines if line["record"] == "device"} == {0, 1}
+
+
+def test_a_changed_file_is_taken_over_and_a_bad_one_is_not(
+    tmp_path: Path, node: dict[str, str]
+) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    config = tmp_path / "c.yaml"
+    config.write_text(LINES.replace("OUT", str(first)))
+    running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
+    wait_until(lambda: first.exists() and first.stat().st_size)
+    config.write_text("sources: [")
+    time.sleep(0.6)
+    size = first.stat().st_size
+    wait_until(lambda: first.stat().st_size > size)
+    new = tmp_path / "new.yaml"
+    new.write_text(LINES.replace("OUT", str(second)))
+    new.replace(config)
+    wait_until(lambda: second.exists() and second.stat().st_size)
+    status, errors = running.stop()
+    assert status == 0
+    assert "not taken over" in errors
+    assert re.search(r"c\.yaml:\d", errors)
+    assert "is in force" in errors
+
+
+def test_a_machine_without_a_driver_is_waited_for(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    out = tmp_path / "out.jsonl"
+    config.write_text(LINES.replace("OUT", str(out)))
+    running = Process("run", "-c", str(config), env={"LD_LIBRARY_PATH": ""}, cwd=tmp_path)
+    running.says("libnvidia-ml")
+    assert running.process.poll() is None
+    status, _ = running.stop()
+    assert status == 0
+
+
+def test_a_taken_port_ends_the_start_with_status_2(tmp_path: Path, node: dict[str, str]) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config = tmp_path / "c.yaml"
+        config.write_text(GOOD.replace(":0", f":{port}"))
+        running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
+        _, errors = running.process.communicate(timeout=15)
+    assert running.process.returncode == 2
+    assert str(port).encode() in errors
+    assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("after", [0.05, 0.1, 0.2, 0.4, 0.8])
+def test_a_signal_is_heard_at_any_moment(
+    tmp_path: Path, node: dict[str, str], after: float
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(LINES.replace("OUT", str(tmp_path / "out.jsonl")))
+    running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
+    time.sleep(after)
+    heard = catches(running.process.pid, signal.SIGTERM)
+    status, errors = running.stop()
+    # Before the first line of ours ran there is nobody to hear it.
+    assert status == 0 or (not heard and status == -signal.SIGTERM), errors
+    assert "Traceback" not in errors
+
+
+def test_r5_a_second_signal_changes_nothing_up_to_the_very_end(
+    tmp_path: Path, node: dict[str, str]
+) -> None:
+    """Python gives signals back to the kernel while it tidies up, which would end it by one."""
+    out, config = tmp_path / "out.jsonl", tmp_path / "c.yaml"
+    config.write_text(LINES.replace("OUT", str(out)))
+    for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        out.unlink(missing_ok=True)
+        running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
+        wait_until(lambda: out.exists() and out.stat().st_size)
+        running.process.send_signal(signal.SIGTERM)
+        running.says("stopping")
+        while running.process.poll() is None:
+            running.process.send_signal(signum)
+            time.sleep(0.001)
+        status, errors = running.stop()
+        assert status == 0, (signum, errors)
+        assert "Traceback" not in errors

@@ -1,0 +1,87 @@
+"""A recording made as the demo's is carries the topology: for the command, and for a replay."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.model import ClaimsReplaced, TopologyRead
+from pipeline.recording import RecordingError, RecordingReader
+from tests.fakes.nvml import FakeNvml
+from tests.fakes.nvml.fixtures import fake_nvml
+from tests.fakes.nvml.topologies import hgx
+from tests.gpu.make_recording import CONFIG, rename
+from tests.pipeline.status_page.test_topology_running import holding, running
+from tests.podgpu.cli.asked import ask
+from tests.sources.nvml.harness import GPU
+
+__all__ = ["fake_nvml"]
+
+ROOT = Path(__file__).resolve().parents[3]
+RENAMED = [f"GPU-{index:08x}-5eed-4a5e-9c0d-100000000000" for index in range(4)]
+
+
+def has_everything(path: Path) -> bool:
+    try:
+        with RecordingReader(path) as reader:
+            events = [envelope.event for envelope in reader]
+    except (OSError, RecordingError):
+        return False
+    claimed = any(isinstance(event, ClaimsReplaced) and event.claims for event in events)
+    return claimed and any(isinstance(event, TopologyRead) for event in events)
+
+
+@pytest.fixture
+def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
+    """What `podgpu record` makes of four GPUs of which a pod holds one, its cards renamed."""
+    fake_nvml.set(hgx(4))
+    podlist, config, path = (tmp_path / name for name in ("podlist.json", "c.yaml", "demo.gz"))
+    holding(podlist, "pretrain-0", 2)
+    config.write_text(CONFIG.format(podlist=podlist))
+    words = [sys.executable, "-m", "podgpu", "record", "-c", str(config), "-o", str(path)]
+    recorder = subprocess.Popen(words, cwd=ROOT, env={**os.environ, **fake_nvml.env()})
+    try:
+        deadline = time.monotonic() + 20
+        while not has_everything(path):
+            assert recorder.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        recorder.send_signal(signal.SIGTERM)
+        status = recorder.wait(10)
+    assert status == 0
+    rename(path, GPU[:4], podlist)
+    return path
+
+
+def shown(said: tuple[int, str, str]) -> dict[str, Any]:
+    status, out, err = said
+    assert (status, err) == (0, "")
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+async def test_of_the_demo_s_recording(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = shown(await ask(capsys, "--recording", str(recorded), "--json"))
+    assert [card["uuid"] for card in told["gpus"]] == RENAMED
+    assert told["nvlink"] == [{"kind": "switch", "mask": "f"}]
+    assert told["free"] == "b"
+    _, text, _ = await ask(capsys, "--recording", str(recorded))
+    assert "held; ml/pretrain-0 (main)" in text
+    # What a daemon shows that plays it, as `podgpu demo` does.
+    player = f"  player: {{kind: replay, path: {recorded}, speed: 100, loop: true}}\n"
+    async with running(player) as client, asyncio.timeout(15):
+        status, replayed = 0, ""
+        while status != 200 or json.loads(replayed) != told:
+            await asyncio.sleep(0.02)
+            status, replayed = await client.get("/topology")
+        best = json.loads((await client.get("/topology/best?n=2"))[1])
+    said = await ask(capsys, "best", "-n", "2", "--recording", str(recorded), "--json")
+    assert shown(said) == best

@@ -1,0 +1,300 @@
+"""`podgpu top` where stdout is no terminal, and what goes wrong."""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from pipeline.base.clock import SystemClock
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.component.contracts import HttpRequest, HttpResponse
+from pipeline.http.builtin_pages import Pages
+from pipeline.http.listener_registry import Listeners
+from pipeline.status_page.endpoints import PATH, StatusPages
+from pipeline.status_page.status_document import StatusDocument
+from podgpu.cli.top.poller import Asker, ask
+from tests.pipeline.status_page.scenes import SCENES, status
+from tests.support.http import LOCAL, says
+
+Said = tuple[int, str, str]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
+    """The exit status of the command, and what it says on stdout and stderr."""
+    from podgpu.cli.commands import run_command
+
+    code = run_command(["top", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@asynccontextmanager
+async def served(pages: Pages) -> AsyncIterator[str]:
+    well = (True, "ok")
+    house = Listeners(node="n", version="0", health=lambda: well, ready=lambda: well, pages=pages)
+    async with house.listen(LOCAL) as mounts:
+        yield f"http://127.0.0.1:{mounts.port}"
+
+
+def of(name: str) -> Pages:
+    known = SCENES[name]()
+    return StatusPages(lambda: known.now, lambda: known).pages
+
+
+async def asked(capsys: pytest.CaptureFixture[str], pages: Pages, *words: str) -> Said:
+    async with served(pages) as url:
+        return await asyncio.to_thread(run, capsys, "--url", url, *words)
+
+
+@pytest.mark.parametrize("words", [(), ("--once",)])
+async def test_a_table_once(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    code, out, err = await asked(capsys, of("troubled"), *words)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "node-1: 4 GPUs: 2 up, 1 lost, 1 unknown, 2027-01-15 08:10:00 UTC"
+    assert lines[1] == "! GPU 0 is lost: it was there, and does not answer any more"
+    assert len([line for line in lines if line.startswith("! ")]) == 6
+    assert [line.split()[0] for line in lines if line[:1] in set("0123")] == ["0", "1", "2", "3"]
+    assert "ml/serve-2 (main)" in out
+    assert "kubelet            podresources  down" in out
+    assert "push               otlp          stuck" in out
+    assert not any(line != line.rstrip() for line in lines)
+    assert out.isascii()
+
+
+async def test_all_of_a_large_node(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = await asked(capsys, of("cut"))
+    assert out.count("1g.10gb") == 56
+    assert "ml/notebook-7-6-7c9d5f6b4 (jupyter)" in out
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--url", "http://127.0.0.1:1")
+    assert (code, out) == (1, "")
+    assert err == (
+        "podgpu: nothing answers at http://127.0.0.1:1: Connection refused; "
+        "does podgpu run there?\n"
+    )
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9400", "ftp://x", "http://a:b@127.0.0.1", "http://x:y"])
+def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    code, out, err = run(capsys, "--url", url)
+    assert (code, out) == (2, "")
+    assert err.startswith("podgpu: ")
+
+
+@pytest.mark.parametrize(
+    "body", ["", "ok", "[]", "{}", '{"version":1}', '{"version":1,"node":"x"}', '{"version":"x"}']
+)
+async def test_what_is_no_podgpu(capsys: pytest.CaptureFixture[str], body: str) -> None:
+    code, out, err = await asked(capsys, {PATH: (says(body), "")})
+    assert (code, out) == (2, "")
+    assert "this is no answer of podgpu's" in err
+
+
+def altered(name: str, **changes: object) -> str:
+    """A scene's document, with other values of its first GPU, or its own."""
+    document = json.loads(msgspec.json.encode(status(name)))
+    card, holder = document["gpus"][0], document["gpus"][0]["holders"][0]
+    for key, value in changes.items():
+        place = next(part for part in (holder, card, document) if key in part)
+        place[key] = value
+    return json.dumps(document)
+
+
+WRONG = {
+    "nested deeply": '{"version":1,"node":"x","x":' + "[" * 200_000 + "]" * 200_000 + "}",
+    "a time without its zone": altered("two-gpus", time="2026-01-01T00:00:00"),
+    "a holder's time without its zone": altered("two-gpus", since="2026-01-01T00:00:00"),
+    "a number without bounds": altered("two-gpus", memory_used_bytes=10**400),
+    "a number that is too large": altered("two-gpus", memory_used_bytes=2**63),
+    "a number of too many digits": altered("two-gpus", index=7).replace(": 7,", f": {'7' * 5000},"),
+    "a figure without bounds": altered("two-gpus", power_watts=10**400),
+    "less than nothing": altered("two-gpus", memory_used_bytes=-1),
+}
+
+
+@pytest.mark.parametrize("about", WRONG)
+async def test_a_hostile_document(capsys: pytest.CaptureFixture[str], about: str) -> None:
+    code, out, err = await asked(capsys, {PATH: (says(WRONG[about]), "")})
+    assert (code, out) == (2, "")
+    assert "this is no answer of podgpu's" in err
+
+
+ODD = "x\x1b[2J\x1b]0;y\x07\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r\nz"
+
+
+def filled(value: object) -> object:
+    """Every text that anybody can choose, replaced."""
+    if isinstance(value, dict):
+        kept = ("time", "started", "since", "state", "version")
+        return {k: v if k in kept else filled(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [filled(each) for each in value]
+    return ODD if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", ["troubled", "cut", "two-gpus"])
+async def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    body = json.dumps(filled(json.loads(msgspec.json.encode(status(name)))))
+    code, out, _ = await asked(capsys, {PATH: (says(body), "")})
+    assert code == 0
+    assert "x?[2J" in out
+    assert all(line.isprintable() for line in out.split("\n"))
+
+
+async def test_nor_does_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def refuses(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(ODD.encode(), "text/plain", status=503)
+
+    code, out, err = await asked(capsys, {PATH: (refuses, "")})
+    assert (code, out) == (1, "")
+    assert err.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("ascii", "p?-??"), ("latin-1", "pé-??"), ("utf-8", "pé-日本")]
+)
+async def test_a_name_that_stdout_can_t_say(encoding: str, name: str) -> None:
+    async with served({PATH: (says(altered("two-gpus", pod="pé-日本")), "")}) as url:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "podgpu", "top", "--once", "--url", url,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )  # fmt: skip
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    assert f"ml/{name} (main)" in out.decode(encoding)
+
+
+UNWRITTEN = b"podgpu top: the table can't be written: "
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "said"),
+    [
+        ('exec "$@" >/dev/full', 3, UNWRITTEN + b"No space left on device\n"),
+        ('exec "$@" >&-', 3, UNWRITTEN + b"there is no stdout\n"),
+        ('exec "$@" >&- 2>&-', 3, b""),
+        ('exec "$@" >/dev/full 2>/dev/full', 3, b""),
+        ('exec "$@" >/dev/null 2>&-', 0, b""),
+        ('exec "$@" >/dev/null <&-', 0, b""),
+        ('"$@" | true', 0, b""),
+    ],
+)
+async def test_what_takes_no_table(shell: str, status: int, said: bytes) -> None:
+    async with served(of("cut")) as url:
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-o", "pipefail", "-c", shell, "bash",
+            sys.executable, "-m", "podgpu", "top", "--url", url,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, err) == (status, said)
+
+
+async def test_where_there_is_no_terminal_a_name_is_on_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever searches the table for a name finds it, however long it is."""
+    pod = "p" * 250
+    _, out, _ = await asked(capsys, {PATH: (says(altered("two-gpus", pod=pod)), "")})
+    [line] = [line for line in out.splitlines() if "pp" in line]
+    assert f"ml/{pod} (main) 10m+" in line
+    assert line.endswith("kubelet: kubelet_ids")
+
+
+async def test_a_podgpu_that_is_older_has_no_such_page(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = await asked(capsys, {})
+    assert code == 1
+    assert "/status answers 404" in err
+
+
+async def test_a_podgpu_that_is_newer(capsys: pytest.CaptureFixture[str]) -> None:
+    body = json.dumps({"version": 2, "node": "x", "gpus": "otherwise"})
+    code, _, err = await asked(capsys, {PATH: (says(body), "")})
+    assert code == 2
+    assert "this podgpu is newer; take its own `podgpu top`" in err
+
+
+async def test_what_a_later_release_adds_is_passed_over() -> None:
+    async def more(request: HttpRequest) -> HttpResponse:
+        handler, _ = of("cut")[PATH]
+        document = json.loads((await handler(request)).body)
+        document["new"] = {"x": [1]}
+        document["gpus"][0]["instances"][0]["new"] = 1
+        return HttpResponse(json.dumps(document).encode(), "application/json")
+
+    async with served({PATH: (more, "")}) as url:
+        assert await asyncio.to_thread(ask, url) == status("cut")
+
+
+@pytest.mark.parametrize("interval", ["0s", "499ms", "61m", "5", "x"])
+def test_how_often_it_may_be_asked(capsys: pytest.CaptureFixture[str], interval: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(capsys, "--interval", interval)
+    assert ended.value.code == 2
+
+
+# Asking over and over.
+
+
+class Script:
+    """Answers as it is told, one after another, and then no more."""
+
+    def __init__(self, *answers: StatusDocument | Exception) -> None:
+        self.left = list(answers)
+        self.done = threading.Event()
+        self.gate = threading.Event()
+
+    def __call__(self, _: str) -> StatusDocument:
+        if not self.left:
+            self.done.set()
+            self.gate.wait(20)
+            raise TransientError("the end")
+        answer = self.left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransientError("refused"),
+        PermanentError("a page of others"),
+        RecursionError("a bug"),
+        MemoryError("a bug"),
+        AssertionError("a bug"),
+    ],
+)
+def test_an_error_leaves_what_was_known(error: Exception) -> None:
+    script = Script(status("cut"), error)
+    asker = Asker("http://x", 0.001, SystemClock(), status("two-gpus"), script)
+    assert asker.feed().status == status("two-gpus")
+    asker.start()
+    assert script.done.wait(10)
+    asker.stop()
+    feed = asker.feed()
+    assert feed.status == status("cut")
+    assert str(error) in feed.error
+    assert feed.age_seconds > 0
+    script.gate.set()
+
+
+@pytest.mark.parametrize("error", [TransientError("refused"), RecursionError("a bug")])
+def test_an_answer_takes_the_error_away(error: Exception) -> None:
+    script = Script(error, status("troubled"))
+    asker = Asker("http://x", 0.001, SystemClock(), status("cut"), script)
+    asker.start()
+    assert script.done.wait(10)
+    asker.stop()
+    assert (asker.feed().status, asker.feed().error) == (status("troubled"), "")
+    script.gate.set()

@@ -1,0 +1,28 @@
+"""Frames of `podgpu top`, made without a terminal."""
+
+from pipeline.status_page.status_document import StatusDocument
+from podgpu.cli.top.ui_state import State, pressed
+from podgpu.cli.top.view import Feed, Frame, View
+from tests.pipeline.status_page.scenes import status
+
+
+def seen(
+    name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
+) -> Frame:
+    found = status(name) if isinstance(name, str) else name
+    return View().frame(Feed(found), state or State(), columns, height)
+
+
+def lines(name: str | StatusDocument, state: State | None = None, columns: int = 80) -> list[str]:
+    """All lines of the body, without blanks at their ends."""
+    shown = seen(name, state, columns, 1000).lines[3:-1]
+    return [line.rstrip() for line, _ in shown if line.strip()]
+
+
+def after(*keys: str, state: State | None = None) -> State:
+    found = state or State()
+    for key in keys:
+        made = pressed(found, key, 20)
+        assert made is not None
+        found = made
+    return found

@@ -1,0 +1,29 @@
+"""The ledger of a day, and a clock that stands at its end."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.model import Instant
+from podgpu.cli.usage import command
+from tests.pipeline.ledger.keeping import moved
+from tests.podgpu.cli.usage.ledgers import LAST, write_day
+from tests.support.nodes import START
+
+
+class _Stopped:
+    def now(self) -> Instant:
+        return moved(START, LAST * 3600 + 40)
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ledger; tests only read it."""
+    return write_day(tmp_path_factory.mktemp("ledger") / "ledger.db")
+
+
+@pytest.fixture
+def ledger(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, and it is the evening of that day."""
+    monkeypatch.setattr(command, "SystemClock", _Stopped)
+    return written

@@ -1,0 +1,145 @@
+"""`podgpu usage` on a ledger that podgpu has written: what it prints, in each form."""
+
+import csv
+import io
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.podgpu.cli.usage.asked import run
+
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "usage"
+BYS = ("namespace", "pod", "workload", "device", "label:team")
+PRICES = ("--price-gpu-hour", "2.50", "--price-kwh", "0.31", "--currency", "EUR")
+TIMES = ("held_seconds", "free_seconds", "unknown_seconds")
+FIGURES = (*TIMES, "busy_seconds", "idle_seconds", "energy_joules", "holdings", "cost")
+
+Capsys = pytest.CaptureFixture[str]
+
+
+def golden(name: str, text: str) -> None:
+    file = GOLDEN / name
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+@pytest.mark.parametrize("by", BYS)
+def test_a_report_to_the_letter(ledger: Path, capsys: Capsys, by: str, form: str) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+    code, out, err = run(capsys, "--ledger", ledger, "--by", by, "--format", form, *PRICES)
+    assert (code, err) == (0, "")
+    golden(f"{by.replace(':', '-')}.{form}", out)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_holdings_to_the_letter(ledger: Path, capsys: Capsys, form: str) -> None:
+    code, out, err = run(capsys, "--ledger", ledger, "--holdings", "--format", form)
+    assert (code, err) == (0, "")
+    golden(f"holdings.{form}", out)
+
+
+def told(ledger: Path, capsys: Capsys, *words: str) -> Any:
+    code, out, err = run(capsys, "--ledger", ledger, "--format", "json", *words)
+    assert (code, err) == (0, "")
+    return json.loads(out, parse_float=Decimal)
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_the_rows_of_each_form_add_up(ledger: Path, capsys: Capsys, by: str) -> None:
+    document = told(ledger, capsys, "--by", by, *PRICES)
+    rows = [*document["rows"], document["unattributed"]]
+    for name in FIGURES:
+        assert sum(row[name] or 0 for row in rows) == document["total"][name], name
+    total = document["total"]
+    for names, of in ((TIMES, "accounted_seconds"), (("energy_joules",), "energy_joules")):
+        assert sum(total[name] for name in names) == sum(one[of] for one in document["devices"])
+    _, out, _ = run(capsys, "--ledger", ledger, "--format", "csv", "--by", by, *PRICES)
+    lines = list(csv.DictReader(io.StringIO(out)))
+    assert [line["row"] for line in lines[-2:]] == ["unattributed", "total"]
+    for name in FIGURES:
+        sums = sum(Decimal(line[name] or 0) for line in lines[:-1])
+        assert sums == Decimal(lines[-1][name]) == document["total"][name], name
+
+
+def test_every_way_to_group_comes_to_the_same(ledger: Path, capsys: Capsys) -> None:
+    documents = [told(ledger, capsys, "--by", by) for by in BYS]
+    for name in ("total", "unattributed", "devices", "gaps"):
+        # By device what belongs to nobody is in the row of its device.
+        those = [each for each in documents if name != "unattributed" or each["by"] != "device"]
+        assert all(each[name] == documents[0][name] for each in those)
+
+
+def test_it_groups_by_namespace_unless_told_otherwise(ledger: Path, capsys: Capsys) -> None:
+    document = told(ledger, capsys)
+    assert document["by"] == "namespace"
+    assert [row["namespace"] for row in document["rows"]] == ["ml", "web", "lab"]
+    assert (document["currency"], document["total"]["cost"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "until"),
+    [
+        ((), "2027-01-15T08:00:00Z", "2027-01-16T07:00:00Z"),
+        (("--since", "all"), "2027-01-15T08:00:00Z", "2027-01-16T07:00:00Z"),
+        # Whole hours, that cover what was asked for.
+        (("--since", "90m"), "2027-01-16T05:00:00Z", "2027-01-16T07:00:00Z"),
+        (("--since", "5h", "--until", "2h"), "2027-01-16T02:00:00Z", "2027-01-16T06:00:00Z"),
+        (
+            ("--since", "2027-01-15T12:30", "--until", "2027-01-15T13:00"),
+            "2027-01-15T12:00:00Z",
+            "2027-01-15T13:00:00Z",
+        ),
+    ],
+)
+def test_the_span_that_is_really_told_is_said(
+    ledger: Path, capsys: Capsys, words: tuple[str, ...], since: str, until: str
+) -> None:
+    document = told(ledger, capsys, *words)
+    assert (document["since"], document["until"]) == (since, until)
+
+
+def test_gaps_are_told(ledger: Path, capsys: Capsys) -> None:
+    document = told(ledger, capsys)
+    assert {gap["reason"] for gap in document["gaps"]} == {"down", "blind"}
+    assert sum(one["gap_seconds"] for one in document["devices"]) == 180 + 180 + 600
+    _, out, _ = run(capsys, "--ledger", ledger)
+    wanted = "0.3 are not accounted for: podgpu was down (once), blind (once)"
+    assert out.splitlines()[1] == f"of 46.0 GPU-hours, {wanted}"
+    _, out, _ = run(capsys, "--ledger", ledger, "--since", "2h")
+    assert out.splitlines()[1] == "of 4.0 GPU-hours, all are accounted for"
+
+
+def test_a_label_that_no_pod_has_is_said(ledger: Path, capsys: Capsys) -> None:
+    _, out, _ = run(capsys, "--ledger", ledger, "--by", "label:cost-centre")
+    assert "no pod is known to have the label cost-centre" in out
+
+
+def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None:
+    code, out, err = run(
+        capsys, "--ledger", ledger, "--holdings", "--limit", "2", "--format", "json"
+    )
+    assert code == 0
+    assert [each["pod_uid"] for each in json.loads(out)["holdings"]] == ["u-shell-2", "u-shell-1"]
+    assert err == "podgpu: these are the latest 2; --limit takes more\n"
+
+
+def test_what_goes_on_has_no_end(ledger: Path, capsys: Capsys) -> None:
+    held = told(ledger, capsys, "--holdings")["holdings"]
+    assert {each["pod"]: each["end"] for each in held if each["end"] is None} == {
+        "serve-5d8c7b9f64-abcde": None,
+        "notebook-7c9d5f6b4-x2x4z": None,
+    }
+
+
+def test_nothing_is_written(ledger: Path, capsys: Capsys) -> None:
+    before = {each: each.read_bytes() for each in ledger.parent.iterdir()}
+    for words in ((), ("--holdings",), ("--by", "pod", "--format", "json")):
+        assert run(capsys, "--ledger", ledger, *words)[0] == 0
+    assert {each: each.read_bytes() for each in ledger.parent.iterdir()} == before

@@ -1,0 +1,189 @@
+"""What is shown to people fits and is harmless, whatever the ledger tells; for programs too."""
+
+import csv
+import io
+import json
+import unicodedata
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ledger.queries import HeldRow
+from pipeline.ledger.reports import By, Prices, report
+from pipeline.model.usage_window import Gap, Window
+from podgpu.cli.terminal_text import width as wide
+from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
+from podgpu.cli.usage.holding_table import holding_lines
+from podgpu.cli.usage.number_format import HOUR_NS, digits_of, scaled, span
+from podgpu.cli.usage.report_formats import csv_text, document, json_text, report_csv
+from podgpu.cli.usage.report_table import report_lines
+from podgpu.cli.usage.table_layout import Column, laid_out
+from tests.pipeline.ledger.reports.windows import (
+    CARDS,
+    HOUR,
+    START,
+    day,
+    spent,
+    whose,
+    window,
+    windows,
+)
+
+BYS = [By.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
+PRICED = Prices(Decimal("2.50"), Decimal("0.31"), "EUR")
+HOSTILE = '=cmd|"/c x"!A1\x1b[2J\n\r\t\x9b\u202e,";\N{HANGUL SYLLABLE GAG}\U000e0001'
+WIDTHS = st.integers(1, 200)
+
+
+def hostile(text: str = HOSTILE) -> Window:
+    who = whose(text, text, uid=text, owner=(text, text), team=text)
+    gap = Gap(CARDS[0], START, START + HOUR, text)
+    seen = [spent(CARDS[0], who, 1, 1, 1), spent(CARDS[0], None, 1, None, None)]
+    return window(seen, names={CARDS[0]: text}, gaps=[gap], node=text)
+
+
+def held(text: str = "a") -> HeldRow:
+    who = whose(text, text, text, uid=text, owner=(text, text))
+    xids = ((31, 2), (79, 1))
+    nothing = (None,) * 6
+    return HeldRow(text, who, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)
+
+
+def harmless(text: str) -> bool:
+    return all(c == "\n" or c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize("by", BYS, ids=str)
+def test_nothing_that_a_terminal_would_act_on(by: By) -> None:
+    found = report(hostile(), by, PRICED)
+    texts = ["\n".join(report_lines(found, width)) for width in (0, 80)]
+    assert all(map(harmless, [*texts, report_csv(found), json_text(document(found))]))
+    rows = [held(HOSTILE)]
+    texts = ["\n".join(holding_lines(hostile(), rows, width)) for width in (0, 80)]
+    told = json_text(holdings_document(hostile(), rows))
+    assert all(map(harmless, [*texts, holdings_csv(rows), told]))
+
+
+def test_json_has_every_character_all_the_same() -> None:
+    found = json.loads(json_text(document(report(hostile(), BYS[2], PRICED))))
+    assert (
+        found["rows"][0] | {"namespace": HOSTILE, "owner_kind": HOSTILE, "owner_name": HOSTILE}
+        == (found["rows"][0])
+    )
+    assert found["node"] == HOSTILE
+
+
+def test_half_a_character_is_none() -> None:
+    assert json.loads(json_text({"a": ["x\ud800y"]})) == {"a": ["x?y"]}
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_spreadsheet_shows_names_and_does_not_reckon_with_them(first: str) -> None:
+    text = csv_text(["name", "n"], [[f"{first}1+1", Decimal("-1.5")], ["a=b", -2]])
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[1][0].startswith("'")
+    assert rows[1][1] == "-1.5", "a figure is one"
+    assert rows[2] == ["a=b", "-2"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=12), st.sampled_from(BYS))
+def test_csv_reads_back_whatever_the_names_are(text: str, by: By) -> None:
+    rows = list(csv.reader(io.StringIO(report_csv(report(hostile(text), by, PRICED)))))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert [row[0] for row in rows] == ["row", "group", "unattributed", "total"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(windows, st.sampled_from(BYS), st.sampled_from([Prices(), PRICED]), WIDTHS)
+def test_any_report_is_shown_in_lines_of_one_width(
+    seen: Window, by: By, prices: Prices, width: int
+) -> None:
+    found = report(seen, by, prices)
+    lines = report_lines(found, width)
+    assert len(lines) >= len(found.rows) + 4
+    assert lines == [line.rstrip() for line in lines]
+    json.loads(json_text(document(found)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(min_size=1, max_size=60), st.integers(80, 200))
+def test_a_report_fits_80_columns_whatever_the_names_are(text: str, width: int) -> None:
+    seen = replace(hostile(text), node="gpu-node-1", gaps=())
+    for by in BYS:
+        lines = report_lines(report(seen, by, PRICED), width)
+        assert max(map(wide, lines)) <= width
+
+
+def test_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> None:
+    lines = report_lines(report(day(), BYS[2], PRICED), 80)
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("lab/P") and "~" in line and "x4z " in line for line in lines)
+    assert "FREE H" in lines[lines.index("") + 1]
+    for width in (20, 30, 40, 60):
+        heading = next(
+            line for line in report_lines(report(day(), BYS[2], PRICED), width) if "HELD H" in line
+        )
+        assert "KWH" in heading, "what is asked for never goes"
+        assert "HOLDINGS" not in heading
+
+
+def test_names_are_whole_where_nobody_looks() -> None:
+    lines = report_lines(report(day(), BYS[2], PRICED), 0)
+    assert any("lab/Pod/notebook-7c9d5f6b4-x2x4z " in line for line in lines)
+
+
+def test_points_stand_below_each_other() -> None:
+    lines = laid_out(
+        [Column("A", name=True), Column("B")], [["x", "12.5"], ["y", "3.5*"], ["z", ""]], 0
+    )
+    assert lines == ["A     B", "x  12.5", "y   3.5*", "z"]
+
+
+def test_a_wide_character_takes_two_places() -> None:
+    assert unicodedata.east_asian_width("\N{HANGUL SYLLABLE GAG}") == "W"
+    name = "\N{HANGUL SYLLABLE GAG}" * 30
+    lines = laid_out([Column("A", name=True), Column("B")], [[name, "1"], ["y", "2"]], 40)
+    assert {wide(line) for line in lines} <= {40, 39}
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0, 1, "0.0"),
+        (1, 1, "<0.1"),
+        (-1, 1, ">-0.1"),
+        (HOUR_NS, 1, "1.0"),
+        (-HOUR_NS, 1, "-1.0"),
+        (HOUR_NS // 10, 1, "0.1"),
+        (10**12 * HOUR_NS, 1, "1000000000000.0"),
+        (HOUR_NS // 2, 3, "0.500"),
+    ],
+)
+def test_a_figure(value: int, digits: int, text: str) -> None:
+    assert scaled(value, HOUR_NS, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("largest", "digits"), [(0, 3), (9, 3), (10, 2), (99, 2), (100, 1), (10**9, 1)]
+)
+def test_the_larger_the_fewer_digits(largest: int, digits: int) -> None:
+    assert digits_of(largest * HOUR_NS, HOUR_NS) == digits
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0.0 s"),
+        (3 * 10**8, "0.3 s"),
+        (59 * 10**9, "59.0 s"),
+        (90 * 10**9, "1.5 min"),
+        (HOUR_NS, "1.0 h"),
+        (36 * HOUR_NS, "1.5 d"),
+    ],
+)
+def test_a_length_of_time(ns: int, text: str) -> None:
+    assert span(ns) == text

@@ -1,0 +1,72 @@
+"""Moments as they are written."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from podgpu.cli.usage.time_span import Ago, At, MomentError, beginning, exact, moment, since, utc
+
+HOUR = 3600 * 10**9
+DAY = 24 * HOUR
+
+
+def at(*date: int) -> At:
+    return At(int(datetime(*date, tzinfo=UTC).timestamp()) * 10**9)  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("7d", Ago(7 * DAY)),
+        ("12h", Ago(12 * HOUR)),
+        ("1d12h", Ago(36 * HOUR)),
+        ("1.5h", Ago(HOUR * 3 // 2)),
+        ("30m", Ago(HOUR // 2)),
+        ("2w", Ago(14 * DAY)),
+        ("1w2d", Ago(9 * DAY)),
+        ("2027-01-31", at(2027, 1, 31)),
+        ("2027-01-31T18:00", at(2027, 1, 31, 18)),
+        ("2027-01-31T18:00:05Z", at(2027, 1, 31, 18, 0, 5)),
+        ("2027-01-31Z", at(2027, 1, 31)),
+        ("1950-01-01", At(0)),
+    ],
+)
+def test_what_is_read(text: str, found: object) -> None:
+    assert moment(text) == beginning(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "w", "7", "-7d", "d7", "2w2", "2027-13-01", "2027-1-1", "27-01-01", "2027-01-31T18",
+     "2027-01-31T25:00", "2027-01-31T18:00+01:00", "2027-01-31 18:00", "99999w", "all ", "now",
+     "\N{ARABIC-INDIC DIGIT SEVEN}d"],
+)  # fmt: skip
+def test_what_is_not(text: str) -> None:
+    with pytest.raises(MomentError, match=r"write for example 7d"):
+        beginning(text)
+
+
+def test_all_is_a_beginning_alone() -> None:
+    assert beginning("all") == At(0)
+    with pytest.raises(MomentError):
+        moment("all")
+
+
+def test_so_long_ago() -> None:
+    assert since(Ago(DAY), 10 * DAY) == 9 * DAY
+    assert since(Ago(DAY), HOUR) == 0
+    assert since(At(5), DAY) == 5
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1_800_000_000 * 10**9, "2027-01-15T08:00:00Z"),
+        (1_800_000_000 * 10**9 + 1, "2027-01-15T08:00:00.000000001Z"),
+        (1_800_000_000 * 10**9 + 120_000_000, "2027-01-15T08:00:00.12Z"),
+    ],
+)
+def test_a_moment_with_all_its_digits(ns: int, text: str) -> None:
+    assert exact(ns) == text
+    assert utc(ns) == text[:16].replace("T", " ")

@@ -1,0 +1,146 @@
+"""`cluster.daemonset` and `cluster.runtimeclass`, provoked on objects as an API server has them."""
+
+import pytest
+
+from pipeline.component.findings import Verdict
+from podgpu.doctor.cluster import daemonset_checks
+from tests.podgpu.doctor.cluster.objects import (
+    PRESENT,
+    Raw,
+    cluster,
+    daemonset,
+    node,
+    pod,
+    raw,
+    taint,
+)
+from tests.podgpu.doctor.support import is_bad, of
+
+
+def test_no_daemonset_at_all() -> None:
+    told = of(daemonset_checks.look(cluster(daemonsets=[])), "cluster.daemonset")
+    is_bad(told, "failure", "none in any namespace", "helm install")
+    elsewhere = of(daemonset_checks.look(cluster(namespace="gpu")), "cluster.daemonset")
+    is_bad(elsewhere, "failure", "none in gpu", "--namespace")
+
+
+SELECTS = {"nodeSelector": {PRESENT: "true"}}
+WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
+    (
+        SELECTS,
+        node(),
+        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, and it has no such label (1 of 1)",
+        f"kubectl label node gpu-1 {PRESENT}=true",
+    ),
+    (
+        SELECTS,
+        node("cpu-1", None),
+        "on 1 nodes, of which none says it has a GPU",
+        "or change nodeSelector",
+    ),
+    (
+        {},
+        node(taints=(taint("nvidia.com/gpu", value="present"),)),
+        "the taint nvidia.com/gpu=present:NoSchedule",
+        "add the toleration {key: nvidia.com/gpu, operator: Exists}",
+    ),
+    ({}, node(), "nothing keeps them off", "kubectl describe"),
+]
+
+
+@pytest.mark.parametrize(("spec", "on", "saw", "mend"), WANTS_NONE)
+def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, mend: str) -> None:
+    made = cluster(daemonsets=[daemonset(desired=0, spec=spec)], nodes=[on], pods=[])
+    is_bad(of(daemonset_checks.look(made), "cluster.daemonset"), "failure", saw, mend)
+
+
+def test_zero_pods_and_no_node_to_be_seen() -> None:
+    made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
+    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    is_bad(told, "failure", "no node can be seen", "may list nodes")
+
+
+def test_nodes_that_are_left_out_are_told_by_the_reason_and_counted() -> None:
+    taints = [taint("a")] * 40 + [taint("b")] * 2 + [taint("c"), taint("d"), taint("e")]
+    far = [node(f"far-{at}", taints=(each,)) for at, each in enumerate(taints)]
+    found = daemonset_checks.look(cluster(nodes=[node(), *far]))
+    told = [each for each in found if each.check == "cluster.daemonset"]
+    is_bad(
+        told[0],
+        "warning",
+        "leaves out far-0, far-1, far-2 and 37 more, which have GPUs: it has the taint a:",
+        "key: a, operator: Exists}; so for all 40 of them",
+    )
+    is_bad(told[1], "warning", "leaves out far-40, far-41, which have GPUs", "for all 2 of them")
+    is_bad(told[2], "warning", "leaves out far-42, which has GPUs", "key: c")
+    is_bad(told[3], "warning", "far-43, far-44 with GPUs for 2 further reasons", "look again")
+
+
+def test_no_node_is_named_of_which_nobody_says_that_it_has_gpus() -> None:
+    control = taint("node-role.kubernetes.io/control-plane")
+    plain = [node(f"n{at}", None) for at in range(3)] + [node("cp", None, taints=(control,))]
+    made = cluster(daemonsets=[daemonset(desired=0, spec=SELECTS)], nodes=plain, pods=[])
+    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    is_bad(told, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
+    assert "kubectl label node" not in told.mend
+    assert "toleration" not in told.mend
+
+
+def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
+    plain = [node("n0", None, taints=(taint("dedicated"),))]
+    made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
+    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    is_bad(told, "failure", "taint dedicated", "where those have this taint, add the toleration")
+
+
+def test_a_gpu_node_that_is_left_out_is_named() -> None:
+    far = node("gpu-2", taints=(taint("dedicated"),))
+    told = of(daemonset_checks.look(cluster(nodes=[node(), far])), "cluster.daemonset")
+    is_bad(told, "warning", "leaves out gpu-2, which has GPUs", "key: dedicated")
+
+
+WAITING = [
+    ({"reason": "CrashLoopBackOff", "message": "back-off 5m"}, "CrashLoopBackOff back-off 5m"),
+    (
+        {"reason": "CreateContainerError", "message": ""},
+        "podgpu-gpu-1 on gpu-1 CreateContainerError",
+    ),
+]
+
+
+@pytest.mark.parametrize(("waiting", "saw"), WAITING)
+def test_pods_that_do_not_become_ready(waiting: Raw, saw: str) -> None:
+    ours = daemonset(ready=0)
+    made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", waiting)])
+    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    saw_first = f"0 of 1 pods are ready: podgpu-gpu-1 on gpu-1 {waiting['reason']}"
+    is_bad(told, "warning", saw_first, "describe")
+    assert saw in told.saw
+
+
+def test_many_pods_that_wait_are_counted() -> None:
+    ours = daemonset(desired=9, ready=0)
+    pods = [pod(ours, f"n{at}", WAITING[1][0]) for at in range(9)]
+    told = of(daemonset_checks.look(cluster(daemonsets=[ours], pods=pods)), "cluster.daemonset")
+    is_bad(told, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
+
+
+def test_a_pod_that_waits_for_its_node() -> None:
+    ours = daemonset(ready=0)
+    made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", phase="Pending")])
+    assert "is Pending" in of(daemonset_checks.look(made), "cluster.daemonset").saw
+
+
+def test_a_runtime_class_that_is_not_there() -> None:
+    ours = daemonset(spec={"runtimeClassName": "nvidia"})
+    well = of(daemonset_checks.look(cluster(daemonsets=[ours])), "cluster.runtimeclass")
+    assert well.verdict is Verdict.OK
+    others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
+    made = cluster(daemonsets=[ours], runtimeclasses=others)
+    told = of(daemonset_checks.look(made), "cluster.runtimeclass")
+    is_bad(told, "failure", "there is none; those there are: crun, gvisor", "make a RuntimeClass")
+    unknown = of(
+        daemonset_checks.look(cluster(daemonsets=[ours], runtimeclasses=None)),
+        "cluster.runtimeclass",
+    )
+    assert unknown.verdict is Verdict.SKIPPED

@@ -1,0 +1,160 @@
+"""`cluster.servicemonitor`, provoked on objects as an API server has them."""
+
+import pytest
+
+from pipeline.component.findings import Verdict
+from podgpu.doctor.cluster import monitor_checks
+from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, raw
+from tests.podgpu.doctor.cluster.scraping import EVERYTHING, PORT, SERVICE, monitor, prometheus
+from tests.podgpu.doctor.support import is_bad, of
+
+TAKES: list[tuple[Raw, Raw]] = [
+    (monitor(), prometheus(serviceMonitorSelector={}, serviceMonitorNamespaceSelector={})),
+    (
+        monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}),
+        prometheus(serviceMonitorSelector={}),
+    ),
+    (
+        monitor(release="kps"),
+        prometheus(
+            serviceMonitorSelector={"matchLabels": {"release": "kps"}},
+            serviceMonitorNamespaceSelector={"matchLabels": {"team": "infra"}},
+        ),
+    ),
+    (
+        monitor("PodMonitor"),
+        prometheus(podMonitorSelector={}, podMonitorNamespaceSelector={}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "who"), TAKES)
+def test_a_monitor_that_is_taken(made: Raw, who: Raw) -> None:
+    told = of(
+        monitor_checks.look(cluster(monitors=[made], prometheuses=[who])), "cluster.servicemonitor"
+    )
+    assert told.verdict is Verdict.OK, told
+    assert told.saw == "taken by Prometheus prom/main"
+
+
+REFUSES: list[tuple[Raw, Raw, str, str]] = [
+    (monitor(), prometheus(), "serviceMonitorSelector isn't set", "serviceMonitorSelector: {}"),
+    (
+        monitor(team="x"),
+        prometheus(serviceMonitorSelector={"matchLabels": {"release": "kps"}}),
+        "wants labels release=kps, and it has team=x",
+        "additionalLabels: {release: kps}",
+    ),
+    (
+        monitor(),
+        prometheus(serviceMonitorSelector={}),
+        "its own namespace alone",
+        "the Prometheus' namespace",
+    ),
+    (
+        monitor(),
+        prometheus(
+            serviceMonitorSelector={},
+            serviceMonitorNamespaceSelector={"matchLabels": {"team": "ml"}},
+        ),
+        "wants namespaces with labels team=ml, which mon has not",
+        "give its namespace the labels",
+    ),
+    (
+        monitor("PodMonitor"),
+        prometheus(serviceMonitorSelector={}, serviceMonitorNamespaceSelector={}),
+        "podMonitorSelector isn't set",
+        "podMonitorSelector: {}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "who", "saw", "mend"), REFUSES)
+def test_a_monitor_that_no_prometheus_takes(made: Raw, who: Raw, saw: str, mend: str) -> None:
+    told = of(
+        monitor_checks.look(cluster(monitors=[made], prometheuses=[who])), "cluster.servicemonitor"
+    )
+    is_bad(told, "warning", saw, mend)
+    assert "Prometheus prom/main" in told.saw
+
+
+NAMED: Raw = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
+ELSEWHERE: Raw = {"namespaceSelector": {"matchNames": ["mon"]}}
+FOREIGN = {**SERVICE, "spec": {"selector": {"app": "x"}, "ports": [{"name": "metrics"}]}}
+LEADS: list[tuple[Raw, list[Raw], str, str]] = [
+    (monitor(spec=PORT), [SERVICE], "", ""),
+    (monitor(namespace="prom", spec={**PORT, **ELSEWHERE}), [SERVICE], "", ""),
+    (monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}), [SERVICE], "", ""),
+    (monitor(spec={"endpoints": [{"targetPort": 9400}]}), [SERVICE], "", ""),
+    (monitor(namespace="prom"), [SERVICE], "looks into other namespaces", "matchNames: [mon]"),
+    (
+        monitor(spec={"namespaceSelector": {"matchNames": ["a"]}}),
+        [SERVICE],
+        "other namespaces than podgpu's: mon",
+        "matchNames: [mon]",
+    ),
+    (
+        {
+            **monitor(spec={"selector": {"matchLabels": {"app": "x"}}}),
+            "metadata": {"name": "podgpu", "namespace": "mon"},
+        },
+        [SERVICE],
+        "selects no Service of podgpu's",
+        "labels of podgpu's Service",
+    ),
+    (monitor(), [], "selects no Service of podgpu's", "labels of podgpu's Service"),
+    (monitor(), [FOREIGN], "selects no Service of podgpu's", "labels of podgpu's Service"),
+    (
+        monitor(spec={"endpoints": [{"port": "nosuch"}]}),
+        [SERVICE],
+        "names the port nosuch, and Service mon/gpu has metrics",
+        "one of those of Service mon/gpu",
+    ),
+    (monitor("PodMonitor", spec={"podMetricsEndpoints": [{"port": "web"}]}), [], "", ""),
+    (
+        monitor("PodMonitor", spec={"podMetricsEndpoints": [{"port": "metrics"}]}),
+        [],
+        "names the port metrics, and DaemonSet mon/podgpu has web",
+        "one of those of DaemonSet mon/podgpu",
+    ),
+    (
+        {
+            **monitor("PodMonitor", spec={"selector": {"matchLabels": {"app": "x"}}}),
+            "metadata": {"name": "podgpu", "namespace": "mon"},
+        },
+        [],
+        "selects no pod of podgpu's",
+        "labels of podgpu's pods",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", LEADS, ids=lambda row: row[2])
+@pytest.mark.parametrize("taken", [True, False], ids=["with a Prometheus", "without"])
+def test_a_monitor_has_to_lead_to_podgpu(row: tuple[Raw, list[Raw], str, str], taken: bool) -> None:
+    made, services, saw, mend = row
+    ours = daemonset(spec={"containers": [{"image": "x/podgpu:1", "ports": [{"name": "web"}]}]})
+    found = cluster(
+        daemonsets=[ours],
+        monitors=[made],
+        services=services,
+        prometheuses=[EVERYTHING] if taken else [],
+    )
+    told = of(monitor_checks.look(found), "cluster.servicemonitor")
+    if saw:
+        is_bad(told, "warning", saw, mend)
+    else:
+        assert told.verdict is (Verdict.OK if taken else Verdict.SKIPPED), told
+
+
+def test_monitors_of_others_are_none_of_podgpu_s() -> None:
+    other = raw("ServiceMonitor", "etcd", "mon", spec={"selector": {"matchLabels": {"a": "b"}}})
+    everything = raw("ServiceMonitor", "all", "mon", spec={"selector": {}})
+    for found in ([other], [everything], []):
+        told = of(
+            monitor_checks.look(cluster(monitors=found, prometheuses=[prometheus()])),
+            "cluster.servicemonitor",
+        )
+        assert told.verdict is Verdict.SKIPPED
+    alone = of(monitor_checks.look(cluster(monitors=[monitor()])), "cluster.servicemonitor")
+    assert alone.verdict is Verdict.SKIPPED

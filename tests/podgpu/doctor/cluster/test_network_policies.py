@@ -1,0 +1,132 @@
+"""`cluster.networkpolicy`: whether others are kept away from the scheduler extender (R14)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.base.errors import ApiError
+from pipeline.component.findings import Finding
+from pipeline.kube.sessions import Sessions
+from podgpu.doctor.cluster.cluster_checks import diagnose
+from podgpu.doctor.cluster.network_policies import look
+from podgpu.doctor.cluster.objects import Cluster
+from tests.podgpu.doctor.cluster.objects import Raw, deployment
+from tests.podgpu.doctor.cluster.odd import ODD, replaced
+from tests.podgpu.doctor.cluster.test_extender_checks import server
+from tests.podgpu.doctor.support import is_bad
+from tests.support.kube import Collection, status
+
+CHECK = "cluster.networkpolicy"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/gpu-system/networkpolicies"
+SCHEDULER: Raw = {"from": [{"ipBlock": {"cidr": "10.0.0.0/28"}}], "ports": [{"port": 9410}]}
+
+
+def policy(name: str = "extender", **spec: Any) -> Raw:
+    whole = {
+        "podSelector": {"matchLabels": {"app": "podgpu-extender"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [SCHEDULER],
+        **spec,
+    }
+    return {"metadata": {"name": name, "namespace": "gpu-system", "uid": name}, "spec": whole}
+
+
+async def looked(folder: Path, *policies: Raw, one: Raw | None = None) -> Finding:
+    made = server(one or deployment())
+    made.paths[POLICIES] = Collection()
+    for each in policies:
+        made.paths[POLICIES].put(each)
+    async with made.serving():
+        kubeconfig = made.kubeconfig(folder / "kubeconfig")
+        found = await diagnose(Sessions().join, kubeconfig, "")
+    (told,) = [each for each in found if each.check == CHECK]
+    return told
+
+
+KEPT: dict[str, Raw] = {
+    "by its labels": policy(),
+    "by all pods": policy(podSelector={}),
+    "without policyTypes": policy(policyTypes=None),
+    "from nobody": policy(ingress=[]),
+    "by an expression": policy(
+        podSelector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+async def test_r14_a_policy_that_selects_its_pods_is_well(tmp_path: Path, case: str) -> None:
+    told = await looked(
+        tmp_path, policy("other", podSelector={"matchLabels": {"a": "b"}}), KEPT[case]
+    )
+    assert told.verdict.value == "ok"
+    assert told.saw == "NetworkPolicy extender says who may ask"
+    assert told.looked_at == "Deployment gpu-system/podgpu-extender"
+
+
+OPEN: dict[str, list[Raw]] = {
+    "none": [],
+    "of other pods": [policy(podSelector={"matchLabels": {"app": "web"}})],
+    "of what goes out": [policy(policyTypes=["Egress"])],
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+async def test_r14_without_one_that_is_said(tmp_path: Path, case: str) -> None:
+    told = await looked(tmp_path, *OPEN[case])
+    is_bad(told, "warning", "no NetworkPolicy selects its pods", "extender.networkPolicy.from")
+
+
+@pytest.mark.parametrize("rule", [{}, {"ports": [{"port": 9410}]}, {"from": []}])
+async def test_r14_one_that_lets_everybody_in_is_none(tmp_path: Path, rule: Raw) -> None:
+    told = await looked(tmp_path, policy("first"), policy("wide", ingress=[SCHEDULER, rule]))
+    is_bad(told, "warning", "NetworkPolicy wide lets everybody in", "extender.networkPolicy.from")
+
+
+@pytest.mark.parametrize("words", [["--web-config", "/w.yml"], ["--web-config=/w.yml"]])
+async def test_r14_with_a_web_config_none_is_needed(tmp_path: Path, words: list[str]) -> None:
+    one = deployment(container={"image": "podgpu", "args": ["extender", *words]})
+    told = await looked(tmp_path, one=one)
+    assert (told.verdict.value, "web config" in told.saw) == ("skipped", True)
+
+
+async def test_r14_without_an_extender_or_the_right_to_list_it_is_skipped(tmp_path: Path) -> None:
+    told = await looked(tmp_path, one=deployment("web", container={"image": "nginx"}))
+    assert told.verdict.value == "skipped"
+    made = server(deployment())
+    made.refusals = {POLICIES: status(403, "Forbidden", "no")}
+    async with made.serving():
+        found = await diagnose(Sessions().join, made.kubeconfig(tmp_path / "kubeconfig"), "")
+    (told,) = [each for each in found if each.check == CHECK]
+    assert told.verdict.value == "skipped"
+    assert "can't be listed" in told.saw
+
+
+class Answers:
+    """Says something odd of the policies."""
+
+    def __init__(self, body: bytes | ApiError) -> None:
+        self.body = body
+
+    async def get(self, _: str, __: object) -> bytes:
+        if isinstance(self.body, ApiError):
+            raise self.body
+        return self.body
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 5), max_size=8), ODD, st.booleans())
+async def test_an_odd_object_costs_no_check(
+    at: Sequence[int], odd: object, of_policy: bool
+) -> None:
+    spoilt = replaced(policy() if of_policy else deployment(), list(at), odd)
+    known = deployment() if of_policy else spoilt
+    whole = [{**(known if isinstance(known, dict) else {}), "kind": "Deployment"}]
+    body = orjson.dumps({"items": [spoilt if of_policy else policy()]}, default=str)
+    found = await look(Answers(body), Cluster(deployments=whole))  # type: ignore[arg-type]
+    assert {each.check for each in found} == {CHECK}

@@ -1,0 +1,80 @@
+"""`cluster.gpus`, provoked on objects as an API server has them."""
+
+import pytest
+
+from pipeline.component.findings import Verdict
+from podgpu.doctor.cluster import node_gpus
+from podgpu.doctor.cluster.node_gpus import has_gpus
+from tests.podgpu.doctor.cluster.gpus import labelled
+from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, cluster, node, raw
+from tests.podgpu.doctor.support import is_bad, of
+
+
+def offering(resources: dict[str, str]) -> Raw:
+    return raw("Node", "n", status={"capacity": resources, "allocatable": resources})
+
+
+LABELS: list[tuple[Raw, bool]] = [
+    (raw("Node", "n"), False),
+    (raw("Node", "n", labels={PRESENT: "true"}), True),
+    (raw("Node", "n", labels={PRESENT: "false"}), False),
+    (raw("Node", "n", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"}), True),
+    (raw("Node", "n", labels={"feature.node.kubernetes.io/pci-10de.present": "true"}), True),
+    (node("n", 8), True),
+    (offering({"koordinator.sh/gpu-core": "800"}), True),
+    (offering({"aliyun.com/gpu-mem": "80"}), True),
+    (offering({"amd.com/gpu": "8"}), False),
+    (offering({"example.com/nic": "8"}), False),
+    (offering({"nvidia.com/gpu": "9" * 5000}), False),
+]
+
+
+@pytest.mark.parametrize(("made", "has"), LABELS)
+def test_a_node_has_gpus_by_labels_or_by_what_it_offers(made: Raw, has: bool) -> None:
+    assert has_gpus(made) is has
+
+
+COUNT = {"nvidia.com/gpu.count": "8"}
+SHARED = {**COUNT, "nvidia.com/gpu.replicas": "2"}
+OFFERS: list[tuple[Raw, str, str]] = [
+    (labelled(None), "has GPUs by its labels, and offers none", "the device plugin's pod"),
+    (labelled(0), "offers none", "the device plugin's pod"),
+    (labelled(8, 6), "allocatable are 6 of 8 nvidia.com/gpu", "unhealthy devices"),
+    (labelled(7, None, COUNT), "offers 7 of 8 GPUs", "fallen off the bus"),
+    (labelled(8, None, COUNT), "", ""),
+    (labelled(7, None, SHARED), "", ""),
+    (labelled(7, None, {"nvidia.com/gpu.count": "\u00b2"}), "", ""),
+]
+
+
+@pytest.mark.parametrize(("made", "saw", "mend"), OFFERS)
+def test_what_a_node_offers_of_its_gpus(made: Raw, saw: str, mend: str) -> None:
+    told = of(node_gpus.look(cluster(nodes=[made])), "cluster.gpus")
+    if not saw:
+        assert told.verdict is Verdict.OK, told
+        return
+    is_bad(told, "warning", saw, mend)
+    assert told.looked_at == "Node gpu-1"
+
+
+def test_nodes_with_the_same_fault_are_one_finding() -> None:
+    made = [labelled(None) for _ in range(50)] + [labelled(8, 6), labelled(8)]
+    for at, each in enumerate(made):
+        each["metadata"]["name"] = f"n{at}"
+    told = node_gpus.look(cluster(nodes=made))
+    assert [each.looked_at for each in told] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
+    is_bad(told[0], "warning", "offers none to pods", "the device plugin's pod")
+    well = of(node_gpus.look(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
+    assert well.saw.endswith("; and 4 more")
+
+
+def test_gpus_that_a_dra_driver_hands_out_are_offered() -> None:
+    slices = [raw("ResourceSlice", "s", spec={"nodeName": "gpu-1", "driver": "gpu.nvidia.com"})]
+    told = of(node_gpus.look(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus")
+    assert told.verdict is Verdict.OK
+    assert "gpu-1 by claims" in told.saw
+
+
+def test_no_node_with_gpus() -> None:
+    told = of(node_gpus.look(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
+    is_bad(told, "warning", "none of 1 says it has a GPU", "feature discovery")

@@ -1,0 +1,247 @@
+"""A cluster's objects, over HTTP from a server."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipeline.base.errors import ApiError
+from pipeline.component.findings import Finding
+from pipeline.kube.sessions import Sessions
+from podgpu.doctor.cluster import object_fetcher
+from podgpu.doctor.cluster.cluster_checks import diagnose
+from podgpu.doctor.cluster.object_fetcher import Fetcher
+from tests.podgpu.doctor.cluster.objects import Raw, daemonset, node, pod, raw
+from tests.podgpu.doctor.support import free_port, is_bad, of, verdicts
+from tests.support.kube import ApiServer, Collection
+
+DAEMONSETS, NODES = "/apis/apps/v1/daemonsets", "/api/v1/nodes"
+PODS = "/api/v1/namespaces/mon/pods"
+CLASSES, SPACES = "/apis/node.k8s.io/v1/runtimeclasses", "/api/v1/namespaces"
+OURS = daemonset(spec={"runtimeClassName": "nvidia"})
+
+
+def collection(objects: Sequence[Raw]) -> Collection:
+    made = Collection()
+    for each in objects:
+        # In a list, objects are without their kind.
+        made.put({key: value for key, value in each.items() if key != "kind"})
+    return made
+
+
+def server(**others: Sequence[Raw]) -> ApiServer:
+    lists: dict[str, Sequence[Raw]] = {
+        DAEMONSETS: [OURS],
+        NODES: [node()],
+        PODS: [pod(OURS, "gpu-1")],
+        CLASSES: [raw("RuntimeClass", "nvidia")],
+        SPACES: [raw("Namespace", "mon")],
+        **others,
+    }
+    return ApiServer({path: collection(objects) for path, objects in lists.items()})
+
+
+async def looked(folder: Path, made: ApiServer, namespace: str = "") -> list[Finding]:
+    folder.mkdir(exist_ok=True)
+    async with made.serving():
+        kubeconfig = made.kubeconfig(folder / "kubeconfig")
+        return await diagnose(Sessions().join, kubeconfig, namespace)
+
+
+async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: Path) -> None:
+    made = server()
+    found = await looked(tmp_path, made)
+    assert verdicts(found) == {
+        "cluster.server": "ok",
+        "cluster.daemonset": "ok",
+        "cluster.runtimeclass": "ok",
+        "cluster.gpus": "ok",
+        "cluster.servicemonitor": "skipped",
+        "cluster.exporters": "ok",
+        "cluster.extender": "skipped",
+        "cluster.networkpolicy": "skipped",
+    }
+    assert made.created == []
+    assert all("watch" not in query for _, query in made.requests)
+    selected = [query.get("labelSelector") for path, query in made.requests if path == PODS]
+    assert selected == ["app.kubernetes.io/name=podgpu"], "all pods of a cluster may be very many"
+
+
+async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None:
+    group = "/apis/monitoring.coreos.com"
+    selector = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
+    lists: dict[str, Any] = {
+        f"{group}/v1/podmonitors": [raw("PodMonitor", "gpu", "mon", spec={"selector": selector})],
+        f"{group}/v1alpha1/prometheusagents": [
+            raw("PrometheusAgent", "main", "mon", spec={"podMonitorSelector": {}})
+        ],
+    }
+    found = await looked(tmp_path, server(**lists))
+    told = of(found, "cluster.servicemonitor")
+    assert told.looked_at == "PodMonitor mon/gpu"
+    assert told.saw == "taken by PrometheusAgent mon/main"
+
+
+async def test_a_list_that_is_refused_is_named_and_costs_no_other(tmp_path: Path) -> None:
+    made = server()
+    made.forbidden = {("list", NODES)}
+    found = await looked(tmp_path, made)
+    told = of(found, "cluster.server")
+    is_bad(told, "warning", "may not list nodes", "give the kubeconfig's user a ClusterRole")
+    assert verdicts(found)["cluster.gpus"] == "skipped"
+    assert verdicts(found)["cluster.daemonset"] == "ok"
+
+
+@pytest.mark.parametrize("spoil", ["token", "port"])
+async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoil: str) -> None:
+    made = server()
+    if spoil == "token":
+        made.tokens = {"another"}
+        found = await looked(tmp_path, made)
+    else:
+        made.port = await free_port()
+        kubeconfig = made.kubeconfig(tmp_path / "kubeconfig")
+        found = await diagnose(Sessions().join, kubeconfig, "")
+    assert len(found) == 1
+    is_bad(of(found, "cluster.server"), "failure", "127.0.0.1", "its token is fresh")
+
+
+async def test_many_objects_come_page_by_page_and_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_fetcher, "_PAGE", 2)
+    monkeypatch.setattr(object_fetcher, "_PAGES", 3)
+    many = [node(f"gpu-{number}") for number in range(5)]
+    found = await looked(tmp_path / "a", server(**{NODES: many}))
+    assert "5 have GPUs" in of(found, "cluster.gpus").saw
+    many += [node(f"gpu-{number}") for number in range(5, 9)]
+    found = await looked(tmp_path / "b", server(**{NODES: many}))
+    is_bad(of(found, "cluster.server"), "warning", "more than 6 objects", "that were listed")
+    assert "6 have GPUs" in of(found, "cluster.gpus").saw
+
+
+class Scripted:
+    """Gives what a script says for a path: pages, errors, or nothing for a while."""
+
+    def __init__(self, scripts: Mapping[str, list[Any]]) -> None:
+        self.scripts = {path: [*answers] for path, answers in scripts.items()}
+        self.asked: list[tuple[str, str]] = []
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        self.asked.append((path, query.get("continue", "")))
+        answers = self.scripts.get(path, [])
+        answer = answers.pop(0) if answers else ApiError("not found", status=404)
+        if isinstance(answer, float):
+            await asyncio.sleep(answer)
+            return await self.get(path, query)
+        if isinstance(answer, Exception):
+            raise answer
+        return orjson.dumps(answer)
+
+
+def listing(names: Sequence[str], more: str = "") -> Raw:
+    items = [{"metadata": {"name": name}} for name in names]
+    return {"items": items, "metadata": {"continue": more} if more else {}}
+
+
+GONE = ApiError("too old", status=410, reason="Expired")
+AWAY = ApiError("etcd is away", status=500)
+UNREACHED = ApiError("Connect call failed")
+BUSY = ApiError("too many requests", status=429)
+SCRIPTS: list[tuple[list[Any], list[str] | None, str, str]] = [
+    ([listing("ab", "2"), GONE, listing("ab", "2"), listing("c")], ["a", "b", "c"], "", ""),
+    ([listing("ab", "2"), GONE, listing("a", "1"), GONE, GONE], ["a", "b"], "too old", "listed: 2"),
+    ([AWAY], None, "etcd is away", "the API server's log"),
+    ([listing("ab", "2"), AWAY], ["a", "b"], "etcd is away", "that were listed: 2"),
+    ([BUSY], None, "too many", "the API server's log"),
+    ([UNREACHED], None, "Connect call failed", "the address is right"),
+    ([200.0], None, "takes longer than 40 s", "the load of the API server"),
+    ([listing("a", "1"), 200.0], ["a"], "takes longer than 40 s", "that were listed: 1"),
+    ([30.0, listing("a")], ["a"], "", ""),
+]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("row", SCRIPTS, ids=range(len(SCRIPTS)))
+async def test_what_was_fetched_is_kept_whatever_comes_then(
+    row: tuple[list[Any], list[str] | None, str, str],
+) -> None:
+    script, names, saw, mend = row
+    fetcher = Fetcher(Scripted({NODES: script}))  # type: ignore[arg-type]
+    found = await fetcher.listed("Node", NODES)
+    assert (None if found is None else [each["metadata"]["name"] for each in found]) == names
+    assert [each.verdict.value for each in fetcher.findings] == (["warning"] if saw else [])
+    for each in fetcher.findings:
+        is_bad(each, "warning", saw, mend)
+
+
+@pytest.mark.looptime
+async def test_a_slow_server_costs_the_time_of_three_answers_not_of_all() -> None:
+    lists = [DAEMONSETS, NODES, CLASSES, SPACES, PODS, "/api/v1/namespaces/mon/services"]
+    scripts: dict[str, list[Any]] = {path: [8.0, listing([])] for path in lists}
+    scripts[DAEMONSETS] = [8.0, {"items": [OURS]}]
+    begun = asyncio.get_running_loop().time()
+    fetcher = Fetcher(Scripted(scripts))  # type: ignore[arg-type]
+    made = await fetcher.cluster("")
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(16)
+    assert fetcher.findings == []
+    assert made.nodes == []
+
+
+@pytest.mark.parametrize("fault", [UNREACHED, ApiError("no", status=401)])
+async def test_a_server_that_knows_nobody_is_asked_for_nothing_else(fault: ApiError) -> None:
+    made = Scripted({DAEMONSETS: [fault]})
+    with pytest.raises(ApiError):
+        await Fetcher(made).cluster("")  # type: ignore[arg-type]
+    assert made.asked == [(DAEMONSETS, "")]
+
+
+async def test_daemonsets_that_fail_cost_no_other_list() -> None:
+    made = Scripted({DAEMONSETS: [AWAY], NODES: [listing("a")]})
+    fetcher = Fetcher(made)  # type: ignore[arg-type]
+    cluster = await fetcher.cluster("")
+    assert cluster.daemonsets is None
+    assert cluster.pods is None
+    assert cluster.services is None
+    assert cluster.nodes is not None
+    assert len(fetcher.findings) == 1
+
+
+async def test_pods_are_selected_by_expressions_too(tmp_path: Path) -> None:
+    ours = daemonset()
+    key = "app.kubernetes.io/name"
+    ours["spec"]["selector"] = {
+        "matchExpressions": [{"key": key, "operator": "In", "values": ["podgpu"]}]
+    }
+    made = server(**{DAEMONSETS: [ours]})
+    await looked(tmp_path, made)
+    selected = [query.get("labelSelector") for path, query in made.requests if path == PODS]
+    assert selected == [f"{key} in (podgpu)"]
+
+
+async def test_services_are_those_beside_podgpu(tmp_path: Path) -> None:
+    service = raw(
+        "Service",
+        "gpu",
+        "mon",
+        labels={"app.kubernetes.io/name": "podgpu"},
+        spec={"selector": {"app.kubernetes.io/name": "podgpu"}, "ports": [{"name": "metrics"}]},
+    )
+    group = "/apis/monitoring.coreos.com/v1"
+    selects = {"selector": {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}}
+    lists: dict[str, Any] = {
+        "/api/v1/namespaces/mon/services": [service],
+        f"{group}/servicemonitors": [
+            raw("ServiceMonitor", "gpu", "mon", spec={**selects, "endpoints": [{"port": "x"}]})
+        ],
+    }
+    found = await looked(tmp_path, server(**lists))
+    is_bad(of(found, "cluster.servicemonitor"), "warning", "names the port x", "Service mon/gpu")
+
+
+async def test_the_namespace_is_podgpu_s(tmp_path: Path) -> None:
+    found = await looked(tmp_path, server(), "elsewhere")
+    is_bad(of(found, "cluster.daemonset"), "failure", "none in elsewhere", "--namespace")

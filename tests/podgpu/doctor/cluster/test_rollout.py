@@ -1,0 +1,116 @@
+"""`cluster.daemonset` and `cluster.exporters` while podgpu is being updated."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.component.findings import Finding, Verdict
+from podgpu.doctor.cluster import daemonset_checks, exporter_checks
+from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, made_by, pod
+from tests.podgpu.doctor.support import is_bad, of
+
+SURGE: Raw = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+IN_PLACE: Raw = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+ON_DELETE: Raw = {"type": "OnDelete"}
+
+
+def told_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
+    ours["spec"]["updateStrategy"] = strategy
+    return of(daemonset_checks.look(cluster(daemonsets=[ours], pods=[*pods])), "cluster.daemonset")
+
+
+STRATEGIES = [
+    (SURGE, 0, "an update is under way, 0 of 4 are new: an old pod goes when the new one is ready"),
+    (SURGE, 3, "an update is under way, 3 of 4 are new: an old pod goes when the new one is ready"),
+    (IN_PLACE, 1, "an update is under way, 1 of 4 are new"),
+    ({}, 1, "an update is under way, 1 of 4 are new"),
+    (ON_DELETE, 2, "2 of 4 are new, the others stay until somebody deletes them"),
+]
+
+
+@pytest.mark.parametrize(("strategy", "updated", "saw"), STRATEGIES)
+def test_an_update_that_is_under_way_is_told_and_no_fault(
+    strategy: Raw, updated: int, saw: str
+) -> None:
+    told = told_of(daemonset(desired=4, updated=updated), strategy)
+    assert (told.verdict, told.saw) == (Verdict.OK, f"4 of 4 pods are ready; {saw}")
+
+
+def test_after_an_update_nothing_is_told_of_it() -> None:
+    told = told_of(daemonset(desired=4, updated=4), SURGE)
+    assert (told.verdict, told.saw) == (Verdict.OK, "4 of 4 pods are ready")
+
+
+@pytest.mark.parametrize(("seen", "is_told"), [(1, True), (2, False), (None, False)])
+def test_a_change_that_the_controller_has_not_seen_makes_its_counts_old(
+    seen: int | None, is_told: bool
+) -> None:
+    ours = daemonset()
+    ours["metadata"]["generation"] = 2
+    if seen is not None:
+        ours["status"]["observedGeneration"] = seen
+    told = told_of(ours, SURGE)
+    assert told.verdict is Verdict.OK
+    assert ("has not seen that yet" in told.saw) == is_told
+
+
+def test_pods_that_are_not_ready_amid_an_update_are_told_with_it() -> None:
+    ours = daemonset(desired=2, ready=1, updated=1)
+    told = told_of(ours, IN_PLACE, pod(ours, "a"), pod(ours, "b", phase="Pending"))
+    saw = "1 of 2 pods are ready; an update is under way, 1 of 2 are new: podgpu-b on b is Pending"
+    is_bad(told, "warning", saw, "describe pod")
+
+
+BEGINNINGS: list[tuple[str, Raw, Verdict]] = [
+    ("begins", {"state": {"waiting": {"reason": "ContainerCreating"}}}, Verdict.OK),
+    ("isn't ready yet", {"state": {"running": {}}, "ready": False}, Verdict.OK),
+    ("is ready, and was restarted once", {"ready": True, "restartCount": 1}, Verdict.OK),
+    ("crashes", {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}, Verdict.WARNING),
+    ("has no image", {"state": {"waiting": {"reason": "ErrImagePull"}}}, Verdict.WARNING),
+    (
+        "runs again and again",
+        {"state": {"running": {}}, "ready": False, "restartCount": 3},
+        Verdict.WARNING,
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize("row", BEGINNINGS, ids=lambda row: row[0])
+def test_an_update_is_stuck_where_a_new_pod_does_not_begin_beside_the_old_one(
+    row: tuple[str, Raw, Verdict], kind: str
+) -> None:
+    _, container, verdict = row
+    ours = daemonset(updated=0)
+    new = pod(ours, "gpu-1")
+    new["status"] = {"phase": "Running", kind: [{"name": "x", **container}]}
+    told = told_of(ours, SURGE, pod(ours, "gpu-1"), new)
+    assert told.verdict is verdict, told
+    assert "1 of 1 pods are ready; an update is under way" in told.saw
+    well = told_of(daemonset(updated=1), SURGE, pod(ours, "gpu-1"), new)
+    assert well.verdict is Verdict.OK, "what is ready beside no update is ready"
+
+
+def look(*made: Any, pods: list[Raw]) -> Finding:
+    found = exporter_checks.look(cluster(daemonsets=[*made], pods=pods))
+    return of(found, "cluster.exporters")
+
+
+def test_two_pods_of_one_daemonset_are_one_exporter() -> None:
+    ours = daemonset()
+    pods = [pod(ours, "gpu-1"), pod(ours, "gpu-1")]
+    assert look(ours, pods=pods).verdict is Verdict.OK
+    made_by(ours, "u1", *pods)
+    assert look(ours, pods=pods).verdict is Verdict.OK
+
+
+def test_a_pod_is_its_owner_s_though_another_daemonset_s_selector_takes_it_too() -> None:
+    ours, wide = daemonset(), daemonset("podgpu-wide")
+    wide["spec"]["selector"] = ours["spec"]["selector"]
+    mine = pod(ours, "gpu-1")
+    made_by(ours, "u1", mine)
+    made_by(wide, "u2")
+    assert look(ours, wide, pods=[mine]).verdict is Verdict.OK
+    other = pod(ours, "gpu-1")
+    made_by(wide, "u2", other)
+    is_bad(look(ours, wide, pods=[mine, other]), "warning", "podgpu-wide", "remove one of them")

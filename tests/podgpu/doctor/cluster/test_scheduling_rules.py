@@ -1,0 +1,129 @@
+"""Selectors, affinities and tolerations, by Kubernetes' own rules."""
+
+from typing import Any
+
+import pytest
+
+from podgpu.doctor.cluster.scheduling_rules import matches, obstacles, selector_text
+from tests.podgpu.doctor.cluster.objects import Raw, node, taint
+
+
+def expression(operator: str, *values: str, key: str = "a") -> Raw:
+    return {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+
+
+SELECTORS: list[tuple[Any, dict[str, str], bool]] = [
+    ({}, {}, True),
+    ({}, {"a": "1"}, True),
+    (None, {}, False),
+    ("nonsense", {"a": "1"}, False),
+    ({"matchLabels": {"a": "1"}}, {"a": "1", "b": "2"}, True),
+    ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
+    ({"matchLabels": {"a": "1"}}, {}, False),
+    ({"matchExpressions": [expression("In", "1", "2")]}, {"a": "2"}, True),
+    ({"matchExpressions": [expression("In", "1")]}, {}, False),
+    ({"matchExpressions": [expression("NotIn", "1")]}, {}, True),
+    ({"matchExpressions": [expression("NotIn", "1")]}, {"a": "1"}, False),
+    ({"matchExpressions": [expression("Exists")]}, {"a": ""}, True),
+    ({"matchExpressions": [expression("Exists")]}, {}, False),
+    ({"matchExpressions": [expression("DoesNotExist")]}, {}, True),
+    ({"matchExpressions": [expression("DoesNotExist")]}, {"a": ""}, False),
+    ({"matchExpressions": [expression("Gt", "4")]}, {"a": "8"}, True),
+    ({"matchExpressions": [expression("Lt", "4")]}, {"a": "8"}, False),
+    ({"matchExpressions": [expression("Gt", "4")]}, {"a": "many"}, False),
+    ({"matchExpressions": [expression("Like", "4")]}, {"a": "4"}, False),
+    (
+        {"matchLabels": {"a": "1"}, "matchExpressions": [expression("Exists", key="b")]},
+        {"a": "1"},
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("selector", "labels", "selected"), SELECTORS)
+def test_a_label_selector(selector: Any, labels: dict[str, str], selected: bool) -> None:
+    assert matches(selector, labels) is selected
+
+
+TEXTS: list[tuple[Any, str]] = [
+    (None, ""),
+    ({}, ""),
+    ({"matchLabels": {"a": "1", "b": "2"}}, "a=1,b=2"),
+    ({"matchLabels": {"a": ["1"]}}, ""),
+    ({"matchExpressions": [expression("In", "1", "2")]}, "a in (1,2)"),
+    ({"matchExpressions": [expression("NotIn", "1")]}, "a notin (1)"),
+    ({"matchExpressions": [expression("Exists"), expression("DoesNotExist", key="b")]}, "a,!b"),
+    ({"matchExpressions": [expression("Like", "1")]}, ""),
+]
+
+
+@pytest.mark.parametrize(("selector", "text"), TEXTS)
+def test_a_label_selector_as_a_query_has_it(selector: Any, text: str) -> None:
+    assert selector_text(selector) == text
+
+
+def affinity(*terms: Raw) -> Raw:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    for each in required.values():
+        each["nodeSelectorTerms"] = list(terms)  # type: ignore[assignment]
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def term(*expressions: Raw, **fields: Raw) -> Raw:
+    return {"matchExpressions": list(expressions)} | fields
+
+
+NODE = node("gpu-1", a="1")
+OBSTACLES: list[tuple[Raw, list[str]]] = [
+    ({}, []),
+    ({"nodeSelector": {"a": "1"}}, []),
+    ({"nodeSelector": {"a": "2"}}, ["nodeSelector wants a=2, and it has a=1"]),
+    ({"nodeSelector": {"b": "1"}}, ["nodeSelector wants b=1, and it has no such label"]),
+    (affinity(term(expression("In", "1"))), []),
+    (affinity(term(expression("In", "2")), term(expression("Exists"))), []),
+    (
+        affinity(term(expression("In", "2", "3")), term(expression("Exists", key="b"))),
+        ["affinity wants a In (2, 3) or b Exists"],
+    ),
+    (affinity(term()), ["affinity wants nothing"]),
+    (affinity({"matchFields": [expression("In", "gpu-1", key="metadata.name")]}), []),
+    (
+        affinity({"matchFields": [expression("In", "gpu-2", key="metadata.name")]}),
+        ["affinity wants metadata.name In (gpu-2)"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "told"), OBSTACLES)
+def test_labels_that_keep_a_pod_off(spec: Raw, told: list[str]) -> None:
+    assert [why for why, _ in obstacles(spec, NODE)] == told
+
+
+TAINTS: list[tuple[Raw, list[Raw], bool]] = [
+    (taint("nvidia.com/gpu"), [], False),
+    (taint("nvidia.com/gpu"), [{"operator": "Exists"}], True),
+    (taint("nvidia.com/gpu"), [{"key": "nvidia.com/gpu", "operator": "Exists"}], True),
+    (taint("nvidia.com/gpu"), [{"key": "other", "operator": "Exists"}], False),
+    (taint("k", value="v"), [{"key": "k", "value": "v"}], True),
+    (taint("k", value="v"), [{"key": "k", "operator": "Equal", "value": "w"}], False),
+    (taint("k"), [{"key": "k", "operator": "Exists", "effect": "NoExecute"}], False),
+    (taint("k", "NoExecute"), [{"key": "k", "operator": "Exists", "effect": "NoExecute"}], True),
+    (taint("k", "PreferNoSchedule"), [], True),
+    (taint("node.kubernetes.io/not-ready", "NoExecute"), [], True),
+    (taint("node.kubernetes.io/unschedulable"), [], True),
+]
+
+
+@pytest.mark.parametrize(("mark", "tolerations", "free"), TAINTS)
+def test_taints_that_keep_a_pod_off(mark: Raw, tolerations: list[Raw], free: bool) -> None:
+    found = obstacles({"tolerations": tolerations}, node(taints=(mark,)))
+    assert (found == []) is free
+    if not free:
+        (why, mend), *_ = found
+        assert mark["key"] in why
+        assert f"{{key: {mark['key']}, operator: Exists}}" in mend
+
+
+def test_a_mend_is_a_command_that_can_be_copied() -> None:
+    (_, mend), *_ = obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
+    assert "kubectl label node gpu-9 x/y=true" in mend

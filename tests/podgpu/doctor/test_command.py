@@ -1,0 +1,330 @@
+"""`podgpu doctor`, as a user meets it."""
+
+import argparse
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.base.logs import ROOT
+from pipeline.component.findings import Finding
+from pipeline.diagnostics.check_table import CHECKS
+from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.process_lookup import file_behind_run, options_behind
+from podgpu.cli import run_commands
+from podgpu.cli.commands import run_command
+from podgpu.cli.doctor import command, config_selection
+from podgpu.cli.doctor.arguments import add
+from tests.podgpu.doctor.commanding import GOOD, plain
+from tests.podgpu.doctor.support import healthy, in_this_container, process, write
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers())
+    return parser.parse_args(["doctor", *words])
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    arguments = parsed(*words)
+    status: int = arguments.command(arguments)
+    return status, capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def small_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's processes and clock are none of these tests'."""
+    roots = healthy(tmp_path / "node")
+
+    def context(config: object, **more: Any) -> DoctorContext:
+        made: DoctorContext = DoctorContext(
+            config,  # type: ignore[arg-type]
+            roots=roots,
+            environ={},
+            synchronised=lambda: True,
+            **more,
+        )
+        return made
+
+    monkeypatch.setattr("pipeline.diagnostics.context.DoctorContext", context)
+
+
+def test_a_node_that_is_well_ends_with_0_and_a_line_for_each_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "podgpu.yaml", GOOD)
+    status, out = run(capsys, "-c", str(path))
+    assert status == 0, out
+    assert f"on gpu-1, {path}" in out.splitlines()[0]
+    assert "ok        replay.recording (source r): builtin:demo" in out
+    assert out.splitlines()[-1] == "7 ok, 1 skipped"
+
+
+def test_failures_end_with_2_and_json_says_so_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.replace("builtin:demo", f"{tmp_path}/none")
+    status, out = run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", text)), "--json")
+    told = json.loads(out)
+    assert status == told["status"] == 2
+    (bad,) = [each for each in told["findings"] if each["verdict"] == "failure"]
+    assert bad["check"] == "replay.recording"
+    assert bad["component"] == "source r"
+    assert bad["mend"]
+
+
+def test_warnings_alone_end_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def diagnose(_: DoctorContext) -> list[Finding]:
+        return [CHECKS["clock"].warning("here", "off", "run chrony")]
+
+    monkeypatch.setattr("podgpu.doctor.node_checks.diagnose", diagnose)
+    status, out = run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", GOOD)))
+    assert status == 1
+    assert "WARNING   clock: here: off" in out
+    assert "mend: run chrony" in out
+
+
+WRONG = [
+    ("sources: {a: {kind: nvmll}}\n", 2),
+    ("- a list\n", 1),
+    (None, 1),
+    (GOOD + "nope: 1\nneither: 2\n", 2),
+]
+
+
+@pytest.mark.parametrize(("text", "count"), WRONG)
+def test_a_file_that_is_wrong_is_a_failure_for_each_of_its_faults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, count: int
+) -> None:
+    path = tmp_path / "podgpu.yaml"
+    if text is not None:
+        write(path, text)
+    status, out = run(capsys, "-c", str(path), "--json")
+    told = json.loads(out)["findings"]
+    assert status == 2
+    assert [each["check"] for each in told] == ["config"] * count
+    for each in told:
+        assert each["looked_at"] == str(path)
+        assert "\n" not in each["saw"]
+        assert "podgpu check" in each["mend"]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_configuration_is_taken_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for text, expected in ((GOOD, 0), ("sources: [", 2)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        status, out = run(capsys, "-c", name)
+        assert status == expected, out
+        assert "standard input" in out.splitlines()[0]
+
+
+EXPORTER = ("-a", "127.0.0.1:0", "-k=false")
+
+
+def test_dcgm_exporter_s_options_are_looked_at_as_they_would_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "c.csv", "DCGM_FI_DEV_GPU_UTIL, gauge, a\n")
+    _, out = run(capsys, "--json", "dcgm-exporter", "-f", str(path), *EXPORTER)
+    told = json.loads(out)
+    assert told["origin"] == f"dcgm-exporter -f {path} {' '.join(EXPORTER)}"
+    places = {each["check"]: each["looked_at"] for each in told["findings"]}
+    assert places["http.port"] == "127.0.0.1:0"
+    assert places["counters"] == str(path)
+
+
+@pytest.mark.parametrize("words", [["--nope"], ["-c", "soon"], ["--help"], ["--version"]])
+def test_options_that_dcgm_exporter_has_not_are_a_failure(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    status, out = run(capsys, "--json", "dcgm-exporter", *words)
+    (told,) = json.loads(out)["findings"]
+    assert (status, told["check"], told["verdict"]) == (2, "config", "failure")
+
+
+def test_its_variables_count_where_no_file_is_as_in_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(config_selection, "PLACES", (tmp_path / "podgpu.yaml",))
+    monkeypatch.setattr(config_selection, "_PROC", tmp_path)
+    monkeypatch.setenv("DCGM_EXPORTER_LISTEN", "127.0.0.1:0")
+    _, out = run(capsys, "--json")
+    told = json.loads(out)
+    assert told["origin"] == "dcgm-exporter's variables (DCGM_EXPORTER_LISTEN)"
+    assert "127.0.0.1:0" in [each["looked_at"] for each in told["findings"]]
+    # A file says more than variables that may be left over.
+    path = write(tmp_path / "podgpu.yaml", GOOD)
+    assert json.loads(run(capsys, "--json", "-c", str(path))[1])["origin"] == str(path)
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(run(capsys, "--json")[1])["origin"] == "podgpu.yaml"
+
+
+def test_a_daemon_behind_its_command_line_is_looked_at_with_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(config_selection, "_PROC", tmp_path)
+    process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "dcgm-exporter", *EXPORTER)
+    in_this_container(tmp_path, 7)
+    told = json.loads(run(capsys, "--json")[1])
+    assert told["origin"] == f"dcgm-exporter {' '.join(EXPORTER)}, as process 7 runs"
+    assert "127.0.0.1:0" in [each["looked_at"] for each in told["findings"]]
+    path = write(tmp_path / "podgpu.yaml", GOOD)
+    assert json.loads(run(capsys, "--json", "-c", str(path))[1])["origin"] == str(path)
+
+
+def test_one_of_another_container_is_none_of_this_one_s(tmp_path: Path) -> None:
+    process(tmp_path, 7, "podgpu", "dcgm-exporter", *EXPORTER)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    in_this_container(tmp_path, 7, elsewhere)
+    assert options_behind("dcgm-exporter", tmp_path) is None
+    assert options_behind("run", tmp_path) is None
+    assert file_behind_run(tmp_path) is None
+
+
+FILES = [
+    (("-c", "/a/b.yaml"), "/a/b.yaml"),
+    (("--config", "/a/b.yaml"), "/a/b.yaml"),
+    (("--config=/a/b.yaml",), "/a/b.yaml"),
+    (("-c/a/b.yaml",), "/a/b.yaml"),
+    (("-c=/a/b.yaml",), "/a/b.yaml"),
+    (("--allow-configured-code", "-c", "/a/b.yaml"), "/a/b.yaml"),
+    (("-c", "/a/b.yaml", "--allow-library", "/a/lib.so"), "/a/b.yaml"),
+    (("-c=-",), None),
+    (("--config", "/dev/stdin"), None),
+    (("-c", "/dev/fd/0"), None),
+    (("-c", "/proc/self/fd/0"), None),
+    (("-c", "/dev//stdin"), None),
+    (("-c", "/dev/fd/3"), "/dev/fd/3"),
+    (("-c", "/x.yaml", "-c", "/a/b.yaml"), "/a/b.yaml"),
+    (("-c", "b.yaml"), "HERE/b.yaml"),
+    (("-c", "-"), None),
+    (("-c",), None),
+    ((), None),
+]
+
+
+@pytest.mark.parametrize(("words", "file"), FILES)
+def test_the_file_of_a_daemon_is_found_in_its_words(
+    tmp_path: Path, words: tuple[str, ...], file: str | None
+) -> None:
+    process(tmp_path, 7, "podgpu", "run", *words)
+    in_this_container(tmp_path, 7)
+    (tmp_path / "7" / "cwd").symlink_to(tmp_path)
+    wanted = None if file is None else (7, Path(file.replace("HERE", str(tmp_path))))
+    assert file_behind_run(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("words", [words for words, file in FILES if file and words])
+def test_and_is_the_one_that_podgpu_run_reads_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    read: list[Path] = []
+
+    def reads(arguments: argparse.Namespace) -> int:
+        read.append(arguments.config)
+        return 0
+
+    monkeypatch.setattr(run_commands, "run", reads)
+    assert run_command(["run", *words]) == 0
+    process(tmp_path, 7, "podgpu", "run", *words)
+    in_this_container(tmp_path, 7)
+    (tmp_path / "7" / "cwd").symlink_to("/")
+    assert file_behind_run(tmp_path) == (7, "/" / read[0])
+
+
+def test_a_daemon_beside_it_is_looked_at_with_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(config_selection, "_PROC", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "podgpu.yaml", GOOD.replace("gpu-1", "gpu-2"))
+    path = write(tmp_path / "elsewhere/other.yaml", GOOD)
+    process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "run", "-c", str(path))
+    in_this_container(tmp_path, 7)
+    told = json.loads(run(capsys, "--json")[1])
+    assert (told["origin"], told["node"]) == (f"{path}, as process 7 runs", "gpu-1")
+    path.unlink()
+    status, out = run(capsys, "--json")
+    assert (status, json.loads(out)["findings"][0]["check"]) == (2, "config")
+
+
+CONTRADICTIONS = [
+    (["--kubeconfig", "x"], "--kubeconfig is for --cluster"),
+    (["--namespace", "x"], "--namespace is for --cluster"),
+    (["--cluster", "-c", "x"], "--cluster looks at no configuration"),
+    (["--cluster", "dcgm-exporter"], "--cluster looks at no configuration"),
+    (["-c", "x", "dcgm-exporter", "-a", ":1"], "give one of the two"),
+    (["nonsense", "-k"], "unrecognized arguments: nonsense -k"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), CONTRADICTIONS)
+def test_nothing_that_is_said_is_ignored(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(capsys, *words)
+    assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_bug_has_a_status_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> str:
+        raise RuntimeError("of its own")
+
+    monkeypatch.setattr(command, "as_text", breaks)
+    arguments = parsed("-c", plain(tmp_path))
+    assert arguments.command(arguments) == 3
+    assert "RuntimeError: of its own" in capsys.readouterr().err
+
+
+def test_what_a_component_logs_on_the_way_is_not_printed_and_the_log_is_as_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = logging.getLogger(ROOT).level
+    run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", GOOD)))
+    assert logging.getLogger(ROOT).level == before
+    assert capsys.readouterr().err == ""
+
+
+def test_a_cluster_that_cannot_be_asked_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = write(tmp_path / "kubeconfig", "{}")
+    status, out = run(capsys, "--cluster", "--kubeconfig", str(kubeconfig), "--json")
+    told = json.loads(out)
+    assert (status, told["node"], told["origin"]) == (2, "", str(kubeconfig))
+    assert [each["check"] for each in told["findings"]] == ["cluster.server"]
+
+
+def test_a_cluster_without_credentials_names_the_option_that_gives_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    status, out = run(capsys, "--cluster", "--json")
+    (told,) = json.loads(out)["findings"]
+    assert (status, told["check"], told["looked_at"]) == (2, "cluster.server", "--kubeconfig")
+    assert "--kubeconfig ~/.kube/config" in told["mend"]
+
+
+def test_the_variable_of_kubectl_is_heeded_and_the_option_goes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, named = write(tmp_path / "a", "{}"), write(tmp_path / "b", "{}")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{there}")
+    assert json.loads(run(capsys, "--cluster", "--json")[1])["origin"] == str(there)
+    words = ("--cluster", "--json", "--kubeconfig", str(named))
+    assert json.loads(run(capsys, *words)[1])["origin"] == str(named)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
+    assert json.loads(run(capsys, "--cluster", "--json")[1])["origin"] == f"{tmp_path}/none"

@@ -1,0 +1,123 @@
+"""`daemon.status`, by what a podgpu says of itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipeline.base.telemetry import Telemetry
+from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.port_owner import Neighbour
+from pipeline.exposition.own_metrics import tail
+from pipeline.exposition.text_format import Format
+from pipeline.runtime.config_reload import Attempts
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.problems import problems
+from pipeline.status_page.status_document import StatusDocument
+from podgpu.doctor import listen_ports
+from podgpu.doctor.daemon_status import look
+from tests.pipeline.status_page.scenes import no_driver, troubled, two_gpus
+from tests.podgpu.doctor.support import context, is_bad, of, page, serving
+from tests.podgpu.doctor.test_listen_ports import PODGPU_ANSWERS, on
+
+WELL = status_of(two_gpus())
+NOW = WELL.time.timestamp()
+
+
+def reloads(*results: str) -> bytes:
+    """The page of a podgpu whose changes ended so, one after the other."""
+    telemetry = Telemetry()
+    attempts = Attempts(telemetry)
+    for result in results:
+        attempts.count("configuration", result)
+    return tail(Format.TEXT, telemetry.collect({}))
+
+
+def looked(status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = NOW) -> Finding:
+    body = status if isinstance(status, bytes) else msgspec.json.encode(status)
+    return look("a/status", Neighbour(True, "podgpu", status=body, metrics=metrics), now_s)
+
+
+def test_a_podgpu_that_is_well_says_what_it_has() -> None:
+    told = looked(WELL, reloads("refused", "failed", "done"))
+    assert told.verdict is Verdict.OK, told
+    assert told.check == "daemon.status"
+    assert "2 GPUs" in told.saw
+
+
+@pytest.mark.parametrize("scene", [troubled, no_driver])
+def test_what_its_pages_name_as_a_problem_is_a_warning(scene: Callable[[], object]) -> None:
+    status = status_of(scene())  # type: ignore[arg-type]
+    told = looked(status)
+    wrong = problems(status)
+    assert told.check == "daemon.status"
+    is_bad(told, "warning", wrong[0].partition(":")[0], "podgpu's log")
+    if len(wrong) > 4:
+        assert told.saw.endswith(f"; and {len(wrong) - 4} more")
+
+
+def test_a_sink_that_is_stuck_is_named() -> None:
+    (sink, *_) = WELL.sinks
+    stuck = msgspec.structs.replace(sink, delivering=False)
+    told = looked(msgspec.structs.replace(WELL, sinks=(stuck,)))
+    is_bad(told, "warning", f"sink {sink.name}: nothing is delivered", "podgpu's log")
+
+
+REFUSED = [["refused"], ["failed"], ["done", "done", "refused"], ["refused", "done", "failed"]]
+
+
+@pytest.mark.parametrize("labels", [b"", b'{node="n"}'])
+@pytest.mark.parametrize("results", REFUSED)
+def test_a_change_that_was_not_taken_over_is_a_warning(results: list[str], labels: bytes) -> None:
+    """However many were, before: what counts is the last."""
+    page = reloads(*results).replace(b"_successful 0", b"_successful%b 0" % labels)
+    told = looked(WELL, page)
+    is_bad(told, "warning", "not taken over", "podgpu check")
+
+
+@pytest.mark.parametrize("results", [[], ["done"], ["done", "refused", "failed", "done"]])
+def test_one_that_was_taken_over_since_is_none(results: list[str]) -> None:
+    assert looked(WELL, reloads(*results)).verdict is Verdict.OK
+
+
+def test_who_waits_for_long_is_named_and_who_has_just_begun_is_not() -> None:
+    waits = msgspec.structs.replace(WELL, ready=False, waiting_for="source kubelet")
+    assert waits.started is not None
+    begun = waits.started.timestamp()
+    assert looked(waits, now_s=begun + 60).verdict is Verdict.OK
+    saw = "not ready, 5 min after its start: waits for source kubelet"
+    is_bad(looked(waits, now_s=begun + 300), "warning", saw, "podgpu's log")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"nonsense", b"[" * 100_000, b'{"version": 99}'])
+def test_what_cannot_be_read_is_not_judged(body: bytes) -> None:
+    assert looked(body).verdict is Verdict.SKIPPED
+
+
+async def test_it_is_asked_where_it_answers_and_once(tmp_path: Path) -> None:
+    status = msgspec.json.encode(msgspec.structs.replace(WELL, node="gpu-1"))
+    metrics = reloads("refused")
+
+    def answer(path: str) -> bytes:
+        return page({"/status": status, "/metrics": metrics}.get(path, b""), PODGPU_ANSWERS)
+
+    async with serving(answer) as port, serving(answer) as other:
+        text = f'{on(port)}http: {{listen: "127.0.0.1:{other}"}}\n'
+        found = await listen_ports.examine(context(tmp_path / "a", f"node: gpu-1\n{text}"))
+        others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-2\n{text}"))
+    told = of(found, "daemon.status")
+    is_bad(told, "warning", "not taken over", "podgpu check")
+    assert told.looked_at == f"127.0.0.1:{port}/status"
+    assert [each.check for each in others] == ["http.port"] * 2, "another node's is not ours"
+
+
+async def test_behind_a_password_it_is_skipped(tmp_path: Path) -> None:
+    refuses = page(b"{}", PODGPU_ANSWERS, status="401 Unauthorized")
+    async with serving(lambda _: refuses) as port:
+        found = await listen_ports.examine(context(tmp_path, on(port)))
+    assert replace(of(found, "daemon.status"), looked_at="").saw == (
+        "it isn't told, as behind a password"
+    )
+    assert of(found, "daemon.status").verdict is Verdict.SKIPPED

@@ -1,0 +1,153 @@
+"""`queue.folder`, provoked."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from config.value_types import ByteSize
+from pipeline.component.findings import Verdict
+from pipeline.delivery.queue.disk.folder import Folder
+from pipeline.diagnostics.mounts import file_system, is_mounted
+from podgpu.doctor import delivery_queues
+from tests.podgpu.doctor.support import (
+    PODGPU,
+    context,
+    healthy,
+    in_this_container,
+    is_bad,
+    of,
+    process,
+    write,
+)
+
+MIB = ByteSize.parse("1MiB")
+
+
+def test_a_folder_that_takes_data_is_well_and_left_as_it_was(tmp_path: Path) -> None:
+    roots = healthy(tmp_path / "node")
+    folder = tmp_path / "queue"
+    folder.mkdir()
+    told = of(delivery_queues.look(folder, MIB, roots.proc), "queue.folder")
+    assert told.verdict is Verdict.OK
+    assert "ext4" in told.saw
+    assert list(folder.iterdir()) == []
+    later = of(delivery_queues.look(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
+    assert later.verdict is Verdict.OK
+    assert f"to be made in {tmp_path}" in later.looked_at
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_queue_on_tmpfs_is_a_warning(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    write(
+        proc / "self/mountinfo",
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        f"30 22 0:31 / {tmp_path} rw,nosuid shared:5 master:2 - tmpfs tmpfs rw\n",
+    )
+    found = delivery_queues.look(tmp_path, MIB, proc)
+    is_bad(of(found, "queue.folder"), "warning", "tmpfs", "node's disk (hostPath)")
+
+
+def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
+    # procfs takes no file, not even from root.
+    found = delivery_queues.look(Path("/proc/self/queue"), MIB, tmp_path)
+    is_bad(of(found, "queue.folder"), "failure", "nothing can be written there", "writ")
+    path = write(tmp_path / "file")
+    is_bad(
+        delivery_queues.look(path / "queue", MIB, tmp_path)[0], "failure", "no folder", "hostPath"
+    )
+
+
+def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
+    found = delivery_queues.look(
+        tmp_path, ByteSize.parse("1000000TiB"), healthy(tmp_path / "n").proc
+    )
+    is_bad(of(found, "queue.folder"), "warning", "MiB are free", "lower queue.max_size")
+
+
+@pytest.mark.parametrize("kind", ["overlay", "aufs", "fuse.fuse-overlayfs"])
+def test_a_queue_on_the_container_s_own_layer_is_a_warning(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / "proc/self/mountinfo", f"22 1 0:31 / / rw - {kind} {kind} rw\n")
+    found = delivery_queues.look(tmp_path / "queue", MIB, tmp_path / "proc")
+    is_bad(of(found, "queue.folder"), "warning", "the container's own layer", "(hostPath)")
+
+
+OWNERS = [
+    ("ours", "ok"),
+    ("another container's", "failure"),
+    ("nobody's who can be seen", "failure"),
+]
+
+
+@pytest.mark.parametrize(("whose", "verdict"), OWNERS)
+def test_a_queue_that_is_in_use(tmp_path: Path, whose: str, verdict: str) -> None:
+    proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
+    queue = Folder(folder, flushes=False)
+    if whose != "nobody's who can be seen":
+        process(proc, 7, *PODGPU)
+        root = tmp_path if whose == "another container's" else None
+        (in_this_container(proc, 7, root) / "9").symlink_to(folder / "lock")
+    told = of(delivery_queues.look(folder, MIB, proc), "queue.folder")
+    queue.close()
+    assert told.verdict.value == verdict, told
+    if verdict == "failure":
+        saw = f"in use by another podgpu, process {os.getpid()} in its own container"
+        is_bad(told, verdict, saw, "each podgpu needs a folder of its own")
+    # Free again, and the look has not taken the lock for itself.
+    assert of(delivery_queues.look(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
+    Folder(folder, flushes=False).close()
+
+
+def test_what_the_queue_has_already_counts_as_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
+    write(folder / "00000000000000000001.seg", "x" * (3 << 20))
+    monkeypatch.setattr(delivery_queues.os, "statvfs", lambda _: Space())  # type: ignore[attr-defined]
+    (told,) = delivery_queues.look(folder, ByteSize.parse("4MiB"), proc)
+    assert told.verdict is Verdict.OK, told
+    (told,) = delivery_queues.look(folder, ByteSize.parse("6MiB"), proc)
+    is_bad(told, "warning", "2 MiB are free, 3 MiB are the queue's", "make room")
+
+
+class Space:
+    """A disk with two MiB left."""
+
+    f_bavail, f_frsize = 2, 1 << 20
+
+
+async def test_every_sink_with_a_queue_is_looked_at(tmp_path: Path) -> None:
+    text = (
+        f"sinks: {{a: {{kind: otlp, queue: {{path: {tmp_path}/q}}}}, b: {{kind: otlp}},"
+        " c: {kind: jsonl}}\n"
+    )
+    ctx = context(tmp_path, text)
+    made = delivery_queues.examinations(ctx.config, ctx)
+    assert [each.name for each in made] == ["sink a", "sink b"]
+    found = [finding for each in made for finding in await each.work()]
+    assert [finding.verdict for finding in found] == [Verdict.OK, Verdict.SKIPPED]
+
+
+MOUNTS = """\
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+23 22 0:21 / /dev/shm rw - tmpfs shm rw
+24 22 0:22 / /a\\040b rw shared:3 - xfs /dev/sdb rw
+25 24 0:23 / /a\\040b rw - tmpfs none rw
+nonsense
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/etc", "ext4"), ("/dev/shm/q", "tmpfs"), ("/dev/shmem", "ext4"), ("/a b/c", "tmpfs")],
+)
+def test_a_file_system_is_that_of_the_nearest_mount(tmp_path: Path, path: str, kind: str) -> None:
+    write(tmp_path / "self/mountinfo", MOUNTS)
+    assert file_system(Path(path), tmp_path) == kind
+    assert not is_mounted(Path(path), tmp_path)
+    assert is_mounted(Path("/dev/shm"), tmp_path)
+
+
+def test_without_a_list_of_mounts_the_kind_is_not_known(tmp_path: Path) -> None:
+    assert file_system(tmp_path, tmp_path) == ""

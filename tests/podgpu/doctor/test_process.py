@@ -1,0 +1,183 @@
+"""`podgpu doctor` as a process: its output, its end, and what it loads."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.podgpu.doctor.commanding import GOOD, plain
+from tests.podgpu.doctor.support import write
+
+ROOT_FOLDER = Path(__file__).parents[3]
+PODGPU = [sys.executable, "-m", "podgpu"]
+
+
+def podgpu(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PODGPU, *words], cwd=ROOT_FOLDER, stderr=subprocess.PIPE, timeout=25, check=False, **more
+    )
+
+
+def test_a_name_that_the_terminal_cannot_show_is_no_bug(tmp_path: Path) -> None:
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = podgpu("doctor", "-c", plain(tmp_path, "n\u00f6"), env=environ, stdout=subprocess.PIPE)
+    assert done.returncode in {0, 1}, done.stderr
+    assert b" on n?, " in done.stdout
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_path_of_bytes_that_are_no_text_is_no_bug(tmp_path: Path, more: tuple[str, ...]) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff.yaml"
+    done = podgpu("doctor", "-c", path, *more, stdout=subprocess.PIPE)  # type: ignore[arg-type]
+    assert (done.returncode, done.stderr) == (2, b"")
+    assert b"there is no such file" in b" ".join(done.stdout.split())
+
+
+def test_a_disk_that_is_full_is_neither_a_warning_nor_a_failure_of_the_node(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = podgpu("doctor", "-c", plain(tmp_path), stdout=full)
+    assert done.returncode == 3
+    assert b"can't be written: No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reader_who_has_gone_leaves_the_status_as_it_is(tmp_path: Path) -> None:
+    end, begin = os.pipe()
+    os.close(end)
+    text = GOOD.replace("builtin:demo", f"{tmp_path}/none")
+    done = podgpu("doctor", "-c", str(write(tmp_path / "c.yaml", text)), stdout=begin)
+    os.close(begin)
+    assert (done.returncode, done.stderr) == (2, b"")
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["check"]])
+def test_a_signal_is_no_answer(tmp_path: Path, words: list[str]) -> None:
+    """It waits for a pipe that nobody writes to, or for a port that answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        listens = GOOD.replace("{kind: jsonl}", f'{{kind: prometheus, listen: "127.0.0.1:{port}"}}')
+        path = write(tmp_path / "podgpu.yaml", listens)
+        running = subprocess.Popen(
+            [sys.executable, "-c", SLOW, *words, "-c", str(path)],
+            cwd=ROOT_FOLDER,
+            stdout=subprocess.PIPE,
+        )
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"begun\n"
+        running.send_signal(signal.SIGTERM)
+        out, _ = running.communicate(timeout=20)
+    assert (running.returncode, out) == (128 + signal.SIGTERM, b"")
+
+
+SLOW = """
+import sys, time
+from podgpu.cli import main
+import podgpu.cli.commands as commands
+
+def slow(argv):
+    print("begun", flush=True)
+    time.sleep(60)
+
+commands.run_command = slow
+sys.exit(main())
+"""
+
+
+def test_what_a_plugin_says_does_not_reach_the_terminal_by_itself(tmp_path: Path) -> None:
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", "printf '\\033[2Jsaid' >&2; exit 3"],
+            "interactiveMode": "Never",
+        }
+    }
+    text = {
+        "current-context": "t",
+        "contexts": [{"name": "t", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = write(tmp_path / "kubeconfig", json.dumps(text))
+    done = podgpu("doctor", "--cluster", "--kubeconfig", str(path), stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, b"")
+    words = b" ".join(done.stdout.split())
+    assert b"the plugin sh ended with status 3; what it wrote may be a secret" in words
+    assert b"\033" not in done.stdout
+    assert b"said" not in done.stdout
+
+
+def test_on_a_machine_without_a_driver_it_says_so_in_seconds(tmp_path: Path) -> None:
+    """A process of its own, where nobody has loaded a driver's library before."""
+    path = write(
+        tmp_path / "podgpu.yaml",
+        "sources: {gpus: {kind: nvml}}\nsinks: {l: {kind: jsonl}}\n",
+    )
+    code = (
+        "import sys, argparse; from podgpu.cli.doctor.arguments import add\n"
+        "parser = argparse.ArgumentParser(); add(parser.add_subparsers())\n"
+        "arguments = parser.parse_args(sys.argv[1:]); sys.exit(arguments.command(arguments))\n"
+    )
+    environ = {key: text for key, text in os.environ.items() if key != "LD_LIBRARY_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "doctor", "-c", str(path), "--json"],
+        cwd=ROOT_FOLDER,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    told = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["findings"]}
+    assert "check.bug" not in told, done.stdout
+    if told["nvml.driver"] == "ok":
+        pytest.skip("this machine has one")
+    assert done.returncode == 2
+    assert told["nvml.driver"] == "failure"
+    assert told["nvml.library"] in {"skipped", "ok"}
+    assert told["nvml.nodes"] == "skipped"
+
+
+def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    """A call in a thread that never ends, of those that a component makes."""
+    code = (
+        "import asyncio, time, podgpu.doctor.node_checks as general\n"
+        "from podgpu.cli.doctor import command\n"
+        "from podgpu.cli.doctor.arguments import add\n"
+        "from pipeline.diagnostics.check_runner import Examination, run\n"
+        "async def hangs(): await asyncio.to_thread(time.sleep, 3600)\n"
+        "async def diagnose(ctx): return await run([Examination('a disk', hangs)], 0.2)\n"
+        "general.diagnose = diagnose\n"
+        "import argparse, sys; parser = argparse.ArgumentParser(); add(parser.add_subparsers())\n"
+        "arguments = parser.parse_args(sys.argv[1:]); sys.exit(arguments.command(arguments))\n"
+    )
+    path = write(tmp_path / "podgpu.yaml", GOOD)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "doctor", "-c", str(path)],
+        cwd=ROOT_FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "FAILURE   check.deadline: a disk: no answer within 0.2 s" in done.stdout
+
+
+def test_it_loads_next_to_nothing_until_it_is_called() -> None:
+    code = (
+        "import sys; import podgpu.cli.doctor.arguments\n"
+        "heavy = ('podgpu.doctor', 'pipeline.diagnostics', 'aiohttp')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT_FOLDER, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

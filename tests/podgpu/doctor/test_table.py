@@ -1,0 +1,116 @@
+"""The table of checks is the documentation's, and names neither more nor less than there is."""
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.component.check import Check
+from pipeline.component.registry import ENTRIES, load
+from pipeline.diagnostics.check_table import CHECKS, GROUPS, markdown
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+SOURCES = [
+    *(ROOT / "podgpu/doctor").rglob("*.py"),
+    *(ROOT / "pipeline/diagnostics").rglob("*.py"),
+    *(ROOT / "podgpu/cli/doctor").glob("*.py"),
+    *(ROOT / "sources").rglob("*.py"),
+    *(ROOT / "sinks").rglob("*.py"),
+]
+TESTS = [
+    *(ROOT / "tests/podgpu/doctor").rglob("test_*.py"),
+    *(ROOT / "tests/pipeline/diagnostics").rglob("test_*.py"),
+    *(ROOT / "tests/sources").glob("*/test_doctor*.py"),
+    *(ROOT / "tests/sinks").glob("*/test_doctor.py"),
+]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_tables_of_the_page_are_the_checks_own(group: str) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+    table = "\n".join(markdown(GROUPS[group])) + "\n"
+    place = re.compile(rf"(?<=^## {group}$)(.*?)(^\| check .*?)(?=^[^|]|\Z)", re.M | re.S)
+    page = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        page = place.sub(lambda found: found[1] + table, page)
+        PAGE.write_text(page, encoding="utf-8")
+    found = place.search(page)
+    assert found is not None
+    assert found[2].rstrip() + "\n" == table
+
+
+def test_every_check_has_one_row_and_cells_without_lines() -> None:
+    assert sum(map(len, GROUPS.values())) == len(CHECKS)
+    for check in CHECKS.values():
+        assert re.fullmatch(r"[a-z]+(\.[a-z_]+)?", check.id)
+        for cell in (check.looks_at, check.means, check.mend):
+            assert cell, check.id
+            assert "|" not in cell, check.id
+            assert "\n" not in cell, check.id
+
+
+def test_every_check_is_given_somewhere_and_none_that_has_no_row() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    assert set(re.findall(r'CHECKS\["([^"]+)"\]', text)) == set(CHECKS)
+
+
+def told_by(module: ast.Module) -> Iterator[set[str]]:
+    """Yield the words of each test: its own, and those of tables and helpers that it names.
+
+    A verdict is there as `Verdict.WARNING` or as "warning".
+    """
+    parts: dict[str, ast.stmt] = {}
+    for part in module.body:
+        for name in ast.walk(part):
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                parts.setdefault(name.id, part)
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            parts[part.name] = part
+    for test, begin in parts.items():
+        if not test.startswith("test_"):
+            continue
+        words, names = set[str](), {test}
+        left: list[ast.AST] = [begin]
+        while left:
+            for node in ast.walk(left.pop()):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    words.add(node.value)
+                elif isinstance(node, ast.Attribute):
+                    words.add(node.attr.lower())
+                elif isinstance(node, ast.Name) and node.id in parts and node.id not in names:
+                    names.add(node.id)
+                    left.append(parts[node.id])
+        yield words | names
+
+
+TOLD = [words for path in TESTS for words in told_by(ast.parse(path.read_text(encoding="utf-8")))]
+BAD = [
+    (check, verdict.value)
+    for check in CHECKS.values()
+    for verdict in sorted(check.worst, key=lambda each: each.value)
+]
+
+
+@pytest.mark.parametrize(("check", "verdict"), BAD, ids=[f"{c.id} {v}" for c, v in BAD])
+def test_each_bad_verdict_of_each_check_is_provoked_by_a_test(check: Check, verdict: str) -> None:
+    """That a finding of it has a mend, `Check` sees to by itself."""
+    assert any({check.id, verdict} <= words for words in TOLD)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_every_check_is_provoked_by_a_test(check: Check) -> None:
+    assert any(check.id in words for words in TOLD)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+def test_what_an_entry_names_is_there(entry: tuple[str, str]) -> None:
+    dotted = ENTRIES[entry].doctor  # type: ignore[index]
+    if dotted:
+        assert callable(load(dotted))
+        return
+    package = ROOT / f"{entry[0]}s" / entry[1]
+    assert not (package / "doctor.py").exists(), "there is one that nobody calls"

@@ -1,0 +1,90 @@
+"""Nodes, pods and questions to test with."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeline.model.availability import availability
+from pipeline.model.bitmask import mask_of
+from pipeline.model.topology_tree import Topology
+from pipeline.topology.node_annotation import KEY, Published, annotation
+from podgpu.extender.node_selection.node_state import Known
+
+NOW = 1_800_000_000.0
+REFRESH = 60.0
+GPU = "nvidia.com/gpu"
+
+Raw = dict[str, Any]
+
+
+def free_of(topology: Topology, *held: int) -> int:
+    """All GPUs but these."""
+    return topology.mask & ~mask_of(held)
+
+
+def known(
+    topology: Topology,
+    free: int | None = -1,
+    *,
+    part: int = 0,
+    age: float = 0,
+    devices: int | None = None,
+) -> Known:
+    """What is known of a node; without a word all of its GPUs are free."""
+    free = topology.mask if free == -1 else free
+    return Known(Published(topology, free, part, NOW - age, REFRESH), devices=devices)
+
+
+def said(topology: Topology, *, at: float = NOW, free: bool = True) -> str:
+    """A node's annotation; nobody speaks of any of its GPUs, so that none is free."""
+    known_ = availability(topology, {}) if free else None
+    return annotation(topology, known_, at=at, refresh=REFRESH)
+
+
+def told(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
+    """A node's annotation."""
+    made = json.loads(said(topology, at=at))
+    return json.dumps({**made, "free": f"{free:x}", "part": f"{part:x}"})
+
+
+def node(name: str, text: str | None = None, *, gpus: str | int | None = None) -> Raw:
+    """A Node as the API server has it."""
+    annotations = {} if text is None else {KEY: text}
+    status = {} if gpus is None else {"allocatable": {"cpu": "96", GPU: gpus}}
+    return {"metadata": {"name": name, "annotations": annotations}, "status": status}
+
+
+def container(
+    gpus: str | int | None = None, *, restart: str | None = None, limits_only: bool = False
+) -> Raw:
+    quantities = {} if gpus is None else {GPU: gpus}
+    resources = {"limits": quantities} | ({} if limits_only else {"requests": quantities})
+    return {"name": "c", "resources": resources} | (
+        {} if restart is None else {"restartPolicy": restart}
+    )
+
+
+def pod(
+    *containers: Raw,
+    init: Iterable[Raw] = (),
+    gpus: str | int | None = None,
+    require: str | None = None,
+) -> Raw:
+    """A pod as the scheduler sends it."""
+    listed = [*containers, *([] if gpus is None else [container(gpus)])]
+    annotations = {} if require is None else {"podgpu.io/require": require}
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "annotations": annotations},
+        "spec": {"containers": listed, "initContainers": list(init)},
+    }
+
+
+def question(
+    pod_: Mapping[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    nodes: Sequence[Raw] | None = None,
+) -> bytes:
+    """An ExtenderArgs as Go writes it: what isn't there is null."""
+    listed = None if nodes is None else {"metadata": {}, "items": list(nodes)}
+    return json.dumps({"Pod": pod_, "Nodes": listed, "NodeNames": names}).encode()

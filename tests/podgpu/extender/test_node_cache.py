@@ -1,0 +1,273 @@
+"""What is kept of the cluster's Nodes."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from pipeline.base.errors import ApiError
+from pipeline.model import Level
+from pipeline.model.topology_tree import Topology
+from pipeline.topology import build
+from pipeline.topology.node_annotation import KEY, published
+from podgpu.extender.node_cache import LONGEST, Distiller, Found, Nodes
+from podgpu.extender.node_selection.node_fit import fit
+from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
+from podgpu.extender.topology_pool import Shapes
+from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
+from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, node, said, told
+
+LOG = logging.getLogger("podgpu.test.extender")
+
+
+def found(raw: dict[str, Any]) -> Found:
+    made = Distiller(KEY, [GPU])(raw)
+    assert made is not None
+    return made
+
+
+async def heard(*raws: dict[str, Any]) -> Nodes:
+    nodes = Nodes(LOG)
+    await nodes.replaced([found(raw) for raw in raws])
+    return nodes
+
+
+async def test_a_node_tells_its_topology() -> None:
+    nodes = await heard(node("a", told(hgx(), 0b1101, part=0b10), gpus="8"))
+    known = nodes.of("a")
+    assert known.published is not None
+    assert (known.published.free, known.published.part) == (0b1101, 0b10)
+    assert known.devices == 8
+    assert known.state(NOW) == "fresh"
+    assert known.state(NOW + 3 * REFRESH + 1) == "stale"
+
+
+@pytest.mark.parametrize(
+    ("raw", "state"),
+    [
+        (node("a"), "none"),
+        ({"metadata": {"name": "a"}}, "none"),
+        ({"metadata": {"name": "a", "annotations": {KEY: 7}}}, "none"),
+        (node("a", ""), "unreadable"),
+        (node("a", "nonsense"), "unreadable"),
+        (node("a", "[" * 100_000), "unreadable"),
+        (node("a", "\ud800"), "unreadable"),
+        (node("a", json.dumps({"version": 2})), "unreadable"),
+        (node("a", said(hgx(), free=False)), "no_free"),
+        (node("a", said(hgx()) + " " * LONGEST), "unreadable"),
+    ],
+)
+async def test_why_there_is_no_topology(raw: dict[str, Any], state: str) -> None:
+    nodes = await heard(raw)
+    assert nodes.of("a").state(NOW) == state
+    assert (nodes.of("a").published is None) == (state != "no_free")
+    assert nodes.count(NOW)[state] == 1
+
+
+async def test_of_a_node_that_nobody_has_heard_of_nothing_is_known() -> None:
+    assert (await heard()).of("a") is NOTHING
+    assert Nodes(LOG).of("a") is NOT_YET, "none is known before the first list"
+
+
+@pytest.mark.parametrize("raw", [{}, {"metadata": []}, {"metadata": {"name": ""}}])
+def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
+    assert Distiller(KEY, [GPU])(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "devices"),
+    [
+        ({}, None),
+        ({"cpu": "96"}, None),
+        ({GPU: "8"}, 8),
+        ({GPU: 8}, 8),
+        ({GPU: "0"}, 0),
+        ({GPU: "2k"}, 2000),
+        ({GPU: "8", "example.com/gpu": "24"}, 32),
+        ({GPU: "many"}, None),
+        ({GPU: None}, None),
+        ([], None),
+    ],
+)
+def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int | None) -> None:
+    """Of the capacity are also those that aren't healthy."""
+    made = Distiller(KEY, [GPU, "example.com/gpu"])(
+        {
+            "metadata": {"name": "a"},
+            "status": {"allocatable": allocatable, "capacity": {GPU: "99"}},
+        }
+    )
+    assert made is not None
+    assert made.devices == devices
+
+
+async def test_changes() -> None:
+    nodes = await heard(node("a", told(hgx(), 1)), node("b"))
+    await nodes.upserted(found(node("a", told(hgx(), 3))))
+    await nodes.upserted(found(node("c", told(pcie(), 1))))
+    await nodes.deleted(found(node("b")))
+    free = [None if (p := nodes.of(n).published) is None else p.free for n in "abc"]
+    assert free == [3, None, 1]
+    assert nodes.of("b") is NOTHING
+    await nodes.replaced([found(node("c", told(pcie(), 7)))])
+    assert nodes.of("a") is NOTHING
+    assert sum(nodes.count(NOW).values()) == 1
+
+
+async def test_an_annotation_that_is_as_it_was_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = await heard(node("a", told(hgx(), 1), gpus=8), node("b", "nonsense"), node("c"))
+    before = nodes.of("a").published
+
+    def never(text: str) -> None:
+        raise AssertionError(text)
+
+    monkeypatch.setattr("podgpu.extender.node_cache.published", never)
+    again = [node("a", told(hgx(), 1), gpus=32), node("b", "nonsense"), node("c")]
+    await nodes.replaced([found(raw) for raw in again])
+    for raw in again:
+        await nodes.upserted(found(raw))
+    assert nodes.of("a").published is before
+    assert nodes.of("a").devices == 32
+
+
+async def test_what_stands_while_the_api_server_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    nodes = Nodes(LOG)
+    assert not nodes.complete
+    await nodes.lost(ApiError("away", status=500))
+    await nodes.lost(ApiError("away still", status=500))
+    assert (nodes.complete, nodes.followed) == (False, False)
+    await nodes.replaced([found(node("a", told(hgx(), 1)))])
+    assert (nodes.complete, nodes.followed) == (True, True)
+    await nodes.lost(ApiError("forbidden", status=403))
+    assert (nodes.complete, nodes.followed) == (True, False)
+    assert nodes.of("a").published is not None
+    await nodes.confirmed()
+    assert nodes.followed
+    assert [record.getMessage() for record in caplog.records] == [
+        "away; no node has been heard of",
+        "nodes are followed again",
+        "forbidden; what was heard before stands",
+        "nodes are followed again",
+    ]
+
+
+async def test_the_first_annotation_that_cant_be_read_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await heard(node("a\nb", "nonsense"), node("c", "nonsense"))
+    (record,) = caplog.records
+    assert "node a b: its topology can't be read: not JSON" in record.getMessage()
+
+
+# Whatever stands in an annotation, it costs the event loop little and the others nothing.
+
+
+def chain(count: int) -> str:
+    """Each GPU close to the next, and far from all others."""
+    made = json.loads(said(pcie(2)))
+    card_ = made["gpus"][0]
+    made["gpus"] = [{**card_, "uuid": f"GPU-{n}", "index": n} for n in range(count)]
+    made["pairs"] = {
+        "level": [[10] + [40] * (count - n - 2) for n in range(count - 1)],
+        "nvlinks": [[0] * (count - n - 1) for n in range(count - 1)],
+    }
+    return json.dumps(made)
+
+
+def linked(nvlinks: int) -> str:
+    made = json.loads(told(hgx(), 0xFF))
+    made["pairs"]["nvlinks"] = [[nvlinks] * len(row) for row in made["pairs"]["nvlinks"]]
+    return json.dumps(made)
+
+
+@pytest.mark.parametrize("text", [chain(64), chain(100), said(hgx(64))])
+async def test_no_annotation_stops_the_event_loop(text: str) -> None:
+    nodes = Nodes(LOG)
+    taking = asyncio.create_task(nodes.replaced([found(node("a", text))]))
+    turns = 0
+    async with asyncio.timeout(20):
+        while not taking.done():
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns > 2, "it is read in a thread"
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        published(text)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("nvlinks", [10**12, 2**63, 1000, 65, -1, -(10**9)])
+async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int) -> None:
+    nodes = await heard(
+        node("good", linked(64)), node("bad", linked(nvlinks)), node("usual", told(hgx(), 0xFF))
+    )
+    fits = []
+    for name in ("good", "bad", "usual"):
+        at_hand = nodes.of(name).at_hand(NOW)
+        fits.append(
+            fit(at_hand.published.topology, at_hand.free, 4, None)
+            if isinstance(at_hand, AtHand)
+            else None
+        )
+    good, bad, usual = scored(fits)
+    assert good > usual > 0
+    assert bad == 0
+
+
+# Shapes.
+
+
+def test_nodes_that_are_built_alike_share_one_topology() -> None:
+    shapes = Shapes()
+    first = shapes.shared(hgx())
+    other = published(said(hgx()).replace("5eed", "feed")).topology
+    assert other.cards[0].uuid != first.cards[0].uuid
+    assert shapes.shared(other) is first
+    different = [shapes.shared(made) for made in (hgx(4), pcie(), dgx1(), islands(), pcie(4))]
+    assert len({id(each) for each in [first, *different]}) == len(shapes) == 6
+
+
+def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
+    """Two GPUs, and what the driver says of them."""
+    return build(
+        read([card(0, links=None), card(1, links=None)], lambda *_: (level, nvlinks, reachable))
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (two(PIX, 4, True), two(PIX, 4, True), True),
+        (two(PIX, 4, True), two(PXB, 4, True), False),
+        (two(Level.INTERNAL, 4, True), two(PIX, 4, True), False),
+        (two(PIX, 4, True), two(PIX, 2, True), False),
+        (two(PIX, 0, True), two(PIX, None, False), True),
+        # The number of links is unknown, but not whether there are some.
+        (two(PIX, None, True), two(PIX, None, None), False),
+    ],
+)
+def test_all_that_a_choice_looks_at_makes_a_shape(
+    one: Topology, other: Topology, alike: bool
+) -> None:
+    shapes = Shapes()
+    assert (shapes.shared(one) is shapes.shared(other)) == alike
+
+
+def test_a_shape_that_no_node_has_any_more_is_forgotten() -> None:
+    shapes = Shapes()
+    kept = shapes.shared(hgx())
+    shapes.shared(pcie())
+    gc.collect()
+    assert len(shapes) == 1
+    assert shapes.shared(hgx()) is kept

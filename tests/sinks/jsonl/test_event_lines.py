@@ -1,0 +1,260 @@
+"""Lines of what has happened: holdings that ended, XID errors."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from config.value_types import Duration
+from pipeline.changes.change_feed import Error
+from pipeline.changes.descriptions import error_id
+from pipeline.delivery.options import QueueOptions
+from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
+from sinks.jsonl.event_lines import EventLines
+from sinks.jsonl.options import Line, Options
+from sinks.jsonl.snapshot_encoder import SnapshotEncoder
+from tests.sinks.jsonl.support import Bench, on_the_page, options, parsed, shape
+from tests.support.nodes import Node, at, every_field, gpu, mig
+from tests.support.sinks import FakeSinkContext
+from tests.support.usage import holding, holdings, usage, victim, xid_error
+
+NEVER = Duration(0)
+NODE = Node()
+NODE.has(gpu(0), mig(gpu(0), 7))
+PLAIN = NODE.snapshot()
+ONE = holding("a", gpu(0), start=at(1), end=at(61))
+
+
+def line(made: bytes) -> dict[str, Any]:
+    [found] = parsed(made)
+    return found
+
+
+def of(one: Holding) -> dict[str, Any]:
+    return line(EventLines("node-1").holding(one, PLAIN))
+
+
+def of_error(error: XidError, *, again: bool = False) -> dict[str, Any]:
+    return line(EventLines("node-1").error(Error(error, again, error_id(error)), PLAIN))
+
+
+def happened(
+    holdings: Iterable[Holding] = (), errors: Iterable[XidError] = (), base: Snapshot = PLAIN
+) -> Snapshot:
+    return replace(base, usage=usage(ended=holdings), xids=tuple(errors))
+
+
+def test_a_holding_that_ended() -> None:
+    info = PodInfo(
+        "u-a", "ml", "a", "Succeeded", "Job", "fit", qos="Guaranteed", labels=(("team", "x"),)
+    )
+    made = of(
+        holding(
+            "a",
+            gpu(0),
+            info=info,
+            start=at(1.5),
+            end=at(3601.5),
+            gap=5 * NS,
+            held=1_797_500_000_001,
+            busy=900_000_000_003,
+            energy=123_456_789_012,
+            peak=8 << 30,
+            mean=3 << 30,
+            busy_peak=999_999,
+            xids=((13, 1), (31, 7)),
+            own_id="run-7",
+        )
+    )
+    assert made == {
+        "record": "holding",
+        "time": "2027-01-15T09:00:01.500000Z",
+        "node": "node-1",
+        "id": f"{gpu(0).uuid}/u-a/main/run-7",
+        "device": {
+            "uuid": gpu(0).uuid,
+            "index": 0,
+            "minor": 0,
+            "pci_bus_id": "00000000:01:00.0",
+            "model": "NVIDIA H100 80GB HBM3",
+            "driver": "580.159.04",
+        },
+        "namespace": "ml",
+        "pod": "a",
+        "container": "main",
+        "pod_uid": "u-a",
+        "phase": "Succeeded",
+        "owner": {"kind": "Job", "name": "fit"},
+        "qos_class": "Guaranteed",
+        "labels": {"team": "x"},
+        "source": "runtime",
+        "evidence": "runtime_cdi",
+        "start": "2027-01-15T08:00:01.500000Z",
+        "end": "2027-01-15T09:00:01.500000Z",
+        "counted_nanoseconds": 3_595 * NS,
+        "gap_nanoseconds": 5 * NS,
+        "held_nanoseconds": 1_797_500_000_001,
+        "busy_nanoseconds": 900_000_000_003,
+        "busy_mean_ppm": 250_347,
+        "busy_peak_ppm": 999_999,
+        "energy_millijoules": 123_456_789_012,
+        "memory_mean_bytes": 3 << 30,
+        "memory_peak_bytes": 8 << 30,
+        "xids": [{"xid": 13, "count": 1}, {"xid": 31, "count": 7}],
+    }
+
+
+def test_what_is_unknown_of_it_is_left_out() -> None:
+    made = of(holding("", "GPU-gone", namespace="", container="", uid="u", source="", end=at(1)))
+    assert made["device"] == {"uuid": "GPU-gone"}
+    assert made.keys() == {
+        *("record", "time", "node", "id", "device", "pod_uid", "start", "end"),
+        *("counted_nanoseconds", "gap_nanoseconds", "held_nanoseconds"),
+    }
+
+
+@given(holdings(gpu(0)))
+def test_every_figure_has_all_its_digits(one: Holding) -> None:
+    made = of(one)
+    assert made["counted_nanoseconds"] + made["gap_nanoseconds"] == one.counted_ns + one.gap_ns
+    assert made["held_nanoseconds"] == one.held_ns
+    assert made.get("busy_nanoseconds") == one.busy_ns
+    assert made.get("energy_millijoules") == one.energy_mj
+    assert made.get("memory_peak_bytes") == one.memory_peak_bytes
+    assert made.get("memory_mean_bytes") == one.memory_mean_bytes
+    assert {each["xid"]: each["count"] for each in made.get("xids", [])} == dict(one.xids)
+
+
+def test_an_xid_error_and_whom_it_struck() -> None:
+    instance = mig(gpu(0), 7)
+    error = xid_error(
+        gpu(0),
+        79,
+        victim("a", gpu(0), caused=True),
+        victim("b", instance, uses=False, info=PodInfo("u-b", "ml", "b", owner_kind="Job")),
+        when=at(2),
+        pid=4711,
+        process="python3",
+    )
+    made = of_error(error)
+    assert made.pop("device")["uuid"] == gpu(0).uuid
+    named = {"namespace": "ml", "container": "main"}
+    assert made == {
+        "record": "xid_error",
+        "time": "2027-01-15T08:00:02.000000Z",
+        "node": "node-1",
+        "id": f"{gpu(0).uuid}/79/{at(2).wall_ns}",
+        "xid": 79,
+        "meaning": "GPU has fallen off the bus",
+        "pid": 4711,
+        "process": "python3",
+        "victims": [
+            {**named, "pod": "a", "pod_uid": "u-a", "device": gpu(0).uuid, "holds": True,
+             "uses": True, "caused": True},
+            {**named, "pod": "b", "pod_uid": "u-b", "owner": {"kind": "Job", "name": ""},
+             "device": instance.uuid, "holds": True, "uses": False, "caused": False},
+        ],
+    }  # fmt: skip
+
+
+def test_what_is_unknown_of_an_error_is_left_out() -> None:
+    made = of_error(xid_error("GPU-gone", 9999))
+    assert made.keys() == {"record", "time", "node", "id", "device", "xid", "victims"}
+    assert made["victims"] == []
+
+
+def test_a_line_that_adds_something_has_the_id_of_the_first_and_says_so() -> None:
+    first, second = xid_error(gpu(0), 79), xid_error(gpu(0), 79, pid=7, revision=1)
+    ctx = FakeSinkContext()
+    encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
+    told = [
+        line(made)
+        for error in (first, first, second)
+        for made in encoder.encode(happened(errors=[error])).lines
+    ]
+    assert [each.get("update") for each in told] == [None, True]
+    assert told[0]["id"] == told[1]["id"]
+    assert told[1]["pid"] == 7
+
+
+def test_the_page_shows_lines_as_they_are() -> None:
+    told, info = on_the_page(), PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit")
+    full = holding(
+        "a", gpu(0), info=info, end=at(9), busy=1, busy_peak=1, energy=1, mean=1, xids=((31, 1),)
+    )
+    error = xid_error(gpu(0), 31, victim("a", gpu(0), caused=True), pid=1, process="p")
+    for shown, made in ((told["holding"], of(full)), (told["xid_error"], of_error(error))):
+        assert shown.pop("device").keys() <= made.pop("device").keys()
+        assert shape(shown) == shape(made)
+        assert list(shown) == list(made), "in the same order"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        (("readings", "holdings", "xids"), ["device", "holding", "xid_error"]),
+        (("readings",), ["device"]),
+        (("holdings",), ["holding"]),
+        (("xids",), ["xid_error"]),
+        (("xids", "holdings"), ["holding", "xid_error"]),
+    ],
+)
+def test_which_lines_there_are(lines: tuple[Line, ...], kinds: list[str]) -> None:
+    node = Node()
+    node.has(gpu(0))
+    node.reads(*every_field([gpu(0)], at(0)))
+    made = Options(telemetry_interval=NEVER, lines=lines)
+    encoder = SnapshotEncoder(made, FakeSinkContext())
+    batch = encoder.encode(happened([ONE], [xid_error(gpu(0), 79)], node.snapshot()))
+    assert [line(each)["record"] for each in batch.lines] == kinds
+    counted = dict(zip(kinds, batch.readings, strict=True))
+    assert counted.pop("device", 2) > 1
+    assert set(counted.values()) <= {1}
+
+
+def test_nothing_at_all_is_refused() -> None:
+    made = Options(telemetry_interval=NEVER, lines=())
+    assert [place for place, _ in made.problems()] == ["lines"]
+    assert list(Options(lines=()).problems()) == [], "podgpu's own metrics are something"
+
+
+def test_what_nobody_could_tell_of_is_counted() -> None:
+    ctx = FakeSinkContext()
+    encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
+    late = replace(ONE, serial=4)
+    encoder.encode(happened([late], [xid_error(gpu(0), 79, serial=3)]))
+    assert ctx.counted("podgpu_sink_dropped_total") == {"missed": 5}
+    without = FakeSinkContext()
+    encoder = SnapshotEncoder(Options(telemetry_interval=NEVER, lines=("readings",)), without)
+    encoder.encode(happened([late]))
+    assert without.counted("podgpu_sink_dropped_total") == {}
+
+
+@pytest.mark.parametrize("queue", [None, QueueOptions()], ids=["at once", "by a queue"])
+async def test_each_is_written_once_over_a_reload_and_counted(
+    tmp_path: Path, queue: QueueOptions | None
+) -> None:
+    path = tmp_path / "gpu.jsonl"
+    kept: dict[str, object] = {}
+    ended: list[Holding] = []
+    counted = 0.0
+    for number in range(3):
+        # What was there before the sink was made anew.
+        latest = happened(ended) if number else None
+        bench = Bench(options(path, queue=queue), kept=kept, latest=latest)
+        async with bench.writing():
+            ended.append(replace(ONE, serial=number + 1, start=at(number), id=f"run-{number}"))
+            bench.inbox.offer(happened(ended))
+            bench.inbox.offer(happened(ended, [xid_error(gpu(0), 79)]))
+            await bench.becomes("emitted_total", 1 + (number == 0))
+            counted += bench.emitted
+            if queue is not None:
+                assert bench.imbalance == 0
+        kept = dict(bench.ctx.kept)
+    found = [json.loads(each) for each in path.read_text().splitlines()]
+    assert [each["record"] for each in found] == ["holding", "xid_error", "holding", "holding"]
+    assert len({each["id"] for each in found}) == len(found) == counted

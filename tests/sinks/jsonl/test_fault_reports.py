@@ -1,0 +1,33 @@
+"""What fails though lines are written is there for people who look at the sink."""
+
+import errno
+import logging
+import os
+
+import pytest
+
+from pipeline.base.telemetry import Meter, Telemetry
+from sinks.jsonl.fault_reports import Operation, Troubles
+from tests.support.nodes import at
+
+
+@pytest.mark.parametrize(
+    ("operation", "begins"),
+    [
+        ("compress", "cannot compress a full file of a.jsonl: "),
+        ("fsync", "cannot flush a.jsonl to the disk: "),
+    ],
+)
+def test_each_failure_is_the_last_one(operation: Operation, begins: str) -> None:
+    telemetry, troubles = Telemetry(), Troubles()
+    meter, log = Meter(telemetry, "sink", "lines"), logging.getLogger("test")
+    cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for seconds in (1, 2):
+        troubles.note(operation, cause)
+        troubles.tell("a.jsonl", log, meter, at(seconds))
+        told = telemetry.troubles["sink", "lines"]
+        assert told.text.startswith(begins + os.strerror(errno.ENOSPC))
+        assert told.at == at(seconds)
+    troubles.worked(operation)
+    troubles.tell("a.jsonl", log, meter, at(3))
+    assert telemetry.troubles["sink", "lines"].at == at(2)

@@ -1,0 +1,114 @@
+"""podgpu's own metrics."""
+
+import pytest
+
+from pipeline.base.telemetry import FAMILIES, Family, FamilyPoints, Telemetry
+from pipeline.base.telemetry import Point as Own
+from pipeline.fields import FieldPlan
+from sinks.otlp.encoding.encoder import Encoder
+from sinks.otlp.encoding.own_metrics import instrument
+from sinks.otlp.options import Temporality
+from tests.sinks.otlp.encoding.prometheus import name_of
+from tests.sinks.otlp.encoding.support import Point, points
+from tests.support.nodes import START, at
+
+COUNTS = "podgpu_source_events_total"
+
+
+def sent(encoder: Encoder, second: float, families: list[FamilyPoints]) -> list[Point]:
+    record = encoder.telemetry(at(second), families)
+    assert record is not None
+    assert record.made_ns == at(second).wall_ns
+    return points([record])
+
+
+def make(temporality: Temporality = "cumulative") -> Encoder:
+    return Encoder("node-1", FieldPlan(), temporality=temporality)
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.type != "summary"], ids=str)
+def test_prometheus_gives_them_the_page_s_names(family: Family) -> None:
+    found = instrument(family)
+    assert name_of(found.name, found.unit, found.kind) == family.name
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_among_dcgm_s_names_they_are_the_page_s(family: Family) -> None:
+    for suffix in ("_sum", "_count") if family.type == "summary" else ("",):
+        found = instrument(family, suffix, page=True)
+        assert (found.name, found.unit) == (family.name + suffix, "")
+
+
+@pytest.mark.parametrize("temporality", ["cumulative", "delta"])
+def test_a_series_whose_component_left_the_configuration_ends(temporality: Temporality) -> None:
+    own, encoder = Telemetry(), make(temporality)
+    for sink in ("a", "b"):
+        own.set("podgpu_sink_queued", 5, (("sink", sink),))
+        own.add("podgpu_sink_produced_total", 5, (("sink", sink),))
+    sent(encoder, 1, own.collect({}))
+    own.forget(("sink", "b"))
+    found = sent(encoder, 2, own.collect({}))
+    assert {(p.name, p.of("sink"), p.ended) for p in found} == {
+        (name, sink, sink == "b")
+        for name in ("podgpu.sink.queued", "podgpu.sink.produced")
+        for sink in ("a", "b")
+    }
+    assert {(p.value, p.time) for p in found if p.ended} == {(None, at(2).wall_ns)}
+    assert not [p for p in sent(encoder, 3, own.collect({})) if p.ended], "once"
+
+
+def test_no_two_have_one_name() -> None:
+    names = [
+        instrument(family, suffix).name
+        for family in FAMILIES
+        for suffix in (("_sum", "_count") if family.type == "summary" else ("",))
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_they_come_under_the_node_s_resource() -> None:
+    own = Telemetry()
+    own.set("podgpu_sink_queue_bytes", 4096, (("sink", "otlp"),))
+    own.add(COUNTS, 3, (("source", "gpus"),))
+    own.observe("podgpu_sample_duration_seconds", 0.25, (("source", "gpus"),))
+    own.observe("podgpu_sample_duration_seconds", 0.5, (("source", "gpus"),))
+    computed = {"process_start_time_seconds": [Own((), START.wall_ns / 1e9 - 50)]}
+    found = {p.name: p for p in sent(make(), 10, own.collect(computed))}
+    assert {name: (p.kind, p.unit, p.value) for name, p in found.items()} == {
+        "podgpu.sink.queue": ("gauge", "By", 4096.0),
+        "podgpu.source.events": ("counter", "", 3.0),
+        "podgpu.sample.duration.sum": ("counter", "s", 0.75),
+        "podgpu.sample.duration.count": ("counter", "", 2.0),
+        "process.start_time": ("gauge", "s", START.wall_ns / 1e9 - 50),
+    }
+    assert {p.of("service.instance.id") for p in found.values()} == {"node-1"}
+    assert found["podgpu.sink.queue"].attributes == (("sink", "otlp"),)
+    assert {p.time for p in found.values()} == {at(10).wall_ns}
+    # Counters began when podgpu did.
+    assert {p.start for p in found.values()} == {0, at(-50).wall_ns}
+
+
+def test_without_a_known_start_counters_begin_at_the_first_call() -> None:
+    own, encoder = Telemetry(), make()
+    own.add(COUNTS, 3, ())
+    assert [p.start for p in sent(encoder, 10, own.collect({}))] == [at(10).wall_ns]
+    assert [p.start for p in sent(encoder, 70, own.collect({}))] == [at(10).wall_ns]
+
+
+def test_increments() -> None:
+    own, encoder = Telemetry(), make("delta")
+    computed = {"process_start_time_seconds": [Own((), START.wall_ns / 1e9)]}
+    found = []
+    for turn in range(1, 4):
+        own.add(COUNTS, turn, ())
+        found += [p for p in sent(encoder, turn, own.collect(computed)) if p.kind == "counter"]
+    assert [p.value for p in found] == [1, 2, 3]
+    assert [p.start for p in found] == [at(0).wall_ns, at(1).wall_ns, at(2).wall_ns]
+    assert {p.temporality for p in found} == {1}
+
+
+def test_what_is_no_finite_number_is_left_out() -> None:
+    own = Telemetry()
+    own.set("podgpu_sink_queued", float("nan"), ())
+    assert make().telemetry(at(1), own.collect({})) is None
+    assert make().telemetry(at(1), []) is None

@@ -1,0 +1,217 @@
+"""Wall times that never go back, whatever the wall clock does."""
+
+from bisect import bisect_left
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, Instant
+from sinks.otlp.encoding.encoder import Encoder
+from sinks.otlp.encoding.steady_time import Order, Timeline
+from tests.sinks.otlp.encoding.support import points, shifted
+from tests.support.nodes import START, Node, at, claim, gpu, reading
+
+HOUR = 3600 * NS
+
+CLOCKS = st.lists(
+    st.tuples(
+        st.integers(1, 60 * NS),  # time that passes
+        st.one_of(  # what somebody does to the wall clock in it
+            st.just(0),
+            st.integers(-NS // 1000, NS // 1000),
+            st.integers(-2 * HOUR, 2 * HOUR),
+        ),
+    ),
+    max_size=40,
+)
+
+
+ANY = st.one_of(st.integers(), st.integers(-(1 << 80), 1 << 80))
+
+
+@given(st.lists(st.builds(Instant, ANY, ANY), min_size=1, max_size=5), st.lists(ANY, max_size=5))
+def test_r4_whatever_clocks_tell_a_message_has_room_for_it(
+    seen: list[Instant], moments: list[int]
+) -> None:
+    """A damaged recording may tell of any time."""
+    timeline = Timeline()
+    order = Order(timeline)
+    for moment in seen:
+        timeline.look(moment)
+        order.turn()
+        for mono_ns in (*moments, *(each.mono_ns for each in seen)):
+            for time in (timeline(mono_ns), timeline.start(moment), order(mono_ns)):
+                assert 0 <= time < 1 << 64
+
+
+@given(CLOCKS, st.data())
+@settings(deadline=None)
+def test_c2_no_later_moment_has_an_earlier_time(
+    clocks: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    timeline = Timeline()
+    mono, wall = START.mono_ns, START.wall_ns
+    told: list[tuple[int, int]] = []
+    timeline.look(START)
+    for passed, pushed in clocks:
+        mono, wall = mono + passed, wall + passed + pushed
+        timeline.look(Instant(mono, wall))
+        # Readings come late and in any order.
+        late = data.draw(st.lists(st.integers(0, 90 * NS), max_size=3))
+        told += [(mono - back, timeline(mono - back)) for back in (*late, 0)]
+    told.sort()
+    for (_, before), (_, after) in pairwise(told):
+        assert before <= after
+    for moment, time in told:  # nor does a moment ever get another time
+        assert told[bisect_left(told, (moment, 0))][1] == time
+
+
+@pytest.mark.parametrize(
+    ("pushed", "steps"),
+    [(HOUR, 1), (-HOUR, 1), (NS * 6 // 10, 1), (NS * 4 // 10, 0), (-NS * 4 // 10, 0), (0, 0)],
+)
+def test_c2_steps_of_the_wall_clock_are_counted_once(pushed: int, steps: int) -> None:
+    timeline = Timeline()
+    for second in range(20):
+        now = at(second)
+        timeline.look(Instant(now.mono_ns, now.wall_ns + (pushed if second > 9 else 0)))
+    assert timeline.steps == steps
+
+
+def test_c2_a_step_forward_is_followed_at_once() -> None:
+    timeline = Timeline()
+    timeline.look(START)
+    later = Instant(START.mono_ns + NS, START.wall_ns + HOUR + NS)
+    timeline.look(later)
+    assert timeline(later.mono_ns) == later.wall_ns
+    # What was read just before the snapshot has the clock's time as it is now, too.
+    assert timeline(later.mono_ns - NS // 2) == later.wall_ns - NS // 2
+    assert timeline(START.mono_ns) == START.wall_ns
+
+
+def test_c2_a_step_back_is_worked_off_by_running_slower() -> None:
+    timeline = Timeline()
+    timeline.look(START)
+    behind = -10 * NS
+    times = []
+    for second in range(1, 121):
+        now = Instant(START.mono_ns + second * NS, START.wall_ns + second * NS + behind)
+        timeline.look(now)
+        times.append((timeline(now.mono_ns), now.wall_ns))
+    ahead = [time - wall for time, wall in times]
+    assert all(after - before == NS * 9 // 10 for (before, _), (after, _) in pairwise(times[:99]))
+    assert ahead[98] > 0
+    assert ahead[99:] == [0] * 21  # 10 s take 100 s
+
+
+def test_c2_a_leap_second_and_a_slewed_clock_are_no_steps() -> None:
+    timeline = Timeline()
+    for minute in range(600):
+        slewed = minute * 60 * NS // 2000  # 500 millionths, the most that Linux does
+        moment = at(minute * 60)
+        timeline.look(Instant(moment.mono_ns, moment.wall_ns + slewed))
+    assert timeline.steps == 0
+
+
+@given(CLOCKS)
+@settings(deadline=None)
+def test_c2_no_point_is_missed_or_doubled_and_none_goes_back(clocks: list[tuple[int, int]]) -> None:
+    node = Node()
+    node.has(gpu(0))
+    encoder = Encoder("node-1", FieldPlan(["power_watts", "energy_millijoules"]))
+    times: list[int] = []
+    wall = 0
+    for count, (passed, pushed) in enumerate(clocks, 1):
+        node.seconds += max(passed, NS // 10) / NS
+        wall += pushed
+        now = at(node.seconds)
+        node.reads(
+            reading(gpu(0), "power_watts", count, when=now, good_for=100),
+            reading(gpu(0), "energy_millijoules", count, when=now, good_for=100),
+        )
+        found = points(encoder.encode(shifted(node.snapshot(), wall)))
+        assert [point.value for point in found] == [count, count / 1000]
+        assert {point.ended for point in found} == {False}
+        times.append(found[0].time)
+        assert found[1].time == found[0].time >= found[1].start
+    assert all(before < after for before, after in pairwise(times))
+
+
+MOMENTS = st.lists(
+    st.tuples(st.integers(0, 300), st.integers(0, 99), st.sampled_from(["a", "b", ""])),
+    min_size=2,
+    max_size=20,
+)
+"""Milliseconds to the next snapshot, how much older its reading is, and who holds the GPU."""
+
+
+@given(MOMENTS)
+@settings(deadline=None)
+def test_no_message_goes_back_for_any_resource(moments: list[tuple[int, int, str]]) -> None:
+    """For else Prometheus refuses it whole: each resource has a series of its own there."""
+    node = Node()
+    devices = [gpu(0), gpu(1)]
+    node.has(*devices)
+    encoder = Encoder("node-1", FieldPlan(["power_watts", "energy_millijoules"]))
+    last = 0
+    for count, (passed, older, pod) in enumerate(moments):
+        node.seconds += passed / 1000
+        node.podlist(*([claim(pod, devices[0].uuid)] if pod else []))
+        # One reader after the other tells what it has read.
+        read = at(node.seconds - older / 1000)
+        node.reads(reading(devices[count % 2], "power_watts", count, when=read, good_for=9))
+        for record in encoder.encode(node.snapshot()):
+            times = [point.time for point in points([record])]
+            assert min(times) >= last
+            last = max(last, *times)
+        assert last - at(node.seconds).wall_ns <= NS // 10
+
+
+def test_what_was_read_long_before_the_last_message_keeps_its_time() -> None:
+    timeline = Timeline()
+    order = Order(timeline)
+    timeline.look(at(0))
+    timeline.look(at(10))
+    order.turn()
+    assert order(at(10).mono_ns) == at(10).wall_ns
+    order.turn()
+    assert order(at(9.95).mono_ns) == at(10.001).wall_ns
+    assert order(at(9).mono_ns) == at(9).wall_ns
+    end = order.end()
+    assert end == at(10.001).wall_ns
+    assert order(at(10).mono_ns) == at(10.002).wall_ns, "what comes after an end is later"
+
+
+@pytest.mark.parametrize("suspended", [True, False])
+def test_c3_a_pause_of_five_minutes_is_a_gap(suspended: bool) -> None:
+    """Whether the monotonic clock stood still meanwhile or not."""
+    node = Node()
+    node.has(gpu(0))
+    encoder = Encoder("node-1", FieldPlan(["power_watts"]))
+    times = []
+    wall = 0
+    for second in (1, 2, 3, 4, 5, 6):
+        if second == 4:
+            if suspended:
+                wall = 300 * NS
+            else:
+                node.seconds += 300
+        node.seconds += 1
+        node.reads(reading(gpu(0), "power_watts", 70.5, when=at(node.seconds), good_for=900))
+        (point,) = points(encoder.encode(shifted(node.snapshot(), wall)))
+        times.append(point.time - START.wall_ns)
+    assert times == [NS * second for second in (1, 2, 3, 304, 305, 306)]
+    assert encoder.clock_steps == suspended
+
+
+def test_late_readings_keep_their_place_for_a_thousand_snapshots() -> None:
+    timeline = Timeline()
+    for second in range(1500):
+        timeline.look(at(second))
+    for back in (0, 1, 500, 1023, 1024, 1400):
+        moment = at(1499 - back)
+        assert timeline(moment.mono_ns) == moment.wall_ns
+    assert timeline(at(1600).mono_ns) == at(1499).wall_ns

@@ -1,0 +1,381 @@
+"""What each answer comes to. Pure tables; the servers are in the modules beside this one."""
+
+import pytest
+
+from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
+from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
+from sinks.otlp.signals import LOGS, METRICS, Signal
+from sinks.otlp.transport.grpc_status import of_grpc
+from sinks.otlp.transport.http_status import of_http, taken
+from sinks.otlp.transport.rpc_status import read_status
+from tests.sinks.otlp.transport.receivers import status
+
+NOW = 1_800_000_000.0  # Fri, 15 Jan 2027 08:00:00 GMT
+PLACE = "http://c:4318/v1/metrics"
+
+
+def http(code: int, body: bytes = b"", fault: str = "", **headers: str) -> Outcome:
+    lowered = {name.replace("_", "-"): value for name, value in headers.items()}
+    return of_http(PLACE, code, lowered, body, fault=fault, now_s=NOW)
+
+
+def partial(rejected: int, message: str) -> bytes:
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = rejected
+    answer.partial_success.error_message = message
+    return answer.SerializeToString()
+
+
+PROTOBUF = "application/x-protobuf"
+
+
+@pytest.mark.parametrize("code", [429, 502, 503, 504])
+@pytest.mark.parametrize(
+    ("header", "after"),
+    [
+        ("120", 120.0),
+        ("0", 0.0),
+        (" 7 ", 7.0),
+        ("Fri, 15 Jan 2027 08:01:30 GMT", 90.0),
+        ("Friday, 15-Jan-27 08:01:30 GMT", 90.0),
+        ("Fri, 15 Jan 2027 07:00:00 GMT", 0.0),
+        ("1000000000", 1e9),
+        ("1e9", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("", None),
+        ("9" * 5000, None),
+        ("٣", None),
+        ("Fri, 99 Jan 2027 08:00:00 GMT", None),
+    ],
+)
+def test_o1_retry_after(code: int, header: str, after: float | None) -> None:
+    found = http(code, retry_after=header)
+    assert isinstance(found, Retry)
+    assert (found.reason, found.after) == (f"http_{code}", after)
+
+
+def test_o1_no_retry_after() -> None:
+    assert http(503) == Retry("http_503", f"{PLACE}: answered 503 Service Unavailable")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (400, "answered 400 Bad Request; see the log of the receiver"),
+        (401, "answered 401 Unauthorized; see that the headers, token or certificate"),
+        (403, "answered 403 Forbidden; see that the headers, token or certificate"),
+        (404, "answered 404 Not Found; does the path end with /v1/metrics"),
+        (405, "does the path end with /v1/metrics"),
+        (407, "HTTPS_PROXY"),
+        (408, "answered 408 Request Timeout; see the log of the receiver"),
+        (415, "try compression: none"),
+        (418, "see the log"),
+        (499, "answered 499; see the log"),
+        (500, "answered 500 Internal Server Error; see the log of the receiver"),
+        (501, "see the log"),
+        (599, "see the log"),
+    ],
+)
+def test_o3_what_is_not_tried_again_is_counted_by_its_code(code: int, said: str) -> None:
+    found = http(code)
+    assert isinstance(found, Rejected)
+    assert found.reason == f"http_{code}"
+    assert found.message.startswith(f"{PLACE}: answered {code}")
+    assert said in found.message
+
+
+@pytest.mark.parametrize("code", [400, 503, 413])
+def test_o3_the_receiver_s_words_are_shown(code: int) -> None:
+    found = http(code, status(3, "points\nare too old"))
+    assert not isinstance(found, Acked)
+    assert ": points are too old" in found.message
+
+
+@pytest.mark.parametrize("body", [b"<html>no</html>", b"\xff" * 9, b"", b"\x12\x02\xff\xfe"])
+def test_o3_words_that_are_none_are_no_matter(body: bytes) -> None:
+    assert http(400, body) == http(400)
+
+
+TEXT = "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "said"),
+    [
+        (b"no such tenant\nmore of it\n", TEXT, "no such tenant"),
+        (b"\r\n  no\tone \r\nmore", "TEXT/PLAIN", "no one"),
+        (b'{"code": 3, "message": "no"}', "application/json", '{"code": 3, "message": "no"}'),
+        (b"x" * 100_000, TEXT, "x" * 300 + "..."),
+        (b"a\xffb", TEXT, "a\N{REPLACEMENT CHARACTER}b"),
+        # Without a word of what it is.
+        (b"Client sent it.\n", "", "Client sent it."),
+    ],
+)
+@pytest.mark.parametrize("code", [400, 500, 503, 429, 413])
+def test_o3_words_in_plain_text_are_shown(code: int, body: bytes, form: str, said: str) -> None:
+    found = http(code, body, content_type=form)
+    assert not isinstance(found, Acked)
+    assert f": {said}" in found.message
+    assert "more" not in found.message.replace("take more", "")
+    assert found.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"<html>no</html>", "text/html"),
+        (b"<!doctype html>no", TEXT),
+        (b"\x00\x01no", ""),
+        (b"no", "image/png"),
+        (b"", TEXT),
+        (b"\n\n", TEXT),
+    ],
+)
+def test_o3_pages_are_not_shown(body: bytes, form: str) -> None:
+    assert http(400, body, content_type=form) == http(400)
+
+
+LATE = [
+    "out of order sample",
+    "duplicate sample for timestamp 1; overrides not allowed: existing 1, new value 2",
+    "too old sample",
+    "Out of bounds",
+]
+
+
+@pytest.mark.parametrize("said", LATE)
+@pytest.mark.parametrize("form", [TEXT, PROTOBUF])
+def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> None:
+    body = said.encode() if form == TEXT else status(3, said)
+    mend = "set out_of_order_time_window in Prometheus"
+
+    def at(place: str, code: int = 400) -> str:
+        found = of_http(place, code, {"content-type": form}, body, now_s=NOW)
+        assert isinstance(found, Rejected)
+        assert said in found.message
+        return found.message
+
+    for place in ("http://p:9090/api/v1/otlp/v1/metrics", "https://p/x/api/v1/otlp/v1/metrics/"):
+        assert f"{said}; {mend}" in at(place)
+        assert mend not in at(place, 500)
+    assert mend not in at("http://collector:4318/v1/metrics")
+
+
+def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
+    place = "http://p:9090/api/v1/otlp/v1/metrics"
+    found = of_http(place, 400, {"content-type": TEXT}, b"invalid label", now_s=NOW)
+    assert isinstance(found, Rejected)
+    assert found.message.endswith("invalid label; see the log of the receiver")
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"Client sent an HTTP request to an HTTPS server.\n", ""),
+        (b"<html><center>The plain HTTP request was sent to HTTPS port</center>", "text/html"),
+    ],
+)
+def test_o3_a_server_with_tls_that_is_asked_without(body: bytes, form: str) -> None:
+    found = http(400, body, content_type=form)
+    assert isinstance(found, Rejected)
+    assert found.message.endswith("; write https")
+
+
+def test_a_redirect_loses_nothing() -> None:
+    found = http(302, location="http://d/v1/metrics")
+    assert isinstance(found, Retry)
+    assert found.reason == "http_302"
+    assert "give the endpoint that it points to: http://d/v1/metrics" in found.message
+
+
+@pytest.mark.parametrize(
+    ("body", "rejected", "said"),
+    [
+        (b"", 0, ""),
+        (partial(0, ""), 0, ""),
+        (partial(5, "too old"), 5, f"{PLACE}: refused 5 points: too old"),
+        (partial(5, ""), 5, f"{PLACE}: refused 5 points"),
+        (partial(0, "mind\nthe gap"), 0, f"{PLACE}: took the message, and warns: mind the gap"),
+        (partial(-1, ""), 0, ""),
+    ],
+)
+def test_o4_partial_success(body: bytes, rejected: int, said: str) -> None:
+    assert http(200, body, content_type=PROTOBUF) == Acked(rejected, said)
+    assert taken(PLACE, body) == Acked(rejected, said)
+
+
+def test_o4_partial_success_of_log_records() -> None:
+    answer = ExportLogsServiceResponse()
+    answer.partial_success.rejected_log_records = 3
+    answer.partial_success.error_message = "too large"
+    body = answer.SerializeToString()
+    expected = Acked(3, f"{PLACE}: refused 3 log records: too large")
+    assert taken(PLACE, body, signal=LOGS) == expected
+    assert of_http(PLACE, 200, {"content-type": PROTOBUF}, body, now_s=NOW, signal=LOGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("signal", "path", "name"),
+    [(METRICS, "/v1/metrics", "metrics"), (LOGS, "/v1/logs", "log records")],
+)
+def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
+    found = of_http(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
+    assert found.message.endswith(f"end with {path}, and does it take {name} there?")
+    found = of_grpc("c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal)
+    assert f"does it take {name}?" in found.message
+
+
+@pytest.mark.parametrize("code", [200, 202, 204, 299])
+def test_every_2xx_is_taken(code: int) -> None:
+    assert http(code) == Acked()
+
+
+def test_a_receiver_that_answers_in_json_has_taken_it() -> None:
+    assert http(200, b"{}\n", content_type="application/json; charset=utf-8") == Acked()
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [(b"<html>hello</html>", "text/html"), (b"\xff\xff", PROTOBUF), (b'{"a": 1}', "text/plain")],
+)
+def test_a_page_is_no_answer_of_a_receiver(body: bytes, form: str) -> None:
+    found = http(200, body, content_type=form)
+    assert isinstance(found, Acked)
+    assert found.rejected == 0
+    assert f"{form} that is not of OTLP; see that the endpoint" in found.message
+
+
+def test_o5_an_answer_that_is_too_large_is_one() -> None:
+    fault = "an answer of more than 4194304 bytes"
+    assert http(200, fault=fault) == Acked(message=f"{PLACE}: took the message, but sent {fault}")
+    assert isinstance(http(400, fault=fault), Rejected)
+    assert isinstance(http(503, fault=fault), Retry)
+
+
+TIMEOUT = 10.0
+RETRIED = ("CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS")
+REFUSED = (
+    *("UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
+    *("FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNAUTHENTICATED"),
+)
+
+
+def grpc(code: str, details: str = "", trailer: bytes = b"") -> Outcome:
+    return of_grpc("c:4317", code, details, status=trailer, timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize("code", RETRIED)
+@pytest.mark.parametrize(("retry", "after"), [(None, None), (0.0, 0.0), (1.5, 1.5), (1e9, 1e9)])
+def test_o2_codes_that_are_tried_again(code: str, retry: float | None, after: float | None) -> None:
+    found = grpc(code, "busy", status(14, "busy", retry))
+    assert isinstance(found, Retry)
+    assert found.reason == ("timeout" if code == "DEADLINE_EXCEEDED" else code.lower())
+    assert found.after == after
+
+
+@pytest.mark.parametrize("code", REFUSED)
+@pytest.mark.parametrize("retry", [None, 1.0])
+def test_o2_codes_that_are_not(code: str, retry: float | None) -> None:
+    found = grpc(code, "no", status(3, "no", retry))
+    assert isinstance(found, Rejected)
+    assert found.reason == code.lower()
+    assert found.message.startswith(f"c:4317: answered {code}: no; ")
+
+
+def test_o2_exhausted_resources_are_tried_again_only_if_the_receiver_wants_it() -> None:
+    assert grpc("RESOURCE_EXHAUSTED", "quota", status(8, "quota", 2.0)) == Retry(
+        "resource_exhausted", "c:4317: answered RESOURCE_EXHAUSTED: quota", 2.0
+    )
+    rate = grpc("RESOURCE_EXHAUSTED", "request rate is too large", status(8, "", 2.0))
+    assert isinstance(rate, Retry)
+    for trailer in (b"", status(8, "quota"), b"\xff\xff"):
+        found = grpc("RESOURCE_EXHAUSTED", "quota", trailer)
+        assert isinstance(found, Rejected)
+        assert found.reason == "resource_exhausted"
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        "grpc: received message larger than max (5242880 vs. 4194304)",
+        "grpc: received message after decompression larger than max 4194304",
+        "SERVER: Received message larger than max (5242880 vs. 4194304)",
+        "CLIENT: Sent message larger than max (70000000 vs. 67108864)",
+        "gRPC message exceeds maximum size 4194304: 5242880",
+        "Received message exceeds the maximum configured message size",
+        "request too large",
+    ],
+)
+def test_o9_a_message_that_is_too_large_for_the_receiver(details: str) -> None:
+    for trailer in (b"", status(8, details, 1.0)):
+        assert isinstance(grpc("RESOURCE_EXHAUSTED", details, trailer), TooLarge)
+
+
+def test_o5_an_answer_that_is_too_large_over_grpc() -> None:
+    found = grpc(
+        "RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (9 vs 4))"
+    )
+    assert isinstance(found, Acked)
+    assert "its answer is too large to be taken" in found.message
+
+
+def test_a_delay_is_never_negative() -> None:
+    assert read_status(status(8, "", -3.0)).retry == 0.0
+
+
+def test_a_status_with_other_details() -> None:
+    trailer = status(8, "x", 2.5, others=3)
+    assert read_status(trailer).retry == 2.5
+    assert read_status(trailer).message == "x"
+
+
+CONNECT = "failed to connect to all addresses; last error: "
+
+
+@pytest.mark.parametrize(
+    ("details", "secure", "reason", "said"),
+    [
+        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "see cert_file"),
+        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", False, "unreachable", "right"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", True, "tls", "see cert_file"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "write https then"),
+        (
+            "INTERNAL: ipv4:1: Failed parsing HTTP/2 (Trying to connect an http1.x server)",
+            False,
+            "unreachable",
+            "no port for gRPC: set protocol: http/protobuf",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Cannot check peer: missing selected ALPN property.",
+            True,
+            "tls",
+            "no port for gRPC: set protocol: http/protobuf",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Tls handshake failed: SSL_ERROR_SSL: WRONG_VERSION_NUMBER",
+            True,
+            "tls",
+            "If not, write http",
+        ),
+        (
+            "UNKNOWN: ipv4:1: Failed to connect to remote host: Connection refused",
+            False,
+            "unreachable",
+            "see that the receiver runs and its address is right",
+        ),
+    ],
+)
+@pytest.mark.parametrize("proxy", ["", "https_proxy"])
+def test_o8_what_the_library_says_is_told_with_a_mend(
+    details: str, secure: bool, reason: str, said: str, proxy: str
+) -> None:
+    found = of_grpc(
+        "c:4317", "UNAVAILABLE", CONNECT + details, timeout=TIMEOUT, secure=secure, proxy=proxy
+    )
+    assert isinstance(found, Retry)
+    assert found.reason == reason
+    assert said in found.message
+    if reason == "unreachable":
+        assert ("is the proxy of https_proxy the right one?" in found.message) == bool(proxy)

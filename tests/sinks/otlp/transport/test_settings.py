@@ -1,0 +1,374 @@
+"""What options and variables come to: precedence, endpoints, values that can't be used."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.value_types import Duration
+from pipeline.base.errors import PermanentError
+from sinks.otlp.options import Options, TlsOptions
+from sinks.otlp.transport.settings import Settings, settle
+
+BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+EXACT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+HTTP = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+
+
+def settled(options: Options | None = None, /, **env: str) -> Settings:
+    return settle(options or Options(), {f"OTEL_EXPORTER_OTLP_{k}": v for k, v in env.items()})
+
+
+def test_what_holds_if_nobody_says_anything() -> None:
+    found = settled()
+    assert found.protocol == "grpc"
+    assert found.endpoint.address == "dns:///localhost:4317"
+    assert not found.endpoint.secure
+    assert found.compression == "gzip"
+    assert found.timeout == 10
+    assert found.temporality == "cumulative"
+    assert (found.headers, found.resource, found.token_file) == ({}, {}, None)
+    assert found.tls == TlsOptions()
+    assert found.hints == ()
+
+
+def test_what_holds_over_http_if_nobody_says_more() -> None:
+    assert settled(PROTOCOL="http/protobuf").endpoint.address == "http://localhost:4318/v1/metrics"
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "specific", "generic", "default"),
+    [
+        ("protocol", "grpc", "http/protobuf", "grpc", "grpc"),
+        ("compression", "none", "gzip", "none", "gzip"),
+        ("timeout", "3s", "4000", "5000", 10.0),
+        ("headers", {"a": "1"}, "a=2", "a=3", {}),
+    ],
+)
+def test_a_file_goes_before_a_variable_for_metrics_and_that_before_one_for_all(
+    name: str, option: Any, specific: str, generic: str, default: object
+) -> None:
+    def read(text: str) -> object:
+        if name == "timeout":
+            return int(text) / 1000
+        return {"a": text[-1]} if name == "headers" else text
+
+    given: Any = Duration.parse(option) if name == "timeout" else option
+    env = {f"METRICS_{name.upper()}": specific, name.upper(): generic}
+    assert getattr(settled(Options(**{name: given}), **env), name) == given
+    assert getattr(settled(**env), name) == read(specific)
+    assert getattr(settled(**{name.upper(): generic}), name) == read(generic)
+    assert getattr(settled(**{f"METRICS_{name.upper()}": "", name.upper(): " "}), name) == default
+
+
+def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
+    env = {BASE: "http://base:1", EXACT: "http://exact:2"}
+    assert settle(Options(endpoint="http://file:3"), env).endpoint.address == "dns:///file:3"
+    assert settle(Options(), env).endpoint.address == "dns:///exact:2"
+    del env[EXACT]
+    assert settle(Options(), env).endpoint.address == "dns:///base:1"
+
+
+@pytest.mark.parametrize(
+    ("where", "given", "url"),
+    [
+        ("option", "http://c:4318", "http://c:4318/v1/metrics"),
+        ("option", "http://c:4318/", "http://c:4318/v1/metrics"),
+        ("option", "https://c/api/v1/otlp/v1/metrics", "https://c/api/v1/otlp/v1/metrics"),
+        ("option", "https://c/mine/", "https://c/mine/"),
+        ("option", "HTTPS://C/v1/metrics?key=a", "https://C/v1/metrics?key=a"),
+        ("option", "http://[::1]:4318", "http://[::1]:4318/v1/metrics"),
+        (BASE, "http://c:4318", "http://c:4318/v1/metrics"),
+        (BASE, "http://c:4318/mine", "http://c:4318/mine/v1/metrics"),
+        (BASE, "http://c:4318/mine/", "http://c:4318/mine/v1/metrics"),
+        (BASE, "http://c//", "http://c/v1/metrics"),
+        # As is, though it looks like a mistake: the specification wants it so.
+        (BASE, "http://c/v1/metrics", "http://c/v1/metrics/v1/metrics"),
+        (EXACT, "http://c:4318", "http://c:4318/"),
+        (EXACT, "http://c:4318/v1/metrics/", "http://c:4318/v1/metrics/"),
+        (EXACT, "https://c/x?y=1", "https://c/x?y=1"),
+    ],
+)
+def test_paths_over_http(where: str, given: str, url: str) -> None:
+    if where == "option":
+        found = settle(Options(endpoint=given, protocol="http/protobuf"), {})
+    else:
+        found = settle(Options(), {**HTTP, where: given})
+    assert found.endpoint.address == url
+    assert found.endpoint.secure == url.startswith("https")
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "place"),
+    [
+        (HTTP, "https://c/v1/metrics?api-key=secret", "https://c/v1/metrics"),
+        ({}, "https://c:4317?api-key=secret", "https://c:4317"),
+        ({}, "http://c:4317/?api-key=secret", "http://c:4317/"),
+        ({}, "dns:///c:4317?api-key=secret", "dns:///c:4317"),
+    ],
+)
+def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> None:
+    found = settle(Options(), {**env, EXACT: given})
+    assert found.endpoint.place == place
+    assert "secret" not in "".join(found.hints)
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "secure"),
+    [
+        ("http://c:4317", "dns:///c:4317", False),
+        ("https://c:4317", "dns:///c:4317", True),
+        ("http://c", "dns:///c:80", False),
+        ("https://c/", "dns:///c:443", True),
+        ("http://[::1]:4317", "dns:///[::1]:4317", False),
+        ("c:4317", "dns:///c:4317", True),
+        ("10.0.0.1:4317", "dns:///10.0.0.1:4317", True),
+        ("[::1]:4317", "dns:///[::1]:4317", True),
+        ("dns:///c:4317", "dns:///c:4317", True),
+        ("dns://1.1.1.1/c:4317", "dns://1.1.1.1/c:4317", True),
+        ("ipv4:10.0.0.1:4317,10.0.0.2:4317", "ipv4:10.0.0.1:4317,10.0.0.2:4317", True),
+        ("unix:/run/otel.sock", "unix:/run/otel.sock", False),
+        ("unix:///run/otel.sock", "unix:///run/otel.sock", False),
+        # A host of that name.
+        ("unix:4317", "dns:///unix:4317", True),
+        # A scheme is the same in capitals (RFC 3986, 3.1).
+        ("DNS:///C:4317", "dns:///C:4317", True),
+        ("Unix:/run/Otel.sock", "unix:/run/Otel.sock", False),
+        ("IPv4:10.0.0.1:4317", "ipv4:10.0.0.1:4317", True),
+        ("HTTP://c:4317", "dns:///c:4317", False),
+    ],
+)
+def test_targets_over_grpc(given: str, target: str, secure: bool) -> None:
+    for options, env in ((Options(endpoint=given), {}), (Options(), {EXACT: given})):
+        found = settle(options, env).endpoint
+        assert (found.address, found.secure) == (target, secure)
+
+
+@pytest.mark.parametrize("given", ["http://c:4317", "https://c:4317"])
+@pytest.mark.parametrize("insecure", ["true", "false"])
+def test_a_scheme_goes_before_insecure(given: str, insecure: str) -> None:
+    found = settled(METRICS_ENDPOINT=given, METRICS_INSECURE=insecure)
+    assert found.endpoint.secure == given.startswith("https")
+
+
+def test_insecure_is_for_endpoints_without_a_scheme() -> None:
+    assert not settled(ENDPOINT="c:4317", INSECURE="True").endpoint.secure
+    assert settled(ENDPOINT="c:4317", INSECURE="true", METRICS_INSECURE="false").endpoint.secure
+    assert not settled(Options(endpoint="dns:///c:1"), METRICS_INSECURE="true").endpoint.secure
+
+
+@pytest.mark.parametrize("value", ["1", "yes", "tru", "on"])
+@pytest.mark.parametrize("name", ["INSECURE", "METRICS_INSECURE"])
+def test_anything_but_true_is_false_and_said(name: str, value: str) -> None:
+    found = settled(ENDPOINT="c:4317", **{name: value})
+    assert found.endpoint.secure
+    [hint] = found.hints
+    assert f"OTEL_EXPORTER_OTLP_{name} is '{value}', which counts as false: write true" in hint
+
+
+@pytest.mark.parametrize("value", ["true", "True", "FALSE", ""])
+def test_what_is_true_or_false_needs_no_word(value: str) -> None:
+    assert settled(ENDPOINT="c:4317", INSECURE=value).hints == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "protocol"),
+    [("GRPC", "grpc"), ("Http/Protobuf", "http/protobuf"), ("HTTP/PROTOBUF", "http/protobuf")],
+)
+def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
+    assert settled(PROTOCOL=value).protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "hint"),
+    [
+        (Options(), {**HTTP, EXACT: "http://c:4318"}, "the path /, where most .* as it is"),
+        (
+            Options(endpoint="http://c:9090/api/v1/otlp", protocol="http/protobuf"),
+            {},
+            "the path /api/v1/otlp, where most receivers have /v1/metrics",
+        ),
+        (Options(endpoint="http://c:4318"), {}, "4318 is the port for HTTP"),
+        (Options(endpoint="http://c:4317", protocol="http/protobuf"), {}, "4317 is the port for"),
+        (Options(endpoint="https://c"), {}, "no port, so 443 is taken"),
+        (Options(endpoint="https://c:1?x=1"), {}, "follows the \\? means nothing over gRPC"),
+        (
+            Options(tls=TlsOptions(ca_file=Path("/ca"))),
+            {BASE: "http://c:4317"},
+            "without TLS, so the options of tls mean nothing",
+        ),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said(
+    options: Options, env: dict[str, str], hint: str
+) -> None:
+    [found] = settle(options, env).hints
+    assert re.search(hint, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=1,b=2", {"a": "1", "b": "2"}),
+        (" a = 1 ,, B=2 ,", {"a": "1", "b": "2"}),
+        ("authorization=Basic%20dTpw", {"authorization": "Basic dTpw"}),
+        ("authorization=Basic dTpw==", {"authorization": "Basic dTpw=="}),
+        ("a=x%2Cy%3D", {"a": "x,y="}),
+    ],
+)
+def test_headers_are_pairs_with_escapes(text: str, found: dict[str, str]) -> None:
+    assert settled(HEADERS=text).headers == found
+
+
+def test_a_token_s_file_goes_before_a_variable_s_header() -> None:
+    options = Options(bearer_token_file=Path("/token"))
+    found = settled(options, HEADERS="Authorization=Basic%20x,tenant=a")
+    assert found.headers == {"tenant": "a"}
+    assert found.token_file == Path("/token")
+
+
+def test_certificates() -> None:
+    env = {
+        "CERTIFICATE": "/generic/ca",
+        "METRICS_CERTIFICATE": "/ca",
+        "CLIENT_CERTIFICATE": "/cert",
+        "METRICS_CLIENT_KEY": "/key",
+    }
+    found = settled(ENDPOINT="https://c:4317", **env)
+    assert found.tls == TlsOptions(
+        ca_file=Path("/ca"), cert_file=Path("/cert"), key_file=Path("/key")
+    )
+    assert found.tls_names == {
+        "ca": "the file of OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
+        "cert": "the file of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        "key": "the file of OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
+    }
+    # They are for whoever speaks TLS, and there are others than podgpu.
+    assert settled(ENDPOINT="http://c:4317", **env).tls == TlsOptions()
+    ours = TlsOptions(server_name="c")
+    found = settled(Options(endpoint="https://c:1", tls=ours), **env)
+    assert (found.tls, found.tls_names) == (ours, {})
+
+
+def test_attributes_of_the_resource() -> None:
+    env = {
+        "OTEL_RESOURCE_ATTRIBUTES": "service.name=a,team=x%20y,rack=1",
+        "OTEL_SERVICE_NAME": "b",
+    }
+    found = settle(Options(resource={"rack": "2"}), env).resource
+    assert found == {"service.name": "b", "team": "x y", "rack": "2"}
+    assert settle(Options(resource={"service.name": "c"}), env).resource["service.name"] == "c"
+
+
+@pytest.mark.parametrize("text", ["delta", "DELTA", "LowMemory", "cumulative"])
+def test_temporality(text: str) -> None:
+    env = {"METRICS_TEMPORALITY_PREFERENCE": text}
+    assert settled(**env).temporality == text.lower()
+    assert settled(Options(temporality="delta"), **env).temporality == "delta"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PROTOCOL", "http/json", "http/json, which podgpu doesn't speak: set http/protobuf"),
+        ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu doesn't speak: set http/protobuf"),
+        ("METRICS_PROTOCOL", "gRPCs", "'grpcs': it has to be grpc or http/protobuf"),
+        ("COMPRESSION", "zstd", "'zstd': it has to be gzip or none"),
+        ("METRICS_TEMPORALITY_PREFERENCE", "x", "cumulative or delta or lowmemory"),
+        ("TIMEOUT", "10s", "whole milliseconds, such as 10000: write it without a unit"),
+        ("TIMEOUT", "1.5", "whole milliseconds"),
+        ("TIMEOUT", "-1", "whole milliseconds"),
+        # What means ten seconds to some programs.
+        ("METRICS_TIMEOUT", "10", "10 milliseconds: it has to be from 100"),
+        ("TIMEOUT", "0", "from 100 to 600000"),
+        ("TIMEOUT", "600001", "from 100 to 600000"),
+        ("HEADERS", "secret", "entry 1 is not of the form name=value"),
+        ("HEADERS", "a=1,=secret", "entry 2 is not of the form name=value"),
+        ("HEADERS", "a=%ff", "%-escapes that are no UTF-8"),
+        ("HEADERS", "a=secret%0d%0ab: c", "'a' that has no value that a header can have"),
+        ("HEADERS", "a b=secret", "'a b' that is no name of a header"),
+        ("HEADERS", "Content-Type=secret", "is set by podgpu itself: leave it out"),
+        ("HEADERS", "grpc-timeout=secret", "is set by podgpu itself"),
+        ("HEADERS", "x-bin=secret", "has bytes as its value"),
+        ("ENDPOINT", "http://user:secret@c:1", "has a user in it: give a header authorization"),
+        ("ENDPOINT", "ftp://secret", "has the scheme ftp: over gRPC it has to be http:// or"),
+        ("ENDPOINT", "GRPC://secret:1", "has the scheme grpc: over gRPC it has to be http://"),
+        ("ENDPOINT", "http://c:4317#secret", "has a # in it, which no address"),
+        ("ENDPOINT", "http://c:4317#", "has a # in it, which no address"),
+        ("ENDPOINT", "http://c:", "has a colon, and no port after it"),
+        ("ENDPOINT", "https://[::1]:/", "has a colon, and no port after it"),
+        ("ENDPOINT", f"http://{64 * 'a'}.b:1", "more than 63 characters between two dots"),
+        ("ENDPOINT", f"{64 * 'a'}.b:1", "more than 63 characters between two dots"),
+        ("ENDPOINT", "http://a..b:1", "is no address"),
+        ("ENDPOINT", "a..b:1", "is no address"),
+        ("ENDPOINT", "http://", "is no address: write for example http://collector:4317"),
+        ("ENDPOINT", "http://c:99999", "is no address"),
+        ("ENDPOINT", "http://c:0", "is no address"),
+        ("ENDPOINT", "c:99999", "is no address"),
+        ("ENDPOINT", "a b", "is no address"),
+        ("ENDPOINT", "http://[::1", "is no address"),
+        ("METRICS_ENDPOINT", "http://c:4318/v1/metrics", "which gRPC has none of: leave it out"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_its_mend(
+    name: str, value: str, said: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        settled(**{name: value})
+    text = str(caught.value)
+    assert text.startswith(f"the variable OTEL_EXPORTER_OTLP_{name} ")
+    assert said in text
+    assert "secret" not in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("ftp://c:4318", "has the scheme ftp: over HTTP it has to be http:// or https://"),
+        ("grpc://c:4318", "has the scheme grpc: over HTTP it has to be http:// or https://"),
+        ("dns:///c:4318", "has the scheme dns: over HTTP it has to be http:// or https://"),
+        ("http://c:4318#a", "has a # in it"),
+        ("http://c:/v1/metrics", "has a colon, and no port after it"),
+        (f"http://{64 * 'a'}:4318", "has a host with more than 63 characters between two dots"),
+        (f"http://{63 * 'a'}..b:4318", "is no address"),
+    ],
+)
+@pytest.mark.parametrize("name", ["ENDPOINT", "METRICS_ENDPOINT"])
+def test_what_http_cannot_use(name: str, value: str, said: str) -> None:
+    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{name} {said}"):
+        settled(PROTOCOL="http/protobuf", **{name: value})
+
+
+@pytest.mark.parametrize("value", [f"http://{63 * 'a'}.b:1", "http://a.b.:1", "http://[::1]:1"])
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_names_that_are_some(value: str, protocol: str) -> None:
+    assert settled(PROTOCOL=protocol, ENDPOINT=value).endpoint.place.startswith(value)
+
+
+@pytest.mark.parametrize("value", ["c:4318", "localhost"])
+def test_http_wants_a_scheme(value: str) -> None:
+    with pytest.raises(PermanentError, match="has no scheme: over HTTP write http:// or https://"):
+        settled(PROTOCOL="http/protobuf", ENDPOINT=value)
+
+
+def test_attributes_that_are_none() -> None:
+    with pytest.raises(PermanentError, match="variable OTEL_RESOURCE_ATTRIBUTES entry 1 is not"):
+        settle(Options(), {"OTEL_RESOURCE_ATTRIBUTES": "abc"})
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [("CLIENT_KEY", "CLIENT_CERTIFICATE"), ("METRICS_CLIENT_CERTIFICATE", "CLIENT_KEY")],
+)
+def test_a_certificate_without_its_key(given: str, missing: str) -> None:
+    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{missing} is missing"):
+        settled(ENDPOINT="https://c:1", **{given: "/pem"})
+
+
+def test_an_endpoint_of_the_file_that_the_variables_protocol_cannot_use() -> None:
+    options = Options(endpoint="http://c:4318/v1/metrics")
+    assert settled(options, PROTOCOL="http/protobuf").endpoint.address == options.endpoint
+    with pytest.raises(PermanentError, match=r"endpoint has the path .* \(the protocol is grpc\)"):
+        settled(options)

@@ -1,0 +1,106 @@
+"""Holders as entries, letter for letter: others read this file.
+
+`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pipeline.model import (
+    Attribution,
+    Claim,
+    Device,
+    Evidence,
+    Holder,
+    Instant,
+    Origin,
+    PartialRef,
+    RawDeviceId,
+)
+from sinks.podlist.document import compose
+from sinks.podlist.list_entries import Ids, entries_of
+from tests.sinks.podlist.support import GPUS, SLICE, held
+from tests.support.nodes import Node, claim, claims, kubelet_claim
+
+FOLDER = Path(__file__).parents[2] / "golden" / "podlist"
+
+
+def said(*what: Claim) -> list[Attribution]:
+    """What the join makes of the kubelet's words."""
+    node = Node()
+    node.has(*GPUS, SLICE)
+    node.say(claims(*what), "kubelet", "podresources")
+    return list(node.snapshot().layout.attributions.values())
+
+
+def by_uid_alone() -> Claim:
+    subject = PartialRef(uid="3f6a", container="main")
+    devices = (RawDeviceId("uuid", GPUS[1].uuid),)
+    return Claim(subject, devices, None, None, Origin(Evidence.PLUGIN_ANSWER))
+
+
+def without_a_minor() -> list[Attribution]:
+    holder = held_by(PartialRef("ml", "a", "main"))
+    return [Attribution(Device("GPU-x", index=4), present=True, holders=(holder,))]
+
+
+def twice_the_name() -> list[Attribution]:
+    old, new = (held_by(PartialRef("ml", "a", "main", uid)) for uid in ("1", "2"))
+    return [Attribution(device, present=True, holders=(old, new)) for device in GPUS[:2]]
+
+
+def held_by(subject: PartialRef, evidence: Evidence = Evidence.KUBELET_IDS) -> Holder:
+    return Holder(subject, None, Instant(0, 0), "kubelet", evidence)
+
+
+SCENES: dict[str, Callable[[], list[Attribution]]] = {
+    "nobody": said,
+    "several": lambda: said(
+        held("trainer", 1, 0),
+        kubelet_claim("chat", f"{GPUS[2].uuid}::0"),
+        kubelet_claim("another", f"{GPUS[2].uuid}::1", container="sidecar"),
+        kubelet_claim("another", f"{GPUS[2].uuid}::1"),
+        kubelet_claim("slice", SLICE.uuid, resource="nvidia.com/mig-1g.10gb"),
+    ),
+    "names-not-all-known": lambda: said(
+        held("a", 0),
+        by_uid_alone(),
+        claim("whole-pod", GPUS[2].uuid, container="", evidence=Evidence.SCHEDULER_ANNOTATION),
+    ),
+    "by-a-pod-list": lambda: said(held("a", 0), claim("theirs", GPUS[1].uuid)),
+    "no-minor-number": without_a_minor,
+    "two-pods-of-one-name": twice_the_name,
+}
+
+
+@pytest.mark.parametrize("ids", get_args(Ids))
+@pytest.mark.parametrize("scene", SCENES)
+def test_file(scene: str, ids: Ids) -> None:
+    text = compose((), [entry.text for entry in entries_of(SCENES[scene](), ids)])
+    file = FOLDER / f"{scene}.{ids}.json"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text)
+    assert text.decode() == file.read_bytes().decode()
+
+
+def test_what_is_no_text_is_no_name() -> None:
+    holders = (held_by(PartialRef("ml", "bad-\udc80", "main")), held_by(PartialRef("ml", "b", "c")))
+    [entry] = entries_of([Attribution(GPUS[0], present=True, holders=holders)], "uuid")
+    assert entry.names == ("ml", "b", "c")
+
+
+@pytest.mark.parametrize("evidence", Evidence)
+def test_all_words_are_ours_but_those_of_a_pod_list(evidence: Evidence) -> None:
+    holder = held_by(PartialRef("ml", "a", "main"), evidence)
+    found = entries_of([Attribution(GPUS[0], present=True, holders=(holder,))], "uuid")
+    assert bool(found) is (evidence is not Evidence.POD_LIST_FILE)
+
+
+def test_a_gpu_that_fell_off_the_bus_is_still_held() -> None:
+    holder = held_by(PartialRef("ml", "a", "main"))
+    assert entries_of([Attribution(GPUS[0], present=False, holders=(holder,))], "uuid")

@@ -1,0 +1,295 @@
+"""What is to be done with a pod: a table, and whatever stands there."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.allocations.own_annotations import MARK, own
+from pipeline.kube.json_access import table
+from sinks.pods.annotation_decision import Decision, decide
+from sinks.pods.held_devices import Wanted
+from tests.sinks.pods.support import KEY, MIG, asking, pod_of
+from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
+from tests.support.kube import Raw
+from tests.support.objects import merged
+
+A, B, M = "GPU-a", "GPU-b", "MIG-m"
+GPUS = frozenset({KEY, MIG})
+
+
+def wants(*held: tuple[str, str], uid: str = "uid-a", resources: frozenset[str] = GPUS) -> Wanted:
+    """A pod that holds devices; each with the names of containers, with commas."""
+    return Wanted(uid, tuple((uuid, tuple(names.split(","))) for uuid, names in held), resources)
+
+
+def mark(**values: str) -> dict[str, str]:
+    return {MARK: json.dumps({{"gpu": KEY, "mig": MIG}[k]: v for k, v in values.items()})}
+
+
+def changes(decision: Decision) -> dict[str, str] | None:
+    """The annotations that a decision writes; all else in it is what names the pod."""
+    if decision.changes is None:
+        assert decision.keys == ()
+        return None
+    metadata: Any = decision.changes["metadata"]
+    annotations: dict[str, str] = metadata.pop("annotations")
+    assert decision.changes == {"metadata": {"uid": "uid-a", "resourceVersion": "1"}}
+    assert set(annotations) == {*decision.keys, MARK}
+    return annotations
+
+
+@pytest.mark.parametrize(
+    ("there", "written"),
+    [
+        pytest.param(None, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="no annotations"),
+        pytest.param({}, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="none"),
+        pytest.param({KEY: A} | mark(gpu=A), None, id="ours and right"),
+        pytest.param(
+            {KEY: B} | mark(gpu=B), {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="outdated"
+        ),
+        pytest.param(mark(gpu=B), {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="taken away"),
+        pytest.param(
+            {MIG: M} | mark(mig=M),
+            {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a","nvidia.com/mig-1g.10gb":"MIG-m"}'},
+            id="the mark keeps what else is ours",
+        ),
+        pytest.param(
+            {MIG: "changed"} | mark(mig=M),
+            {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'},
+            id="and lets go of what no longer is",
+        ),
+        pytest.param(
+            {MARK: "not ours to read"}, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="no mark"
+        ),
+    ],
+)
+def test_what_is_written(there: dict[str, str] | None, written: dict[str, str] | None) -> None:
+    decision = decide(pod_of("a", annotations=there), wants((A, "main")), "node-1")
+    assert changes(decision) == written
+    assert (decision.reason, decision.foreign, decision.unclear) == ("", (), ())
+
+
+@pytest.mark.parametrize(
+    ("there", "foreign"),
+    [
+        ({KEY: B}, (KEY,)),
+        ({KEY: ""}, (KEY,)),
+        ({KEY: B} | mark(gpu=A), (KEY,)),
+        ({KEY: B, MARK: "{"}, (KEY,)),
+        ({KEY: B, MARK: json.dumps({KEY: [B]})}, (KEY,)),
+        ({KEY: json.dumps({KEY: A})}, (KEY,)),
+        ({KEY: json.dumps({KEY: B})} | mark(gpu=json.dumps({KEY: B})), (KEY,)),
+        ({KEY: ""} | mark(gpu=""), (KEY,)),
+        ({KEY: A}, ()),  # it says the same, and isn't ours
+    ],
+)
+def test_what_stands_there_by_somebody_else(
+    there: dict[str, str], foreign: tuple[str, ...]
+) -> None:
+    decision = decide(pod_of("a", annotations=there), wants((A, "main")), "node-1")
+    assert decision == Decision(None, (), "", foreign, ())
+
+
+@pytest.mark.parametrize(
+    ("pod", "uid", "reason"),
+    [
+        (pod_of("a", uid="other"), "uid-a", "is another pod of that name"),
+        (pod_of("a", node="node-2"), "uid-a", "is not on this node"),
+        (pod_of("a", node=""), "uid-a", "is not on this node"),
+        (pod_of("a", phase="Succeeded"), "uid-a", "has ended"),
+        (pod_of("a", phase="Failed"), "uid-a", "has ended"),
+        (pod_of("a", metadata={"deletionTimestamp": "x"}), "uid-a", "is being deleted"),
+        (pod_of("a", metadata={"uid": ""}), "", "has no identity"),
+        (pod_of("a", metadata={"resourceVersion": None}), "uid-a", "has no identity"),
+        (pod_of("a"), "", ""),
+        (pod_of("a", phase="Pending"), "uid-a", ""),
+        (pod_of("a", annotations={"kubernetes.io/config.mirror": "5ea1"}), "5ea1", ""),
+        (
+            pod_of("a", annotations={"kubernetes.io/config.mirror": "5ea1"}),
+            "0ther",
+            "is another pod of that name",
+        ),
+        # Anybody's pod may say so of itself; only the kubelet makes mirrors.
+        (
+            pod_of("a", annotations={"kubernetes.io/config.hash": "5ea1"}),
+            "5ea1",
+            "is another pod of that name",
+        ),
+    ],
+)
+def test_which_pod_it_is(pod: Raw, uid: str, reason: str) -> None:
+    decision = decide(pod, wants((A, "main"), uid=uid), "node-1")
+    assert decision.reason == reason
+    assert (decision.changes is None) is bool(reason)
+
+
+TWO = (asking("main", gpu=1), asking("side", gpu=2))
+
+
+@pytest.mark.parametrize(
+    ("containers", "held", "written", "unclear"),
+    [
+        pytest.param(TWO, [(A, "main"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="together"),
+        pytest.param(TWO, [(A, "main,side"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="once"),
+        pytest.param(TWO, [(B, "side"), (A, "main")], {KEY: "GPU-b,GPU-a"}, [], id="in order"),
+        pytest.param(TWO, [(A, ""), (B, "")], {KEY: "GPU-a,GPU-b"}, [], id="the pod's"),
+        pytest.param(
+            [asking("main", gpu=1), asking("side", mig=1)],
+            [(A, "main"), (M, "side")],
+            {KEY: A, MIG: M},
+            [],
+            id="by resource",
+        ),
+        pytest.param(
+            [asking("main", gpu=1, **{"rdma/hca": 1, "cpu": 4, "memory": "1Gi"})],
+            [(A, "main")],
+            {KEY: A},
+            [],
+            id="what is no GPU doesn't count",
+        ),
+        pytest.param(
+            [asking("main", gpu=1, mig=0)], [(A, "main")], {KEY: A}, [], id="none of another"
+        ),
+        pytest.param(
+            [asking("main", gpu="1k")], [(A, "main"), (B, "main")], {KEY: "GPU-a,GPU-b"}, [],
+            id="an amount in another notation",
+        ),
+        pytest.param([asking("main")], [(A, "main")], {}, [("none", "", "main")], id="none"),
+        pytest.param([{"name": "main"}], [(A, "main")], {}, [("none", "", "main")], id="nothing"),
+        pytest.param(TWO, [(A, "gone")], {}, [("none", "", "gone")], id="no such container"),
+        pytest.param(
+            [asking("main", gpu=1, mig=1)],
+            [(A, "main")],
+            {},
+            [("several", f"{KEY},{MIG}", "main")],
+            id="several",
+        ),
+        pytest.param(
+            TWO, [(A, "main"), (B, "main")], {}, [("more", KEY, "main")], id="more than asked for"
+        ),
+        pytest.param(
+            [*TWO, asking("third", mig=1)],
+            [(A, "main"), (B, "main"), ("GPU-c", "side"), (M, "third")],
+            {MIG: M},
+            [("more", KEY, "main")],
+            id="half of a resource is not written",
+        ),
+        pytest.param(
+            [asking("main", gpu=1), {"name": "side"}],
+            [(A, "main"), (B, "side")],
+            {KEY: A},
+            [("none", "", "side")],
+            id="who asked for none has no part in it",
+        ),
+    ],
+)  # fmt: skip
+def test_as_which_resource(
+    containers: list[Raw],
+    held: list[tuple[str, str]],
+    written: dict[str, str],
+    unclear: list[tuple[str, str, str]],
+) -> None:
+    for pod in (pod_of("a", *containers), pod_of("a", {"name": "x"}, init=tuple(containers))):
+        decision = decide(pod, wants(*held), "node-1")
+        made = changes(decision) or {}
+        made.pop(MARK, None)
+        assert made == written
+        found = [(one.trouble, ",".join(one.resources), one.container) for one in decision.unclear]
+        assert found == unclear
+
+
+@pytest.mark.parametrize(
+    ("key", "good"),
+    [
+        ("nvidia.com/gpu", True),
+        ("nvidia.com/gpu.shared", True),
+        ("nvidia.com/mig-1g.10gb.me", True),
+        ("koordinator.sh/gpu", True),
+        ("card", False),
+        ("", False),
+        ("nvidia.com/", False),
+        ("/gpu", False),
+        ("nvidia.com/a/b", False),
+        ("nvidia.com/gpu ", False),
+        ("Nvidia.com/gpu", False),
+        ("nvidia..com/gpu", False),
+        ("nvidia.com/-gpu", False),
+        ("nvidia.com/" + "g" * 63, True),
+        ("nvidia.com/" + "g" * 64, False),
+        ("a." * 126 + "a/gpu", True),
+        ("a." * 127 + "a/gpu", False),
+        ("kubernetes.io/gpu", False),
+        ("node.kubernetes.io/gpu", False),
+        ("k8s.io/gpu", False),
+        ("x.k8s.io/gpu", False),
+        ("podgpu.io/wrote", False),
+        ("mykubernetes.io/gpu", True),
+    ],
+)
+def test_which_names_can_be_an_annotation_s(key: str, good: bool) -> None:
+    pod = pod_of("a", asking("main", **{key: 1}))
+    decision = decide(pod, wants((A, "main"), resources=frozenset({key})), "node-1")
+    assert ([one.trouble for one in decision.unclear] == ["key"]) is not good
+    assert (decision.changes is not None) is good
+
+
+FULL = pod_of(
+    "a",
+    asking("main", gpu=2),
+    asking("side", mig=1),
+    annotations={KEY: B, **mark(gpu=B), "kubernetes.io/config.mirror": "5ea1"},
+    metadata={"deletionTimestamp": None},
+    init=(asking("first", gpu=1),),
+)
+
+
+@pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
+def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
+    for path in paths(FULL):
+        decision = decide(table(replaced(FULL, path, by)), wants((A, "main")), "node-1")
+        assert decision.changes is None or not decision.reason
+
+
+@given(st.lists(st.tuples(st.sampled_from(paths(FULL)), JSON), min_size=1, max_size=2))
+def test_no_value_anywhere_is_too_strange(strange: list[tuple[tuple[Any, ...], Any]]) -> None:
+    pod: Any = FULL
+    for path, by in strange:
+        with suppress(KeyError, IndexError, TypeError, AttributeError):  # a place that is gone
+            pod = replaced(pod, path, by)
+    decision = decide(table(pod), wants((A, "main"), (M, "side")), "node-1")
+    assert decision.changes is None or not decision.reason
+    if decision.changes is not None:
+        # What is sent is what any API server takes: texts under names.
+        annotations = table(table(decision.changes["metadata"])["annotations"])
+        assert all(isinstance(value, str) for value in annotations.values())
+
+
+VALUES = st.sampled_from(["", A, B, "GPU-a,GPU-b", "x"])
+MARKS = st.dictionaries(st.sampled_from([KEY, MIG]), VALUES).map(json.dumps) | st.text(max_size=3)
+
+
+@given(
+    st.dictionaries(st.sampled_from([KEY, MIG, "team"]), VALUES),
+    st.none() | MARKS,
+    st.sets(st.sampled_from([A, B]), min_size=1),
+)
+def test_a_foreign_value_stays_and_ours_is_right(
+    there: dict[str, str], marks: str | None, held: set[str]
+) -> None:
+    before = there | ({MARK: marks} if marks is not None else {})
+    pod = pod_of("a", annotations=before)
+    what = wants(*((uuid, "main") for uuid in sorted(held)))
+    decision = decide(pod, what, "node-1")
+    now = merged(pod, decision.changes or {})["metadata"]["annotations"]
+    ours_before, ours = own(before), own(now)
+    for key, value in there.items():
+        assert now[key] == value or (key == KEY and key in ours_before)
+    if KEY in ours or KEY not in there:
+        assert now[KEY] == ours[KEY] == ",".join(sorted(held))
+    # A second look finds nothing to do.
+    again = decide(pod_of("a", annotations=now), what, "node-1")
+    assert (again.changes, again.foreign) == (None, decision.foreign)

@@ -1,0 +1,310 @@
+"""What a checkpoint says; tables of every form."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.component.claim_file_reader import Listed
+from pipeline.files import UnreadableError
+from pipeline.model import Claim, Evidence, PartialRef, RawDeviceId
+from pipeline.model.plugin_ids import matcher
+from sources.checkpoint.checkpoint_file import read_checkpoint
+from sources.checkpoint.options import Options
+from tests.sources.checkpoint.files import (
+    GPU,
+    MIG,
+    MOUNTS,
+    OTHER,
+    Ids,
+    answer,
+    checkpoint,
+    entry,
+    visible,
+)
+
+PATH = Path("checkpoint")
+WANTED = matcher(Options().resources)
+
+
+def read(data: bytes) -> Listed:
+    return read_checkpoint(data, PATH, WANTED)
+
+
+def only(data: bytes) -> Claim:
+    listed = read(data)
+    assert listed.complaints == ()
+    [claim] = listed.claims
+    return claim
+
+
+def texts(devices: tuple[RawDeviceId, ...]) -> list[str]:
+    return [f"{raw.scheme}:{raw.text}" for raw in devices]
+
+
+@pytest.mark.parametrize(
+    ("ids", "read_as"),
+    [
+        ([GPU], [GPU]),
+        ([GPU, OTHER], [OTHER, GPU]),
+        ({"0": [GPU]}, [GPU]),
+        ({"-1": [GPU]}, [GPU]),
+        ({"0": [GPU], "1": [OTHER]}, [OTHER, GPU]),
+        ({"0": [GPU], "1": [GPU]}, [GPU]),
+        ({"0": [GPU], "1": None}, [GPU]),
+        ([MIG], [MIG]),
+        ([f"MIG-{GPU}/7/0"], [f"MIG-{GPU}/7/0"]),
+        ([f"{GPU}::1", f"{GPU}::0"], [f"{GPU}::0", f"{GPU}::1"]),
+        (["nvidia0"], ["nvidia0"]),
+        (["nvidia1/gi3/vgpu2"], ["nvidia1/gi3/vgpu2"]),
+        ([f"{GPU}-4"], [f"{GPU}-4"]),
+        ([f"{GPU}-_-{n}" for n in (7, 5, 6)], [f"{GPU}-_-5"]),
+        ({"0": [f"{GPU}-memory-{n}" for n in range(80_000)]}, [f"{GPU}-memory-0"]),
+    ],
+)
+def test_ids_in_both_formats(ids: Ids, read_as: list[str]) -> None:
+    one = entry()
+    one["DeviceIDs"] = ids
+    claim = only(checkpoint(one))
+    assert claim.devices == tuple(RawDeviceId("plugin", text) for text in read_as)
+    assert claim.subject == PartialRef(uid="u1", container="main")
+    assert claim.resource == "nvidia.com/gpu"
+    assert claim.origin.evidence is Evidence.KUBELET_IDS
+    assert claim.origin.detail == "checkpoint u1/main"
+    assert claim.asked == ()
+
+
+AGREES: dict[str, tuple[list[str], str]] = {
+    "no answer": ([GPU], ""),
+    "an empty answer": ([GPU], answer()),
+    "a uuid": ([GPU], visible(GPU)),
+    "a uuid in capitals": ([GPU], visible(GPU.upper())),
+    "two uuids, in another order": ([GPU, OTHER], visible(f"{GPU},{OTHER}")),
+    "shares of one GPU": ([f"{GPU}::0", f"{GPU}::1"], visible(GPU)),
+    "a MIG instance": ([MIG], visible(MIG)),
+    "a MIG instance of old drivers": ([f"MIG-{GPU}/7/0"], visible(f"MIG-{GPU}/7/0")),
+    "a share of a MIG instance": ([f"{MIG}::3"], visible(MIG)),
+    "mounts": (
+        [GPU],
+        answer(env={"NVIDIA_VISIBLE_DEVICES": MOUNTS}, mounts=[f"{MOUNTS}/{GPU}"]),
+    ),
+    "a CDI name": ([GPU], answer(cdi=[f"nvidia.com/gpu={GPU}"])),
+    "an annotation": ([GPU], answer(annotations={"cdi.k8s.io/x_1": f"nvidia.com/gpu={GPU}"})),
+    "a node": (["nvidia0"], answer(nodes=["/dev/nvidia0", "/dev/nvidiactl"])),
+    "nodes": (["nvidia0", "nvidia3"], answer(nodes=["/dev/nvidia3", "/dev/nvidia0"])),
+    "a node, of which the id is a share": (["nvidia0/vgpu1"], answer(nodes=["/dev/nvidia0"])),
+    "a node, of which the id is a MIG instance": (
+        ["nvidia0/gi2"],
+        answer(nodes=["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21"]),
+    ),
+    "a node beside a MIG instance's uuid": ([MIG], answer(nodes=["/dev/nvidia0"])),
+    "all": ([GPU], visible("all")),
+    "none": ([GPU], visible("none")),
+    "other devices alone": ([GPU], answer(cdi=["nvidia.com/gds=all"])),
+}
+
+
+@pytest.mark.parametrize(("ids", "alloc"), AGREES.values(), ids=AGREES)
+def test_the_ids_stand_where_the_answer_says_no_other(ids: list[str], alloc: str) -> None:
+    claim = only(checkpoint(entry(ids, alloc)))
+    assert claim.devices == tuple(RawDeviceId("plugin", text) for text in sorted(ids))
+    assert claim.origin.evidence is Evidence.KUBELET_IDS
+    assert claim.asked == ()
+
+
+DIFFERS: dict[str, tuple[list[str], str, list[str]]] = {
+    "another GPU": ([GPU], visible(OTHER), [f"visible:{OTHER}"]),
+    "a placeholder for another GPU": ([f"{GPU}-3"], visible(OTHER), [f"visible:{OTHER}"]),
+    "a placeholder for the same GPU": ([f"{GPU}-3"], visible(GPU), [f"visible:{GPU}"]),
+    "one of two": ([GPU, OTHER], visible(GPU), [f"visible:{GPU}"]),
+    "an index": ([GPU], visible("0"), ["visible:0"]),
+    "an index of a MIG instance": ([MIG], visible("0:1"), ["visible:0:1"]),
+    "units of memory": ([f"{GPU}-_-0", f"{GPU}-_-1"], visible("2"), ["visible:2"]),
+    "a CDI index": ([GPU], answer(cdi=["nvidia.com/gpu=1"]), ["cdi:nvidia.com/gpu=1"]),
+    "a node": ([GPU], answer(nodes=["/dev/nvidia4"]), ["minor:4"]),
+    "another node": (["nvidia0"], answer(nodes=["/dev/nvidia1"]), ["minor:1"]),
+    "no room": (
+        [f"{GPU}-_-0"],
+        visible("no-gpu-has-3GiB-to-run"),
+        ["visible:no-gpu-has-3GiB-to-run"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("ids", "alloc", "devices"), DIFFERS.values(), ids=DIFFERS)
+def test_what_was_handed_out_counts_where_it_is_other(
+    ids: list[str], alloc: str, devices: list[str]
+) -> None:
+    claim = only(checkpoint(entry(ids, alloc)))
+    assert texts(claim.devices) == devices
+    assert claim.origin.evidence is Evidence.PLUGIN_ANSWER
+    assert claim.asked[0] == RawDeviceId("plugin", min(ids))
+
+
+def test_answers_as_the_kubelet_wrote_them() -> None:
+    by_env = (
+        "CkIKFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSKEdQVS1mZWY4MDg5Yi00ODIwLWFiZmMtZTgzZS05NDMxODE5NzU3"
+        "NmU="
+    )
+    by_cdi = "KjkKN252aWRpYS5jb20vZ3B1PUdQVS1mZWY4MDg5Yi00ODIwLWFiZmMtZTgzZS05NDMxODE5NzU3NmU="
+    assert texts(only(checkpoint(entry([OTHER], by_env))).devices) == [f"visible:{GPU}"]
+    assert texts(only(checkpoint(entry([OTHER], by_cdi))).devices) == [f"cdi:nvidia.com/gpu={GPU}"]
+
+
+@pytest.mark.parametrize(
+    ("alloc", "text"),
+    [
+        ("!!!", "is not base64"),
+        ("Ck", "is not base64"),
+        ("ü", "is not base64"),
+        ("/w==", "is no answer of a device plugin"),
+    ],
+)
+def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
+    listed = read(checkpoint(entry([GPU], alloc), entry([OTHER], uid="u2")))
+    assert [texts(claim.devices) for claim in listed.claims] == [
+        [f"plugin:{GPU}"],
+        [f"plugin:{OTHER}"],
+    ]
+    assert listed.complaints == (f"checkpoint u1/main: AllocResp for nvidia.com/gpu {text}",)
+
+
+def test_the_first_few_complaints_are_told() -> None:
+    entries = [entry([GPU], "!", uid=f"u{number}") for number in range(9)]
+    random.Random(1).shuffle(entries)
+    told = read(checkpoint(*entries)).complaints
+    assert [text.split(":")[0] for text in told[:3]] == [f"checkpoint u{n}/main" for n in range(3)]
+    assert told[3:] == ("checkpoint: 6 more of this sort",)
+
+
+@pytest.mark.parametrize(
+    ("resource", "read_too"),
+    [
+        ("nvidia.com/gpu.shared", True),
+        ("nvidia.com/mig-1g.10gb", True),
+        ("aliyun.com/gpu-mem", True),
+        ("volcano.sh/vgpu-number", True),
+        ("rdma/hca", False),
+        ("intel.com/sriov", False),
+    ],
+)
+def test_resources_that_are_gpus(resource: str, read_too: bool) -> None:
+    listed = read(checkpoint(entry(resource=resource)))
+    assert [claim.resource for claim in listed.claims] == [resource] * read_too
+
+
+def test_one_claim_for_each_container_and_resource() -> None:
+    entries = [
+        entry([GPU], uid="b"),
+        entry([OTHER], uid="a", container="x"),
+        entry([MIG], uid="a", container="x", resource="nvidia.com/mig-1g.10gb"),
+        entry([OTHER], uid="a", container="init"),
+    ]
+    listed = [read(checkpoint(*random.Random(n).sample(entries, 4))).claims for n in range(6)]
+    assert all(claims == listed[0] for claims in listed)
+    assert [(c.subject.uid, c.subject.container, c.resource) for c in listed[0]] == [
+        ("a", "init", "nvidia.com/gpu"),
+        ("a", "x", "nvidia.com/gpu"),
+        ("a", "x", "nvidia.com/mig-1g.10gb"),
+        ("b", "main", "nvidia.com/gpu"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        checkpoint(),
+        b'{"Data": {"PodDeviceEntries": []}}',
+        checkpoint(entry([])),
+        checkpoint(entry(None)),
+        checkpoint(entry({"0": None})),
+        checkpoint(BootID="7b1c"),
+    ],
+)
+def test_nobody_holds_anything(data: bytes) -> None:
+    assert read(data) == Listed(())
+
+
+def test_keys_that_nobody_knows_are_ignored() -> None:
+    one = {**entry(), "Since": {"a": [1]}}
+    assert only(checkpoint(one, BootID="x", More=[{}])).devices == (RawDeviceId("plugin", GPU),)
+
+
+def test_no_answer_is_null() -> None:
+    assert only(checkpoint(entry(alloc=None))).devices == (RawDeviceId("plugin", GPU),)
+
+
+NO_CHECKPOINT: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "blank": (b" \n", "is empty"),
+    "cut off": (checkpoint(entry())[:-20], "is no checkpoint of the kubelet: "),
+    "cut off early": (checkpoint(entry())[:30], "is no checkpoint of the kubelet: "),
+    "zeros": (bytes(200), "is no checkpoint of the kubelet: "),
+    "a list": (b"[]", "is no checkpoint of the kubelet: "),
+    "another object": (b"{}", "is no checkpoint of the kubelet: "),
+    "no entries": (b'{"Data": {}}', "is no checkpoint of the kubelet: "),
+    "nested deeply": (
+        b'{"Data": {"PodDeviceEntries": ' + b"[" * 100_000,
+        "is no checkpoint of the kubelet: ",
+    ),
+    "entries that are none": (checkpoint([1]), "Data.PodDeviceEntries[0] is of an unknown form: "),
+}
+
+
+@pytest.mark.parametrize(("data", "text"), NO_CHECKPOINT.values(), ids=NO_CHECKPOINT)
+def test_what_is_no_checkpoint(data: bytes, text: str) -> None:
+    with pytest.raises(UnreadableError) as caught:
+        read(data)
+    assert str(caught.value).startswith(f"checkpoint: {text}")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("PodUID", 1),
+        ("PodUID", ""),
+        ("ContainerName", None),
+        ("ContainerName", ""),
+        ("ResourceName", None),
+        ("DeviceIDs", "GPU-a"),
+        ("DeviceIDs", [1]),
+        ("DeviceIDs", {"0": {"1": []}}),
+        ("AllocResp", [1]),
+    ],
+)
+def test_an_entry_of_another_form_casts_doubt_on_all(key: str, value: Any) -> None:
+    with pytest.raises(UnreadableError) as caught:
+        read(checkpoint(entry(), {**entry(), key: value}))
+    assert str(caught.value).startswith("checkpoint: Data.PodDeviceEntries[1] is of an unknown")
+
+
+def test_more_than_a_node_can_hold() -> None:
+    many = [entry([f"{GPU}::{n}" for n in range(2000)], uid=f"u{p}") for p in range(6)]
+    with pytest.raises(UnreadableError) as caught:
+        read(checkpoint(*many))
+    assert "more than 10000 devices" in str(caught.value)
+    assert len(read(checkpoint(*many[:5])).claims) == 5
+
+
+def test_a_file_as_the_kubelet_wrote_it() -> None:
+    data = json.dumps(
+        {
+            "Data": {
+                "PodDeviceEntries": [
+                    {
+                        "PodUID": "970a395d-bb3b-11e8-89df-408d5c537d23",
+                        "ContainerName": "main",
+                        "ResourceName": "nvidia.com/gpu",
+                        "DeviceIDs": [GPU],
+                        "AllocResp": visible(GPU),
+                    }
+                ],
+                "RegisteredDevices": {"nvidia.com/gpu": [GPU]},
+            },
+            "Checksum": 3_467_439_661,
+        },
+        separators=(",", ":"),
+    )
+    assert only(data.encode()).subject.uid == "970a395d-bb3b-11e8-89df-408d5c537d23"

@@ -1,0 +1,111 @@
+"""What never changes about a board: `Device.facts`."""
+
+import pytest
+
+from pipeline.fields import LABELS, FieldPlan
+from pipeline.model import Device, DevicesDiscovered
+from sources.nvml.board_facts import _BRANDS
+from tests.fakes.nvml import (
+    NOTHING_SUPPORTED,
+    FakeNvml,
+    Scenario,
+    a100,
+    h100,
+    h100s,
+    mixed,
+    t4,
+)
+from tests.sources.nvml.harness import GPU, next_rounds, options, running, until
+from tests.support.contexts import FakeSourceContext
+
+H100 = {
+    "brand": "NVIDIA",
+    "driver_version": "580.159.04",
+    "gsp_firmware_version": "580.159.04",
+    "inforom_ecc_version": "7.16",
+    "inforom_image_version": "G520.0200.00.05",
+    "inforom_oem_version": "2.1",
+    "inforom_power_version": "1.0",
+    "name": "NVIDIA H100 80GB HBM3",
+    "nvml_version": "13.580.159.04",
+    "part_number": "695-00000-0000-000",
+    "serial": "1650000000000",
+    "vbios_version": "96.00.DA.00.0C",
+}
+
+
+async def discovered(fake: FakeNvml, scenario: Scenario) -> list[Device]:
+    ctx = FakeSourceContext()
+    fake.set(scenario)
+    async with running(ctx, options(interval=30, slow=60)):
+        await until(lambda: [e for e in ctx.events if isinstance(e, DevicesDiscovered)])
+    return list(next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices)
+
+
+async def test_facts_are_what_the_board_says_sorted(fake_nvml: FakeNvml) -> None:
+    (device,) = await discovered(fake_nvml, h100s(1, inforom_power="1.0"))
+    assert device.facts == tuple(H100.items())
+    assert device.driver == H100["driver_version"]
+
+
+def test_the_table_above_covers_the_labels_of_the_catalogue() -> None:
+    assert set(H100) == {field.name for field in LABELS}
+
+
+async def test_what_a_board_does_not_say_is_left_out(fake_nvml: FakeNvml) -> None:
+    (device,) = await discovered(fake_nvml, h100s(1, serial=None, values={"brand": 99}))
+    assert set(H100) - {name for name, _ in device.facts} == {
+        "serial",
+        "brand",
+        "inforom_power_version",
+    }
+
+
+async def test_where_nothing_is_supported_the_driver_is_known(fake_nvml: FakeNvml) -> None:
+    (device,) = await discovered(fake_nvml, h100s(1, errors=NOTHING_SUPPORTED))
+    assert dict(device.facts) == {k: H100[k] for k in ("driver_version", "nvml_version")}
+
+
+async def test_an_instance_has_its_gpu_s(fake_nvml: FakeNvml) -> None:
+    devices = await discovered(fake_nvml, mixed())
+    by_gpu = {device.uuid: device.facts for device in devices if device.mig is None}
+    assert len(set(by_gpu.values())) == 4
+    instances = [device for device in devices if device.mig is not None]
+    assert len(instances) == 4
+    assert all(device.facts == by_gpu[device.gpu_uuid] for device in instances)
+
+
+@pytest.mark.parametrize("brand", range(1, 17))
+async def test_brands_are_dcgm_s_words(fake_nvml: FakeNvml, brand: int) -> None:
+    (device,) = await discovered(fake_nvml, h100s(1, values={"brand": brand}))
+    assert dict(device.facts)["brand"] == _BRANDS[brand]
+    assert {_BRANDS[2], _BRANDS[14]} == {"Tesla", "NVIDIA"}
+
+
+async def test_cards_of_other_kinds(fake_nvml: FakeNvml) -> None:
+    devices = await discovered(fake_nvml, Scenario(gpus=[h100(0), a100(1), t4(2)]))
+    assert [dict(device.facts)["name"] for device in devices] == [
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA A100-SXM4-80GB",
+        "Tesla T4",
+    ]
+
+
+async def test_facts_are_read_when_a_gpu_is_opened_and_then_no_more(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await next_rounds(ctx, 4)
+    calls = fake_nvml.calls()
+    assert calls["nvmlDeviceGetSerial"] == calls["nvmlDeviceGetVbiosVersion"] == 2
+    assert "nvmlDeviceGetInforomConfigurationChecksum" not in calls
+
+
+async def test_a_text_that_fails_costs_itself_alone(fake_nvml: FakeNvml) -> None:
+    scenario = h100s(2).with_gpu(0, errors={"nvmlDeviceGetVbiosVersion": 999})
+    first, second = await discovered(fake_nvml, scenario)
+    assert {name for name, _ in second.facts} - {name for name, _ in first.facts} == {
+        "vbios_version"
+    }
+    assert (first.uuid, second.uuid) == (GPU[0], GPU[1])

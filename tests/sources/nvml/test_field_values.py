@@ -1,0 +1,132 @@
+"""Field values: one call for many readings, of which each stands or falls by itself."""
+
+import pytest
+
+from pipeline.fields import FieldPlan, Tier, by_name, in_group
+from pipeline.model import SamplesTaken
+from sources.nvml import field_values
+from tests.fakes.nvml import ALL_ONES_32, ALL_ONES_64, FakeNvml, Field, Gpu, Scenario, h100, t4
+from tests.sources.nvml.harness import (
+    GPU,
+    errors,
+    next_rounds,
+    options,
+    rounds,
+    running,
+    until,
+    ups,
+    values,
+)
+from tests.support.contexts import FakeSourceContext
+
+KNOWN = {**field_values.FAST, **field_values.SLOW}
+PLAN = FieldPlan(KNOWN)
+
+
+async def read(
+    fake: FakeNvml, gpu: Gpu, plan: FieldPlan = PLAN, ctx: FakeSourceContext | None = None
+) -> SamplesTaken:
+    """The first round of a node of one GPU, with these fields."""
+    ctx = ctx or FakeSourceContext()
+    ctx.plan = plan
+    fake.set(Scenario(gpus=[gpu]))
+    fake.calls(reset=True)
+    async with running(ctx, options(interval=30, slow=60, processes=False)):
+        await until(lambda: [e for e in ctx.events if isinstance(e, SamplesTaken)])
+    return next(e for e in ctx.events if isinstance(e, SamplesTaken))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+async def test_a_field_is_its_value_in_its_unit(fake_nvml: FakeNvml, name: str) -> None:
+    known = KNOWN[name]
+    gpu = h100(fields={known.number: Field(1, "ull")})
+    assert values(await read(fake_nvml, gpu), GPU[0])[name] == 1 / known.divisor
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("code", [2, 3, 4, 6, 13])
+async def test_one_that_the_card_lacks_has_no_series_and_costs_the_others_nothing(
+    fake_nvml: FakeNvml, name: str, code: int
+) -> None:
+    ctx = FakeSourceContext()
+    whole = h100(fields={item.number: Field(1, "ull") for item in KNOWN.values()})
+    everything = set(values(await read(fake_nvml, whole), GPU[0]))
+    lacking = h100(
+        fields={**whole.fields, KNOWN[name].number: Field(error=code)},
+        errors={"nvmlDeviceGetPowerManagementLimit": 3},
+    )
+    assert everything - set(values(await read(fake_nvml, lacking, ctx=ctx), GPU[0])) == {name}
+    assert errors(ctx) == {}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+async def test_one_that_fails_is_counted_and_costs_the_others_nothing(
+    fake_nvml: FakeNvml, name: str
+) -> None:
+    ctx = FakeSourceContext()
+    fields = {item.number: Field(1, "ull") for item in KNOWN.values()}
+    gpu = h100(fields={**fields, KNOWN[name].number: Field(error=999)})
+    got = values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
+    assert set(got) == set(KNOWN) - {name}
+    assert errors(ctx) == {(GPU[0], "unknown"): 1}
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name].most < 1 << 40])
+async def test_what_cannot_be_true_is_dropped_and_counted(fake_nvml: FakeNvml, name: str) -> None:
+    ctx = FakeSourceContext()
+    gpu = h100(fields={KNOWN[name].number: Field(KNOWN[name].most + 1, "ull")})
+    assert name not in values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
+    assert errors(ctx) == {(GPU[0], "out_of_range"): 1}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+async def test_all_ones_mean_unknown(fake_nvml: FakeNvml, name: str) -> None:
+    ones = [Field(ALL_ONES_64, "ull")]
+    if KNOWN[name].most < ALL_ONES_32:  # a count of 64 bits may well get there
+        ones.append(Field(ALL_ONES_32))
+    for value in ones:
+        ctx = FakeSourceContext()
+        gpu = h100(fields={KNOWN[name].number: value})
+        assert name not in values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
+        assert errors(ctx) == {}
+
+
+@pytest.mark.parametrize("code", [15, 16])
+async def test_a_value_of_a_lost_gpu_takes_the_gpu_down(fake_nvml: FakeNvml, code: int) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan([*KNOWN, "gpu_up"])
+    fake_nvml.set(Scenario(gpus=[h100(0, fields={230: Field(error=code)}), h100(1)]))
+    async with running(ctx, options(interval=30, slow=60)):
+        await until(lambda: rounds(ctx))
+    assert ups(rounds(ctx)[0]) == {GPU[0]: 0, GPU[1]: 1}
+
+
+async def test_a_tier_is_one_call(fake_nvml: FakeNvml) -> None:
+    await read(fake_nvml, h100())
+    assert fake_nvml.calls()["nvmlDeviceGetFieldValues"] == 2
+    await read(fake_nvml, h100(), FieldPlan(["power_watts"]))
+    assert "nvmlDeviceGetFieldValues" not in fake_nvml.calls()
+
+
+def test_the_tiers_are_the_catalogue_s() -> None:
+    for names, tier in ((field_values.FAST, Tier.FAST), (field_values.SLOW, Tier.SLOW)):
+        for name, known in names.items():
+            field = by_name(name)
+            assert field is not None
+            assert (field.call, field.tier) == (f"nvmlDeviceGetFieldValues({known.number})", tier)
+
+
+async def test_retired_pages_are_those_of_cards_before_ampere(fake_nvml: FakeNvml) -> None:
+    pages = {name for name in in_group("health") if name.startswith("retired_")}
+    assert pages <= set(values(await read(fake_nvml, t4()), GPU[0]))
+    assert pages.isdisjoint(values(await read(fake_nvml, h100()), GPU[0]))
+
+
+async def test_an_old_driver_tells_the_power_limit_another_way(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["power_limit_watts", "gpu_up"])
+    gpu = h100(fields={192: Field(error=3)}, values={"power_limit": 350_000})
+    fake_nvml.set(Scenario(gpus=[gpu]))
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        samples = await next_rounds(ctx, 3)
+    assert values(samples, GPU[0])["power_limit_watts"] == 350

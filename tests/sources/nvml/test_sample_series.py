@@ -1,0 +1,165 @@
+"""The driver's own samples summed up: nothing within the window is missed, nothing is kept."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.nvml.sample_series import Series
+from sources.nvml.time_buckets import Buckets
+from tests.fakes.nvml import ALL_ONES_32
+
+SECOND = 1_000_000
+STEP = 20_000
+"""Microseconds between two samples, as an H100's driver takes them of its power."""
+
+Samples = list[tuple[int, int | float]]
+
+
+def ring(first: int, count: int, value: int = 100) -> Samples:
+    """Samples in a row, from the first one's number on."""
+    return [(SECOND + number * STEP, value) for number in range(first, first + count)]
+
+
+samples = st.lists(
+    st.tuples(st.integers(1, 3 * STEP), st.integers(0, 1000)), min_size=1, max_size=300
+)
+
+
+@given(samples, st.integers(1, 40 * STEP), st.integers(0, 30 * STEP))
+def test_the_window_is_what_all_its_samples_come_to(
+    steps: list[tuple[int, int]], length: int, silence: int
+) -> None:
+    buckets = Buckets(length)
+    taken: list[tuple[int, int, int]] = []
+    end = SECOND
+    for span, value in steps:
+        end += span
+        buckets.add(end, span, value)
+        taken.append((end - span, end, value))
+        assert len(buckets) <= 32
+    now = end + silence
+    summary = buckets.over(now)
+    within = [sample for sample in taken if sample[1] > now - length]
+    if summary is None:
+        assert not within
+        return
+    summed = [sample for sample in taken if sample[0] >= summary.start]
+    assert set(within) <= set(summed), "none that lies in the window is missed"
+    longest = max(end - start for start, end, _ in taken)
+    assert summary.start >= now - length - max(length // 30, 1) - 2 * longest
+    values = [value for _, _, value in summed]
+    covered = sum(end - start for start, end, _ in summed)
+    assert summary.least == min(values)
+    assert summary.most == max(values)
+    mean = sum((end - start) * value for start, end, value in summed) / covered
+    assert abs(summary.mean - mean) < 1e-6
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(41, 200))
+def test_however_often_a_ring_is_read_the_window_is_the_same(reads: list[int], holds: int) -> None:
+    reads = [reads[0] + 1, *reads[1:]]  # one alone doesn't tell how closely they come
+    values = [number * 7919 % 1000 for number in range(sum(reads))]
+    everything: Samples = [(SECOND + n * STEP, value) for n, value in enumerate(values)]
+    often, once = Series(SECOND, 1000), Series(SECOND, 1000)
+    seen = 0
+    for count in reads:
+        seen += count
+        often.take(everything[max(0, seen - holds) : seen])
+    once.take(everything)
+    assert often.over(0) == once.over(0)
+
+
+def test_a_short_peak_is_seen_for_as_long_as_the_window() -> None:
+    series = Series(SECOND, 1000)
+    series.take([*ring(0, 10), *ring(10, 3, 700), *ring(13, 5)])
+    for number in range(18, 62):
+        series.take(ring(18, number - 17))
+        found = series.over(0)
+        assert found is not None
+        assert (found[0].least, found[0].most) == (100, 700)
+    series.take(ring(18, 50))
+    found = series.over(0)
+    assert found is not None
+    assert found[0].most == 100
+
+
+def test_a_sample_weighs_as_much_as_the_time_since_the_one_before() -> None:
+    series = Series(10 * SECOND, 1000)
+    series.take([(SECOND, 0), (SECOND + 10, 0), (SECOND + 20, 0), (SECOND + 50, 600)])
+    found = series.over(0)
+    assert found is not None
+    # The first stands for a usual step, of 10, and the last for 30 of the 60 microseconds.
+    assert found[0].mean == 300
+    assert found[0].start == SECOND - 10
+
+
+def test_a_pause_of_the_driver_counts_for_few_samples() -> None:
+    series = Series(10 * SECOND, 1000)
+    series.take([*ring(0, 4, 0), *ring(150, 1, 1000), *ring(151, 3, 0)])
+    found = series.over(0)
+    assert found is not None
+    assert found[0].mean == 1000 * 4 / (4 + 4 + 3), "four usual steps, not 147"
+
+
+def test_what_was_lost_in_a_ring_ends_the_window() -> None:
+    series = Series(100 * SECOND, 1000)
+    series.take(ring(0, 10, 900))
+    assert series.wrapped is None
+    series.take(ring(50, 10, 300))
+    assert series.wrapped == 10
+    found = series.over(0)
+    assert found is not None
+    summary, reach = found
+    assert (summary.least, summary.most) == (300, 300)
+    assert reach == 10 * STEP, "from the sample before the first that is known"
+
+
+def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
+    series = Series(100 * SECOND, 1000)
+    series.take(ring(0, 10, 900))
+    series.take(ring(10, 10, 300))
+    found = series.over(0)
+    assert found is not None
+    assert (found[0].least, found[0].most) == (300, 900)
+    assert series.wrapped is None
+
+
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    series = Series(SECOND, 1000)
+    series.take(ring(1000, 10, 900))
+    assert not series.take(ring(1000, 10, 900))
+    assert series.take(ring(0, 10, 300))
+    assert series.take(ring(0, 12, 300))
+    found = series.over(0)
+    assert found is not None
+    assert (found[0].least, found[0].most) == (300, 300)
+
+
+def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
+    series = Series(SECOND, 1000)
+    series.take(ring(0, 10, 900))
+    series.take([*ring(2, 8, 900), *ring(10_000_000, 2, 300)])
+    found = series.over(0)
+    assert found is not None
+    assert found[0].most == 300
+    assert series.spacing == STEP
+
+
+def test_a_window_that_the_driver_says_nothing_for_ends() -> None:
+    series = Series(SECOND, 1000)
+    assert series.over(0) is None
+    series.take(ring(0, 10))
+    assert series.over(SECOND // 2) is not None
+    assert series.over(2 * SECOND) is None
+
+
+def test_values_that_cannot_be_true_are_left_out_and_told() -> None:
+    series = Series(SECOND, 1000)
+    series.take([*ring(0, 2), *ring(2, 1, ALL_ONES_32), *ring(3, 1)])
+    assert not series.wrong, "all ones means that there is no value"
+    for number, value in enumerate((1001, -1, float("nan"), float("inf"))):
+        series.take([(SECOND + (4 + number) * STEP, value)])
+        assert series.wrong
+        series.wrong = False
+    found = series.over(0)
+    assert found is not None
+    assert (found[0].least, found[0].mean, found[0].most) == (100, 100, 100)

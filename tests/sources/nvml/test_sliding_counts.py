@@ -1,0 +1,153 @@
+"""Counts over a sliding window, by hand and by the source."""
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.value_types import Duration
+from pipeline.fields import FieldPlan
+from pipeline.model import NS, Instant, Reading, SamplesTaken
+from sources.nvml.sliding_counts import Window
+from sources.nvml.xid_counts import XidCounts
+from tests.fakes.nvml import FakeNvml, h100s
+from tests.sources.nvml.harness import GPU, next_rounds, options, running, until, values
+from tests.support.contexts import FakeSourceContext
+
+MINUTE = 60 * NS
+
+
+def at(ns: int) -> Instant:
+    return Instant(ns, ns)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * MINUTE)), max_size=50))
+def test_a_window_counts_what_came_within_it(steps: list[tuple[int, int]]) -> None:
+    window: Window[int] = Window(MINUTE)
+    came: list[tuple[int, int]] = []
+    now = 0
+    for key, gap in steps:
+        now += gap
+        window.add(key, at(now))
+        came.append((key, now))
+    counts = window.counts(at(now))
+    certain = Counter(key for key, when in came if when > now - MINUTE)
+    # What lies by a thousandth of the window within it may be gone already.
+    blurred = Counter(key for key, when in came if when > now - MINUTE + MINUTE // 1000)
+    assert all(blurred[key] <= counts.get(key, 0) <= certain[key] for key in range(4))
+
+
+def test_a_window_grows_with_time_not_with_what_happens() -> None:
+    window: Window[int] = Window(MINUTE)
+    for step in range(100_000):
+        window.add(79, at(step * MINUTE // 20_000))
+    assert len(window._parts) <= 1001
+    assert 19_900 <= window.counts(at(100_000 * MINUTE // 20_000))[79] <= 20_000
+
+
+def recent(counts: XidCounts, when: int) -> list[tuple[dict[str, str], float]]:
+    made = counts.readings([GPU[0]], {"xid_errors_in_window"}, at(when), NS)
+    return [(dict(reading.attrs), reading.value) for reading in made]
+
+
+def test_xids_within_the_window_by_code() -> None:
+    counts = XidCounts()
+    counts.look_back(5 * MINUTE)
+    counts.begin(GPU[0], at(0))
+    size = {"window_size_in_ms": "300000"}
+    assert recent(counts, 0) == [(size, 0)], "without a code while there was none"
+    for code, when in ((79, 1), (79, 2), (31, 3)):
+        counts.add(GPU[0], code, at(when * MINUTE))
+    assert recent(counts, 3 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 2)]
+    assert recent(counts, 7 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 0)]
+    assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
+    counts.look_back(1 * MINUTE)
+    size = {"window_size_in_ms": "60000"}
+    assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
+
+
+def test_a_gpu_that_is_not_watched_has_no_count() -> None:
+    counts = XidCounts()
+    counts.look_back(MINUTE)
+    assert recent(counts, 0) == []
+
+
+async def test_an_xid_is_in_the_window_at_once_and_leaves_it(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["xid_errors_in_window", "gpu_up"])
+
+    def last() -> dict[str, float]:
+        told: list[Reading] = []
+        for event in ctx.events:
+            if isinstance(event, SamplesTaken):
+                told = [r for r in event.readings if r.field != "gpu_up"] or told
+        return {",".join(value for _, value in reading.attrs): reading.value for reading in told}
+
+    async with running(ctx, options(interval=0.1, slow=0.2, xid_window=Duration(1))):
+        await until(lambda: last() == {"1000": 0})
+        fake_nvml.push_xid(0, 79)
+        await until(lambda: last() == {"1000,79": 1})
+        await until(lambda: last() == {"1000,79": 0})
+
+
+async def test_clock_events_are_the_samples_that_had_them(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
+    idle, capped = (
+        f"clock_events_in_window{{{event},60000}}" for event in ("gpu_idle", "power_cap")
+    )
+    fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x1}))
+    async with running(ctx, options(clock_events_window=Duration(60))):
+        await next_rounds(ctx, 3)
+        fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x5}))
+        await next_rounds(ctx, 3)
+    told = [
+        (found[idle], found[capped])
+        for event in ctx.events
+        if isinstance(event, SamplesTaken) and idle in (found := values(event, GPU[0]))
+    ]
+    assert [both[0] for both in told] == list(range(1, len(told) + 1))
+    assert [both[1] for both in told] == sorted(both[1] for both in told)
+    assert 2 <= told[-1][1] < told[-1][0]
+    assert "clock_throttle_active" not in {
+        r.field for e in ctx.events if isinstance(e, SamplesTaken) for r in e.readings
+    }
+
+
+@pytest.mark.parametrize("supported", [0x5, 0x1FF])
+async def test_events_that_never_came_stand_at_0(fake_nvml: FakeNvml, supported: int) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
+    settings = {"clocks_event_reasons": 0x1, "supported_clocks_event_reasons": supported}
+    fake_nvml.set(h100s(1, values=settings))
+    async with running(ctx, options()):
+        got = values(await next_rounds(ctx, 2), GPU[0])
+    assert len(got) - 1 == supported.bit_count(), "those that the card can have"
+    assert sorted(got.values())[:-2] == [0] * (supported.bit_count() - 1)
+
+
+async def test_counts_outlive_a_reload_unless_the_window_changes(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
+    fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x1}))
+    last = []
+    for window, interval in ((60, 0.1), (60, 0.2), (90, 0.1)):
+        name = f"clock_events_in_window{{gpu_idle,{window * 1000}}}"
+        settings = options(interval=interval, clock_events_window=Duration(window))
+        async with running(ctx, settings):
+            last.append(values(await next_rounds(ctx, 3), GPU[0])[name])
+    assert last[0] < last[1]
+    assert last[2] < last[1]
+    assert all(count >= 1 for count in itertools.chain(last))
+
+
+def test_errors_are_counted_since_the_gpu_is_watched_whenever_their_code_first_came() -> None:
+    counts = XidCounts()
+    counts.start_at_zero((31,))
+    counts.begin(GPU[0], at(7))
+    counts.add(GPU[0], 79, at(60))
+    counts.begin(GPU[0], at(90))  # the driver was loaded anew: podgpu's own count goes on
+    made = counts.readings([GPU[0]], {"xid_errors"}, at(99), NS)
+    assert [(reading.value, reading.window_start) for reading in made] == [(0, at(7)), (1, at(7))]

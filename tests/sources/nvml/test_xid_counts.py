@@ -1,0 +1,278 @@
+"""XID errors: counted from the moment the driver reports them, kept over restarts."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from pipeline.model import NS, Instant, SamplesTaken
+from sources.nvml.source import NvmlSource
+from sources.nvml.xid_counts import Sayings
+from tests.fakes.nvml import FakeNvml, h100s, mixed
+from tests.sources.nvml.harness import GPU, next_rounds, options, rounds, running, until, values
+from tests.support.contexts import FakeSourceContext
+
+XID_EVENT = 8
+
+
+def xids(samples: SamplesTaken, uuid: str) -> dict[str, int | float]:
+    return {k: v for k, v in values(samples, uuid).items() if k.startswith("xid_")}
+
+
+async def watched(fake: FakeNvml, gpus: int) -> None:
+    await until(lambda: fake.calls().get("nvmlDeviceRegisterEvents", 0) >= gpus)
+
+
+async def test_known_codes_start_at_zero(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(xid_codes=(31, 79))):
+        # Told with the next round once the watch has said that it has begun.
+        await until(lambda: rounds(ctx) and all(xids(rounds(ctx)[-1], u) for u in GPU[:2]))
+        samples = rounds(ctx)[-1]
+    for uuid in GPU[:2]:
+        assert xids(samples, uuid) == {"xid_last": 0, "xid_errors{31}": 0, "xid_errors{79}": 0}
+
+
+async def test_errors_are_counted_by_gpu_and_code(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(xid_codes=(31, 48, 79))):
+        await watched(fake_nvml, 2)
+        for code in (31, 31, 79, 12):
+            fake_nvml.push_xid(1, code)
+        await until(
+            lambda: any(
+                xids(e, GPU[1]).get("xid_last") == 12
+                for e in ctx.events
+                if isinstance(e, SamplesTaken)
+            )
+        )
+        samples = await next_rounds(ctx)
+    got = xids(samples, GPU[1])
+    seen = {name: got.pop(name) for name in list(got) if "seen" in name}
+    assert got == {
+        "xid_last": 12,
+        "xid_errors{12}": 1,
+        "xid_errors{31}": 2,
+        "xid_errors{48}": 0,
+        "xid_errors{79}": 1,
+    }
+    now = ctx.clock.now().wall_ns / 1e9
+    assert set(seen) == {f"xid_last_seen_timestamp_seconds{{{code}}}" for code in (31, 79, 12)}
+    assert all(now - 30 < value <= now for value in seen.values())
+    assert xids(samples, GPU[0])["xid_last"] == 0
+
+
+async def test_an_error_is_told_at_once_not_with_the_next_round(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, options(interval=60, slow=60)):
+        await watched(fake_nvml, 1)
+        fake_nvml.push_xid(0, 79)
+        await until(
+            lambda: any(
+                xids(e, GPU[0]).get("xid_errors{79}") == 1
+                for e in ctx.events
+                if isinstance(e, SamplesTaken)
+            )
+        )
+
+
+async def test_counts_go_on_over_a_restart(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    source = NvmlSource(options(xid_codes=(31,)))
+    for expected in (1, 2):
+        fake_nvml.calls(reset=True)
+        async with running(ctx, source):
+            await watched(fake_nvml, 1)
+            fake_nvml.push_xid(0, 31)
+            await until(
+                lambda expected=expected: any(
+                    xids(e, GPU[0]).get("xid_errors{31}") == expected
+                    for e in ctx.events
+                    if isinstance(e, SamplesTaken)
+                )
+            )
+
+
+async def test_an_error_of_a_mig_instance_is_its_gpus(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(mixed())
+    async with running(ctx):
+        await watched(fake_nvml, 4)
+        fake_nvml.push_xid(1, 31, gi=8, ci=0)
+        await until(
+            lambda: any(
+                xids(e, GPU[1]).get("xid_errors{31}") == 1
+                for e in ctx.events
+                if isinstance(e, SamplesTaken)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"values": {"event_types": 0x10}},
+        {"errors": {"nvmlDeviceGetSupportedEventTypes": 3}},
+        {"errors": {"nvmlDeviceRegisterEvents": 3}},
+        {"errors": {"nvmlDeviceRegisterEvents": 999}},
+    ],
+)
+async def test_a_gpu_without_events_has_no_xid_readings(
+    fake_nvml: FakeNvml, changes: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = FakeSourceContext()
+    source = NvmlSource(options())
+    fake_nvml.set(h100s(2).with_gpu(0, **changes))
+    caplog.set_level(logging.WARNING)
+    async with running(ctx, source):
+        await until(lambda: "no XID errors of GPU 0" in caplog.text)
+    async with running(ctx, source):
+        samples = await next_rounds(ctx, 3)
+    assert xids(samples, GPU[0]) == {}
+    assert xids(samples, GPU[1])["xid_last"] == 0
+    assert caplog.text.count("no XID errors of GPU 0") == 1
+
+
+async def test_a_driver_without_event_sets(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(replace(h100s(1), errors={"nvmlEventSetCreate": 3}))
+    async with running(ctx):
+        samples = await next_rounds(ctx, 3)
+    assert xids(samples, GPU[0]) == {}
+    assert "power_watts" in values(samples, GPU[0])
+
+
+async def test_event_sets_that_come_later_are_used(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(replace(h100s(1), errors={"nvmlEventSetCreate": 999}))
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await next_rounds(ctx)
+        fake_nvml.set(h100s(1))
+        await until(lambda: xids(rounds(ctx)[-1], GPU[0]).get("xid_last") == 0)
+
+
+async def test_a_gpu_that_is_added_is_watched(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx):
+        await watched(fake_nvml, 1)
+        fake_nvml.set(h100s(2))
+        await watched(fake_nvml, 2)
+        fake_nvml.push_xid(1, 79)
+        await until(
+            lambda: any(
+                xids(e, GPU[1]).get("xid_errors{79}") == 1
+                for e in ctx.events
+                if isinstance(e, SamplesTaken)
+            )
+        )
+
+
+async def test_a_lost_gpu_keeps_its_count_and_is_watched_again(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await watched(fake_nvml, 2)
+        fake_nvml.push_xid(0, 79)
+        fake_nvml.set(h100s(2).with_gpu(0, lost=True))
+        samples = await next_rounds(ctx, 4)
+        assert xids(samples, GPU[0])["xid_errors{79}"] == 1
+        assert values(samples, GPU[0])["gpu_up"] == 0
+        fake_nvml.calls(reset=True)
+        fake_nvml.set(h100s(2))
+        await watched(fake_nvml, 2)
+        fake_nvml.push_xid(0, 31)
+        fake_nvml.push_xid(1, 31)
+        for uuid in GPU[:2]:
+            await until(
+                lambda uuid=uuid: any(
+                    xids(e, uuid).get("xid_errors{31}") == 1
+                    for e in ctx.events
+                    if isinstance(e, SamplesTaken)
+                )
+            )
+
+
+async def test_a_storm_is_counted_in_full_and_logged_once(
+    fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    caplog.set_level(logging.WARNING)
+    async with running(ctx, options(xid_codes=(31,))):
+        await watched(fake_nvml, 2)
+        await until(lambda: bool(rounds(ctx)))
+        for _ in range(200):
+            for place, code in ((0, 31), (0, 48), (1, 31)):
+                fake_nvml.push_xid(place, code)
+        await until(
+            lambda: (
+                xids(rounds(ctx)[-1], GPU[0]).get("xid_errors{48}") == 200
+                and xids(rounds(ctx)[-1], GPU[1]).get("xid_errors{31}") == 200
+            ),
+            within=20,
+        )
+        assert xids(rounds(ctx)[-1], GPU[0])["xid_errors{31}"] == 200
+    lines = sorted(r.getMessage() for r in caplog.records if r.getMessage().startswith("XID"))
+    assert lines == [
+        f"XID 31 on GPU 0 ({GPU[0]})",
+        f"XID 31 on GPU 1 ({GPU[1]})",
+        f"XID 48 on GPU 0 ({GPU[0]})",
+    ]
+
+
+async def test_what_was_left_out_of_the_log_is_logged_after_the_minute(
+    fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.nvml.xid_counts.SAY_EVERY_NS", NS // 2)
+    ctx = FakeSourceContext()
+    async with running(ctx, options(interval=0.1, slow=0.1)):
+        await watched(fake_nvml, 1)
+        for _ in range(4):
+            fake_nvml.push_xid(0, 79)
+        await until(lambda: "there were" in caplog.text)
+    assert f"XID 79 on GPU 0 ({GPU[0]}); since it was last logged there were 3 more" in caplog.text
+
+
+def seconds(at: float) -> Instant:
+    return Instant(round(at * NS), 0)
+
+
+def test_one_line_a_minute_for_each_gpu_and_code() -> None:
+    sayings = Sayings()
+    heard = [
+        sayings.heard(uuid, code, seconds(at))
+        for at, uuid, code in (
+            (5, "a", 31),  # logged
+            (6, "a", 31),
+            (6, "b", 31),  # another GPU
+            (6, "a", 79),  # another code
+            (64.9, "a", 31),
+            (65, "a", 31),  # the minute is over: logged, with the two
+            (124, "a", 31),
+        )
+    ]
+    assert heard == [0, None, 0, 0, None, 2, None]
+    assert sayings.overdue(seconds(124.9)) == []
+    assert sayings.overdue(seconds(125)) == [("a", 31, 1)]
+    assert sayings.overdue(seconds(300)) == [], "nothing was left out since"
+    assert sayings.heard("a", 31, seconds(184)) is None, "that line counts as one"
+    sayings.forget("a")
+    assert sayings.overdue(seconds(300)) == []
+
+
+async def test_other_events_are_no_xids(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    async with running(ctx, options(xid_codes=(31,))):
+        await watched(fake_nvml, 1)
+        fake_nvml.push_event(0, 0x10, 31)
+        fake_nvml.push_event(0, XID_EVENT, 31)
+        await until(
+            lambda: any(
+                xids(e, GPU[0]).get("xid_errors{31}") == 1
+                for e in ctx.events
+                if isinstance(e, SamplesTaken)
+            )
+        )
+        assert xids(await next_rounds(ctx), GPU[0])["xid_errors{31}"] == 1

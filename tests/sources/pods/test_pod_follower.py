@@ -1,0 +1,277 @@
+"""What the source says while pods come, change and go; on virtual time."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.value_types import Duration
+from pipeline.base.errors import ApiError
+from pipeline.model import PodDeleted, PodsReplaced, PodUpserted
+from tests.sources.pods.raws import raw_asking, raw_container, raw_pod, raw_status
+from tests.sources.pods.running import FakeCluster, Following, following
+from tests.support.kube import status
+
+pytestmark = pytest.mark.looptime
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.pods.collection.put(raw_pod("a"))
+    return cluster
+
+
+async def test_all_pods_then_what_changes(cluster: FakeCluster) -> None:
+    pods = cluster.pods.collection
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        assert ctx.kinds() == ["PodsReplaced"]
+        pods.put(raw_pod("b", status={"phase": "Pending"}))
+        pods.put(raw_pod("b"))
+        pods.delete("ml", "a")
+        await asyncio.sleep(1)
+        assert ctx.kinds()[1:] == ["PodUpserted", "PodUpserted", "PodDeleted"]
+        assert ctx.events[3] == PodDeleted("uid-a")
+        assert list(ctx.pods()) == ["uid-b"]
+
+
+async def test_a_node_without_pods_is_told_as_such(cluster: FakeCluster) -> None:
+    cluster.pods.collection.delete("ml", "a")
+    async with following(cluster) as ctx:
+        [said] = await ctx.wait_for(PodsReplaced)
+        assert said.pods == ()
+
+
+async def test_only_this_nodes_pods_are_asked_for(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await ctx.wait_for(PodsReplaced)
+        assert ctx.kubeconfigs == [None]
+        assert cluster.pods.requests[0][2]["fieldSelector"] == "spec.nodeName=node-1"
+    path = Path("/etc/podgpu/kubeconfig")
+    async with following(cluster, node="another", kubeconfig=path) as ctx:
+        await ctx.wait_for(PodsReplaced)
+        assert ctx.kubeconfigs == [path]
+        assert cluster.pods.requests[1][2]["fieldSelector"] == "spec.nodeName=another"
+
+
+async def test_a_change_of_what_is_not_told_is_no_news(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        for number in range(10):
+            raw = raw_pod("a", labels={"n": str(number)}, metadata={"managedFields": [number]})
+            cluster.pods.collection.put(raw)
+        await asyncio.sleep(1)
+        assert ctx.kinds() == ["PodsReplaced"]
+
+
+async def test_a_pod_made_anew_under_its_name_is_another(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        cluster.pods.collection.put(raw_pod("a", uid="uid-2"))
+        await asyncio.sleep(1)
+        assert ctx.kinds()[1:] == ["PodDeleted", "PodUpserted"]
+        assert list(ctx.pods()) == ["uid-2"]
+
+
+async def test_a_pod_whose_end_was_not_heard_of_ends_when_its_name_is_anothers(
+    cluster: FakeCluster,
+) -> None:
+    pods = cluster.pods.collection
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        del pods.objects["ml", "a"]
+        pods.put(raw_pod("a", uid="uid-2"))
+        await asyncio.sleep(1)
+        assert ctx.events[1:] == [PodDeleted("uid-a"), PodUpserted(ctx.pods()["uid-2"])]
+        # The end of the first, late.
+        pods._log("DELETED", raw_pod("a"))
+        await asyncio.sleep(1)
+        assert len(ctx.events) == 3
+
+
+async def test_pods_that_went_while_nobody_listened_are_gone(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        cluster.pods.collection.put(raw_pod("b"))
+        await asyncio.sleep(1)
+        cluster.pods.cut(ApiError("connection reset"))
+        cluster.pods.collection.delete("ml", "a")
+        cluster.pods.collection.compact()
+        await asyncio.sleep(10)
+        assert list(ctx.pods()) == ["uid-b"]
+        assert ctx.kinds()[-1] == "PodsReplaced"
+
+
+async def test_bookmarks_confirm_with_the_same_objects(cluster: FakeCluster) -> None:
+    async with following(cluster, max_age=Duration.parse("90s")) as ctx:
+        for _ in range(10):
+            await asyncio.sleep(20)
+            cluster.pods.collection.bookmark()
+        await asyncio.sleep(0)
+        said = await ctx.wait_for(PodsReplaced, 6)
+        assert all(one is said[0] for one in said)
+        assert ctx.kinds() == ["PodsReplaced"] * 6
+        assert said[0].good_for_ns == 90_000_000_000
+        pod = said[0].pods[0]
+        cluster.pods.collection.put(raw_pod("b"))
+        await asyncio.sleep(35)
+        cluster.pods.collection.bookmark()
+        await asyncio.sleep(1)
+        last = ctx.events[-1]
+        assert isinstance(last, PodsReplaced)
+        assert last.pods[0] is pod
+        assert len(last.pods) == 2
+
+
+async def test_a_server_that_sends_nothing_still_confirms_what_stands(
+    cluster: FakeCluster,
+) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(600)
+        times = [at.mono_ns / 1e9 for at in ctx.emitted_at]
+        assert max(b - a for a, b in pairwise(times)) < 80
+        assert set(ctx.kinds()) == {"PodsReplaced"}
+
+
+async def test_what_stands_in_the_way_is_said_once_and_its_end_too(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        cluster.pods.answers.extend([ApiError("refused")] * 3 + [ApiError("down", status=503)] * 2)
+        cluster.pods.cut(ApiError("reset"))
+        await asyncio.sleep(200)
+        assert ctx.reasons() == ["refused", "down"]
+        assert ctx.kinds() == ["PodsReplaced", "SourceLost", "SourceLost"] + ["PodsReplaced"] * (
+            len(ctx.events) - 3
+        )
+        assert len(ctx.events) > 3
+        assert [record.getMessage() for record in caplog.records] == [
+            "refused; the pods heard of before stand for 5m",
+            "down; the pods heard of before stand for 5m",
+            "pods are followed again",
+        ]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 403}, {"status": 503, "reason": "X"}, {"reason": "ClientOSError"}]
+)
+async def test_the_same_fault_in_other_words_is_said_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, fault: dict[str, Any]
+) -> None:
+    cluster.pods.answers.extend(ApiError(f"no, says request {n}", **fault) for n in range(9))
+    async with following(cluster) as ctx:
+        await asyncio.sleep(20)
+        cluster.pods.answers.append(ApiError("another fault", status=502))
+        await asyncio.sleep(400)
+        first, second = ctx.reasons()
+        assert (first, second) == ("no, says request 0", "another fault")
+        assert len(caplog.messages) == 3
+        assert caplog.messages[-1] == "pods are followed again"
+
+
+async def test_a_missing_right_is_said_at_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods.answers.extend([ApiError("may not list pods", status=403)] * 4)
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        assert ctx.reasons() == ["may not list pods"]
+        await asyncio.sleep(60)
+        assert ctx.kinds()[:2] == ["SourceLost", "PodsReplaced"]
+        assert caplog.messages[0] == "may not list pods; no pods have been heard of yet"
+
+
+async def test_a_restart_tells_equal_pods(cluster: FakeCluster) -> None:
+    ctx = Following(cluster)
+    async with following(cluster, ctx):
+        await ctx.wait_for(PodsReplaced)
+    await asyncio.sleep(100)
+    async with following(cluster, ctx):
+        first, second = await ctx.wait_for(PodsReplaced, 2)
+        assert first == second
+        assert first.pods[0].started is not None
+
+
+def broken(name: str, **more: Any) -> dict[str, Any]:
+    annotations = {"scheduling.koordinator.sh/device-allocated": "{"}
+    return raw_pod(name, annotations=annotations, spec=raw_asking(), **more)
+
+
+async def test_an_annotation_is_complained_of_once_per_pod(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        for phase in ("Pending", "Running", "Failed"):
+            cluster.pods.collection.put(broken("b", status={"phase": phase}))
+        cluster.pods.collection.put(broken("c"))
+        await asyncio.sleep(1)
+        assert caplog.messages == [
+            f"pod ml/{name}: annotation scheduling.koordinator.sh/device-allocated: "
+            'expected JSON, found "{"; it is left out'
+            for name in "bc"
+        ]
+        assert len(ctx.pods()) == 3
+
+
+async def test_complaints_are_bounded(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(cluster):
+        await asyncio.sleep(1)
+        for number in range(1100):
+            raw = broken("b", uid=f"uid-{number}")
+            cluster.pods.collection.put(raw)
+        await asyncio.sleep(1)
+        assert len(caplog.messages) == 1100
+
+
+async def test_labels_that_are_cut_are_warned_of_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(cluster, labels=("*",), max_labels=1):
+        await asyncio.sleep(1)
+        for name in "abc":
+            cluster.pods.collection.put(raw_pod(name, labels={"x": "1", "y": "2"}))
+        await asyncio.sleep(1)
+        [message] = caplog.messages
+        assert message.startswith("pod ml/a: 1 labels or annotations are left out: more than 1")
+
+
+async def test_a_gpu_that_a_scheduler_gave_is_claimed_once_it_is_written(
+    cluster: FakeCluster,
+) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        allocated = {
+            "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":3,"resources":null}]}'
+        }
+        cluster.pods.collection.put(raw_pod("a", annotations=allocated, spec=raw_asking()))
+        await asyncio.sleep(1)
+        [claim] = ctx.pods()["uid-a"].claims
+        assert [(d.scheme, d.text) for d in claim.devices] == [("minor", "3")]
+
+
+async def test_an_error_in_the_stream_does_not_disturb_what_stands(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(70)
+        cluster.pods.collection.error(status(500, "InternalError"))
+        await asyncio.sleep(10)
+        assert ctx.reasons() == []
+        assert list(ctx.pods()) == ["uid-a"]
+
+
+async def test_a_container_that_starts_anew_is_told(cluster: FakeCluster) -> None:
+    async with following(cluster) as ctx:
+        await asyncio.sleep(1)
+        again = raw_status() | {"containerID": "containerd://second"}
+        raw = raw_pod("a", spec={"containers": [raw_container()]})
+        raw["status"]["containerStatuses"] = [again]
+        cluster.pods.collection.put(raw)
+        await asyncio.sleep(1)
+        [container] = ctx.pods()["uid-a"].containers
+        assert container.container_id == "second"
