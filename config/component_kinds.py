@@ -19,7 +19,7 @@ class Kinds(Protocol):
         """Return the options of a kind; asked only for kinds that ``names`` gave."""
         ...
 
-    def words(self, noun: str) -> "Iterable[str]":
+    def allowed_values(self, noun: str) -> "Iterable[str]":
         """Return every word that an option marked ``Known(noun)`` may have."""
         ...
 

@@ -82,11 +82,11 @@ class Converter:
         except Refused as refused:
             return self._problem(path, node, refused.message, refused.hint)
         if isinstance(shape, Scalar) and shape.known:
-            return self._word(shape.known, str(read), value, node, path)
+            return self._known_value(shape.known, str(read), value, node, path)
         return read
 
-    def _word(self, noun: str, word: str, value: Value, node: Node, path: _Path) -> object:
-        words = self._words.setdefault(noun, frozenset(self._kinds.words(noun)))
+    def _known_value(self, noun: str, word: str, value: Value, node: Node, path: _Path) -> object:
+        words = self._words.setdefault(noun, frozenset(self._kinds.allowed_values(noun)))
         if word in words:
             return word
         guess = "" if value.expanded or len(self.problems) >= MAX_PROBLEMS else nearest(word, words)
@@ -104,7 +104,7 @@ class Converter:
 
     def _items(self, shape: Items, node: Node, path: _Path) -> object:
         if not isinstance(node, ListNode):
-            found = self._found(node)
+            found = self._nearest_hint(node)
             single = isinstance(node, ScalarNode) and _SIMPLE.fullmatch(node.text)
             hint = f"write [{single[0]}]" if single else ""
             return self._problem(path, node, f"wanted a list, found {found}", hint)
@@ -237,9 +237,11 @@ class Converter:
             self._problem((*path, field.key), node, "this key is missing", field.doc)
 
     def _not_a_mapping(self, node: Node, path: _Path, hint: str = "") -> _Failed:
-        return self._problem(path, node, f"wanted a mapping, found {self._found(node)}", hint)
+        return self._problem(
+            path, node, f"wanted a mapping, found {self._nearest_hint(node)}", hint
+        )
 
-    def _found(self, node: Node) -> str:
+    def _nearest_hint(self, node: Node) -> str:
         if isinstance(node, ScalarNode):
             return Value(node.text, node.plain, node.text).describe()
         return "a list" if isinstance(node, ListNode) else "a mapping"

@@ -114,7 +114,7 @@ class _NoKinds:
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
         raise TypeError(f"there is no {role} {kind} here")
 
-    def words(self, noun: str) -> tuple[str, ...]:  # noqa: ARG002
+    def allowed_values(self, noun: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
 

@@ -30,7 +30,7 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class OneOf:
     """A text that is one of the words that the program knows; ``Kinds.words`` tells which.
 
     Attributes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from config.option_markers import AtLeast, Doc, Known, LeadsTo, Role
+from config.option_markers import AtLeast, Doc, LeadsTo, OneOf, Role
 from config.value_types import Duration, ListenAddress
 
 
@@ -61,7 +61,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         bool, Doc("Whether podgpu's own readings are shown beside the rows of a file.")
     ] = True
     also: Annotated[
-        tuple[Annotated[str, Known("field or group")], ...],
+        tuple[Annotated[str, OneOf("field or group")], ...],
         Doc(
             "Further fields by name, and groups: profiling, statistics, links, health, limits; "
             "all for everything."

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 import msgspec
 
-from config.option_markers import AtLeast, AtMost, Doc, Known, LeadsTo, Role
+from config.option_markers import AtLeast, AtMost, Doc, LeadsTo, OneOf, Role
 from config.value_limits import Limits
 from config.value_types import ByteSize, Duration, ListenAddress
 
@@ -155,7 +155,7 @@ def _shape(hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, .
         return Maybe(_shape(inner[0], where, outer, markers))
     limits = Limits.of(hint, where, _bounding(markers))
     if hint in _SCALARS:
-        known = next((marker.noun for marker in markers if isinstance(marker, Known)), "")
+        known = next((marker.noun for marker in markers if isinstance(marker, OneOf)), "")
         leads_to = next((marker.kind for marker in markers if isinstance(marker, LeadsTo)), "")
         return Scalar(hint, limits, known, leads_to)
     if origin in (tuple, list, dict):

@@ -4,6 +4,6 @@
 allocation would be a wrong one.
 """
 
-from pipeline.allocations.annotation_values import Held, MalformedError
+from pipeline.allocations.annotation_values import AllocatedDevices, MalformedError
 
-__all__ = ["Held", "MalformedError"]
+__all__ = ["AllocatedDevices", "MalformedError"]

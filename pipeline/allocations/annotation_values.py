@@ -21,7 +21,7 @@ class MalformedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AllocatedDevices:
     """Devices that are held in the same way.
 
     Attributes:
@@ -37,7 +37,7 @@ class Held:
     resource: str = ""
 
 
-def wrong(place: str, expected: str, found: object, at: int | None = None) -> NoReturn:
+def raise_malformed(place: str, expected: str, found: object, at: int | None = None) -> NoReturn:
     """Refuse a value.
 
     Args:
@@ -66,7 +66,7 @@ def parsed(value: str) -> Any:
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        wrong("", "JSON", value, error.pos)
+        raise_malformed("", "JSON", value, error.pos)
 
 
 def uuid(value: str, place: str = "") -> RawDeviceId:
@@ -76,7 +76,7 @@ def uuid(value: str, place: str = "") -> RawDeviceId:
         MalformedError: it is none.
     """
     if not UUID.fullmatch(value):
-        wrong(place, "a uuid of a GPU or MIG instance", value)
+        raise_malformed(place, "a uuid of a GPU or MIG instance", value)
     return RawDeviceId("uuid", value)
 
 
@@ -90,12 +90,12 @@ def whole(value: object, place: str = "") -> int:
         return value
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value)
-    wrong(place, "a number", value)
+    raise_malformed(place, "a number", value)
 
 
-def gathered(
+def group_by_share(
     devices: Iterable[tuple[RawDeviceId, float | None]], container: str = ""
-) -> list[Held]:
+) -> list[AllocatedDevices]:
     """Put devices together that are held with the same share.
 
     Raises:
@@ -106,7 +106,7 @@ def gathered(
         if count >= MOST:
             raise MalformedError(f"more than {MOST} devices")
         shares.setdefault(share, {})[device] = None
-    return [Held(tuple(found), container, share) for share, found in shares.items()]
+    return [AllocatedDevices(tuple(found), container, share) for share, found in shares.items()]
 
 
 def percent(value: int) -> float | None:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pipeline.model import RawDeviceId
 
-Word: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
+InjectionMethod: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
 """By what devices are named: CDI names, paths of mounts, the environment, nodes under /dev."""
 
 ENV: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -38,16 +38,16 @@ class Injection:
     """The GPUs that a container is told to get.
 
     Attributes:
-        word: by what they are named.
+        method: by what they are named.
         devices: in the order in which they are named, each once; of scheme `cdi` for CDI names,
             `minor` for nodes, and `visible` for what else stands in the environment or in mounts.
     """
 
-    word: Word
+    method: InjectionMethod
     devices: tuple[RawDeviceId, ...]
 
 
-def injected(
+def requested_gpus(
     *,
     env: Mapping[str, str],
     mounts: Iterable[str] = (),
@@ -68,7 +68,7 @@ def injected(
     Returns:
         None if nothing names a GPU. `all` names none: nobody allocated that.
     """
-    words: tuple[tuple[Word, Iterable[RawDeviceId]], ...] = (
+    words: tuple[tuple[InjectionMethod, Iterable[RawDeviceId]], ...] = (
         ("cdi", _by_names(chain(cdi, _annotated(annotations or {})))),
         ("mounts", _by_elements(_mounted(mounts))),
         ("env", _by_elements(env.get(ENV, "").split(","))),
@@ -90,7 +90,7 @@ def gpu_by_cdi(name: str) -> RawDeviceId | None:
     return RawDeviceId("cdi", name) if gpus and device != _EVERYTHING else None
 
 
-def annotated(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[RawDeviceId, ...]]]:
+def annotated_gpus(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[RawDeviceId, ...]]]:
     """Yield the annotations that hold CDI names of GPUs, and the GPUs, sorted by key."""
     for key, value in sorted(annotations.items()):
         if key.startswith(_ANNOTATIONS):

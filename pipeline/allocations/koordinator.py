@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from pipeline.allocations.annotation_values import (
     MOST,
-    Held,
+    AllocatedDevices,
     MalformedError,
-    gathered,
+    group_by_share,
     parsed,
+    raise_malformed,
     uuid,
     whole,
-    wrong,
 )
 from pipeline.model import RawDeviceId
 
@@ -30,13 +30,13 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
 
-def read(annotation: str) -> list[Held]:
+def read(annotation: str) -> list[AllocatedDevices]:
     """Return what a pod was given. Written as the pod is bound, and final.
 
     Raises:
         MalformedError: the annotation can't be read.
     """
-    return gathered(_devices(_gpus(annotation)))
+    return group_by_share(_devices(_gpus(annotation)))
 
 
 def minors(annotation: str) -> dict[int, str]:
@@ -63,19 +63,19 @@ def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the GPUs, each with its place in the text."""
     allocated = parsed(annotation)
     if not isinstance(allocated, dict):
-        wrong("", "an object", allocated)
+        raise_malformed("", "an object", allocated)
     gpus = allocated.get("gpu")
     if gpus is None:  # network cards alone
         return []
     if not isinstance(gpus, list):
-        wrong(".gpu: ", "a list", gpus)
+        raise_malformed(".gpu: ", "a list", gpus)
     if len(gpus) > MOST:
         raise MalformedError(f"more than {MOST} devices")
     found: list[tuple[str, dict[str, Any]]] = []
     for number, gpu in enumerate(gpus):
         place = f".gpu[{number}]"
         if not isinstance(gpu, dict):
-            wrong(f"{place}: ", "an object", gpu)
+            raise_malformed(f"{place}: ", "an object", gpu)
         found.append((place, gpu))
     return found
 
@@ -86,7 +86,7 @@ def _devices(
     for place, gpu in gpus:
         resources = gpu.get("resources")
         if resources is not None and not isinstance(resources, dict):
-            wrong(f"{place}.resources: ", "an object", resources)
+            raise_malformed(f"{place}.resources: ", "an object", resources)
         yield _device(gpu, place), _share(resources or {}, f"{place}.resources")
 
 
@@ -104,7 +104,7 @@ def _share(resources: dict[str, Any], place: str) -> float | None:
             told = str(amount) if isinstance(amount, str | int | float) else ""
             quantity = _QUANTITY.fullmatch(told)
             if quantity is None:
-                wrong(f"{place}.{resource}: ", "a quantity", amount)
+                raise_malformed(f"{place}.{resource}: ", "a quantity", amount)
             share = float(Fraction(quantity[1]) * _UNITS[quantity[2]] / 100)
             if 0 < share <= 1:
                 return share

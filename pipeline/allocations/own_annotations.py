@@ -30,7 +30,7 @@ def writable(key: str) -> bool:
     return bool(well_formed) and not reserved
 
 
-def own(annotations: Mapping[str, object]) -> Mapping[str, str]:
+def own_annotations(annotations: Mapping[str, object]) -> Mapping[str, str]:
     """Return those annotations that podgpu wrote, as they stand there.
 
     Args:
@@ -57,11 +57,11 @@ def own(annotations: Mapping[str, object]) -> Mapping[str, str]:
     }
 
 
-def marked(before: Mapping[str, str], changes: Mapping[str, str]) -> str:
+def mark_value(before: Mapping[str, str], changes: Mapping[str, str]) -> str:
     """Return the mark's value after a change.
 
     Args:
-        before: what is podgpu's own before it, see `own`.
+        before: what is podgpu's own before it, see `own_annotations`.
         changes: what is written now.
     """
     return orjson.dumps({**before, **changes}, option=orjson.OPT_SORT_KEYS).decode()

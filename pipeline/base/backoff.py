@@ -10,7 +10,7 @@ class Backoff:
 
     Attributes:
         initial: first delay, in seconds.
-        cap: longest delay, in seconds.
+        max_delay: longest delay, in seconds.
         healthy_after: a run that lasted so many seconds starts the delays anew.
         jitter: largest part of a delay that chance adds to it, so that a cluster's nodes don't
             come back in step.
@@ -18,7 +18,7 @@ class Backoff:
     """
 
     initial: float = 1.0
-    cap: float = 60.0
+    max_delay: float = 60.0
     healthy_after: float = 60.0
     jitter: float = 0.25
     rng: random.Random = field(default_factory=random.Random)
@@ -34,5 +34,5 @@ class Backoff:
         if ran_for >= self.healthy_after or self._next == 0.0:
             self._next = self.initial
         base = self._next
-        self._next = min(self.cap, base * 2)
+        self._next = min(self.max_delay, base * 2)
         return max(base, retry_after or 0.0) * (1 + self.rng.random() * self.jitter)

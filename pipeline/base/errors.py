@@ -57,7 +57,7 @@ class ApiError(TransientError):
         self.reason = reason
 
     @property
-    def kind(self) -> tuple[int, str]:
+    def dedup_key(self) -> tuple[int, str]:
         """What is equal for two errors if the second is no news after the first."""
         return self.status, self.reason
 

@@ -68,7 +68,7 @@ class _Span:
     last: logging.LogRecord | None = None
 
 
-class Bounds:
+class LogRateLimit:
     """Says which records become lines. Pure: the time is that of the records."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Bounds:
         span.lines += 1
         return _without_traceback(record)
 
-    def over(self, now: float | None = None) -> list[logging.LogRecord]:
+    def end_spans(self, now: float | None = None) -> list[logging.LogRecord]:
         """End spans; return records that say how many were left out in them.
 
         Args:
@@ -130,7 +130,7 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._bounds = Bounds()
+        self._bounds = LogRateLimit()
         self._timer: threading.Timer | None = None
         self._ended = False
 
@@ -139,12 +139,12 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         if record.levelno < logging.INFO:
             super().emit(record)
             return
-        self._tell(record.created)
+        self._log_omitted(record.created)
         admitted = self._bounds.admit(record)
         if admitted is not None:
             super().emit(admitted)
         elif self._timer is None and not self._ended:
-            self._tell_later()
+            self._schedule_summary()
 
     def close(self) -> None:
         """Say what was left out so far, and no more after that. Safe to call again."""
@@ -154,12 +154,12 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
                 self._timer.cancel()
                 self._timer = None
             self._ended = True
-            self._tell(None)
+            self._log_omitted(None)
             super().close()
         finally:
             self.release()
 
-    def _tell_later(self) -> None:
+    def _schedule_summary(self) -> None:
         timer = threading.Timer(SECONDS, self._time_is_over)
         timer.name, timer.daemon = "podgpu-log", True
         # Where no thread can be had the next line of anybody tells it.
@@ -171,16 +171,16 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         self.acquire()
         try:
             self._timer = None
-            self._tell(None)
+            self._log_omitted(None)
         finally:
             self.release()
 
-    def _tell(self, now: float | None) -> None:
-        for told in self._bounds.over(now):
+    def _log_omitted(self, now: float | None) -> None:
+        for told in self._bounds.end_spans(now):
             super().emit(told)
 
 
-def hear_all(log: logging.Logger) -> None:
+def log_uncaught(log: logging.Logger) -> None:
     """Let exceptions that nobody catches be logged, instead of written past all bounds.
 
     These are such as end a thread, or come out of a callback of C. A hook of somebody else stays.

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from pipeline.base.log_rate_limit import BoundedHandler, hear_all
-from pipeline.base.safe_text import harmless
+from pipeline.base.log_rate_limit import BoundedHandler, log_uncaught
+from pipeline.base.safe_text import without_control_characters
 
 ROOT = "podgpu"
 
@@ -25,7 +25,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Render the record; an exception follows in further lines."""
-        return harmless(super().format(record))
+        return without_control_characters(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Render the line without what follows it."""
@@ -50,7 +50,9 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = _cut(self.formatException(record.exc_info))
-        return orjson.dumps({name: harmless(text) for name, text in line.items()}).decode()
+        return orjson.dumps(
+            {name: without_control_characters(text) for name, text in line.items()}
+        ).decode()
 
 
 def set_up(level: str, format_: str) -> logging.Logger:
@@ -78,7 +80,7 @@ def set_up(level: str, format_: str) -> logging.Logger:
     if handler not in everybody.handlers:
         everybody.addHandler(handler)
     everybody.setLevel(logging.ERROR if level == "error" else logging.WARNING)
-    hear_all(podgpu)
+    log_uncaught(podgpu)
     return podgpu
 
 

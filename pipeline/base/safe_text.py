@@ -22,7 +22,7 @@ _ACTING: Final = re.compile(
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def harmless(value: str) -> str:
+def without_control_characters(value: str) -> str:
     """Return a foreign text in which U+FFFD stands for each character that acts on who reads it.
 
     These are control characters but tab and line feed, characters that change the direction of
@@ -56,12 +56,12 @@ def shortened(value: str, longest: int = 64, at: int | None = None) -> str:
     return "".join(c if c.isprintable() else " " for c in value)
 
 
-def unquestioned(url: str) -> str:
+def without_query(url: str) -> str:
     """Return an address for people: without query and fragment, which may have a secret in them."""
     return url.partition("#")[0].partition("?")[0]
 
 
-def concealed(value: str, secrets: Iterable[str]) -> str:
+def redact(value: str, secrets: Iterable[str]) -> str:
     """Return a foreign text without what it repeats of ours, such as a token that it refuses.
 
     Args:

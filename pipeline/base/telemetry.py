@@ -33,21 +33,21 @@ class Point:
         labels: names and values.
         value: as it is now.
         suffix: `_sum` or `_count` for a summary, else empty.
-        rose: when it last rose, of a family among `DATED`; None where it never did, or where nobody
-            noted it.
+        last_increase: when it last rose, of a family among `TIMESTAMPED`; None where it never did,
+            or where nobody noted it.
     """
 
     labels: Labels
     value: float
     suffix: str = ""
-    rose: Instant | None = field(default=None, compare=False)
+    last_increase: Instant | None = field(default=None, compare=False)
 
 
 FamilyPoints: TypeAlias = tuple[Family, list[Point]]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class LastProblem:
     """What went wrong with a component last; it may be over.
 
     Attributes:
@@ -61,7 +61,7 @@ class Trouble:
     warning: bool = False
 
 
-Troubles: TypeAlias = Mapping[tuple[str, str], Trouble]
+Troubles: TypeAlias = Mapping[tuple[str, str], LastProblem]
 """By component: `source` or `sink`, and its name."""
 
 FAMILIES: tuple[Family, ...] = (
@@ -244,7 +244,7 @@ FAMILIES: tuple[Family, ...] = (
 
 _BY_NAME = {family.name: family for family in FAMILIES}
 
-DATED: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
+TIMESTAMPED: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
 """Counters of which it is known when they last rose: who looks has to tell a loss of now from one
 of long ago, and the count alone doesn't say."""
 
@@ -270,14 +270,14 @@ class Telemetry:
     def __init__(self, now: Callable[[], Instant] | None = None) -> None:
         self._now = now
         self._values: dict[str, dict[Labels, _Cell]] = {}
-        self._troubles: dict[tuple[str, str], Trouble] = {}
+        self._troubles: dict[tuple[str, str], LastProblem] = {}
 
     @property
-    def troubles(self) -> Troubles:
+    def problems(self) -> Troubles:
         """The last trouble of each component that had any: a view, which changes."""
         return MappingProxyType(self._troubles)
 
-    def trouble(self, owner: tuple[str, str], trouble: Trouble) -> None:
+    def set_problem(self, owner: tuple[str, str], trouble: LastProblem) -> None:
         """Keep what went wrong with a component, in the place of what went wrong before."""
         self._troubles[owner] = trouble
 
@@ -285,7 +285,7 @@ class Telemetry:
         """Raise a counter; an amount of 0 makes its series exist."""
         cell = self._cell(family, "counter", labels)
         cell.value += amount
-        if amount and self._now is not None and family in DATED:
+        if amount and self._now is not None and family in TIMESTAMPED:
             cell.rose = self._now()
 
     def set(self, family: str, value: float, labels: Labels) -> None:
@@ -328,7 +328,7 @@ class Telemetry:
                     points.append(Point(labels, cell.value, "_sum"))
                     points.append(Point(labels, cell.count, "_count"))
                 else:
-                    points.append(Point(labels, cell.value, rose=cell.rose))
+                    points.append(Point(labels, cell.value, last_increase=cell.rose))
             if points:
                 families.append((family, points))
         return families
@@ -353,7 +353,7 @@ class Meter:
         """Add an observation to a summary by its family's name."""
         self._telemetry.observe(family, value, (self._own, *labels.items()))
 
-    def trouble(self, text: str, at: Instant, *, warning: bool = False) -> None:
+    def set_problem(self, text: str, at: Instant, *, warning: bool = False) -> None:
         """Tell what went wrong, for people who look at the component.
 
         Args:
@@ -361,4 +361,4 @@ class Meter:
             at: when.
             warning: the component goes on all the same; see `pipeline.component.warnings`.
         """
-        self._telemetry.trouble(self._own, Trouble(text, at, warning))
+        self._telemetry.set_problem(self._own, LastProblem(text, at, warning))

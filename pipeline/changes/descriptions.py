@@ -63,14 +63,14 @@ def meaning(code: int) -> str:
     return XIDS.get(code, "")
 
 
-def ended(holding: Holding) -> str:
+def holding_sentence(holding: Holding) -> str:
     """Return a sentence about a holding that ended."""
     had = "held" if holding.source else "used"
     seconds = _seconds(holding.start, holding.end or holding.start)
-    return f"{named(holding.subject)} {had} {holding.device} for {seconds}"
+    return f"{container_name(holding.subject)} {had} {holding.device} for {seconds}"
 
 
-def struck(error: XidError, victim: PartialRef | None = None) -> str:
+def xid_sentence(error: XidError, victim: PartialRef | None = None) -> str:
     """Return a sentence about an XID error.
 
     Args:
@@ -80,10 +80,10 @@ def struck(error: XidError, victim: PartialRef | None = None) -> str:
     told = f"XID {error.code} on {error.device}"
     if about := meaning(error.code):
         told += f": {about}"
-    return told if victim is None else f"{told}; {named(victim)} was there"
+    return told if victim is None else f"{told}; {container_name(victim)} was there"
 
 
-def named(subject: PartialRef) -> str:
+def container_name(subject: PartialRef) -> str:
     """Return a container's name, as far as it is known."""
     parts = (subject.namespace, subject.pod, subject.container)
     return "/".join(part for part in parts if part) or subject.uid or "a container"

@@ -18,7 +18,7 @@ _Named: TypeAlias = Mapping[str, frozenset[RawDeviceId]]
 """By annotation, the devices that it names."""
 
 
-_GIVEN_OUT: Final = frozenset(
+_ALLOCATION_EVIDENCE: Final = frozenset(
     {
         Evidence.PLUGIN_ANSWER,
         Evidence.KUBELET_IDS,
@@ -34,17 +34,17 @@ class Gpu(NamedTuple):
 
     Attributes:
         uuid: the GPU's.
-        closed: a device plugin or a DRA driver gives it out, and no scheduler.
-        alone: pods to which the kubelet or the runtime gave it, or an instance of it, alone, as
-            `namespace/name`; a pod without a known name by its uid.
+        plugin_managed: a device plugin or a DRA driver gives it out, and no scheduler.
+        exclusive_pods: pods to which the kubelet or the runtime gave it, or an instance of it,
+            alone, as `namespace/name`; a pod without a known name by its uid.
     """
 
     uuid: str
-    closed: bool
-    alone: frozenset[str]
+    plugin_managed: bool
+    exclusive_pods: frozenset[str]
 
 
-class Accepted:
+class AcceptedAnnotations:
     """By pod, the annotations that were accepted and the devices that each names.
 
     Attributes:
@@ -54,22 +54,22 @@ class Accepted:
     gpus: Mapping[int, Gpu] | None = None
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[_Name, _Named]] = {}
+        self._annotations: dict[str, dict[_Name, _Named]] = {}
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
         """Take all pods of a source."""
-        self._told[source] = {name: _devices(pod) for pod in pods for name in _names(pod)}
+        self._annotations[source] = {name: _devices(pod) for pod in pods for name in _names(pod)}
 
     def put(self, source: str, pod: Pod) -> None:
         """Take a pod as it is now."""
-        told = self._told.setdefault(source, {})
+        told = self._annotations.setdefault(source, {})
         for name in _names(pod):
             told[name] = _devices(pod)
 
     def drop(self, source: str, pod: Pod) -> None:
         """Forget a pod."""
         for name in _names(pod):
-            self._told.get(source, {}).pop(name, None)
+            self._annotations.get(source, {}).pop(name, None)
 
     def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId] | None:
         """Return the devices that an annotation names, none if it doesn't count.
@@ -81,7 +81,7 @@ class Accepted:
         Returns:
             None if no source has told of the pod.
         """
-        for told in list(self._told.values()):
+        for told in list(self._annotations.values()):
             # Whoever creates a pod can name any uid as its static pod's: the uid's pod goes first.
             for name in ((uid, False), (uid, True)):
                 if (found := told.get(name)) is not None:
@@ -89,20 +89,20 @@ class Accepted:
         return None
 
 
-def by_minor(known: Iterable[Attribution], closed: Collection[str]) -> dict[int, Gpu]:
+def by_minor(known: Iterable[Attribution], plugin_managed: Collection[str]) -> dict[int, Gpu]:
     """Return the GPUs that are there, by minor number.
 
     Args:
         known: who holds which device.
-        closed: the devices that no scheduler gives out.
+        plugin_managed: the devices that no scheduler gives out.
     """
     known = list(known)
     alone: dict[str, set[str]] = {}
     for one in known:
         of_gpu = alone.setdefault(one.device.gpu_uuid, set())
-        of_gpu.update(pod_of(holder) for holder in one.holders if _alone(holder))
+        of_gpu.update(pod_of(holder) for holder in one.holders if _is_exclusive(holder))
     return {
-        device.minor: Gpu(device.uuid, device.uuid in closed, frozenset(alone[device.uuid]))
+        device.minor: Gpu(device.uuid, device.uuid in plugin_managed, frozenset(alone[device.uuid]))
         for one in known
         for device in [one.device]
         if one.present and device.mig is None and device.minor is not None
@@ -115,10 +115,10 @@ def pod_of(holder: Holder) -> str:
     return f"{subject.namespace}/{subject.pod}" if subject.pod else subject.uid
 
 
-def _alone(holder: Holder) -> bool:
+def _is_exclusive(holder: Holder) -> bool:
     """Whether the kubelet or the runtime gave a pod all of a device."""
     whole = holder.share is None or holder.share >= 1
-    return holder.evidence in _GIVEN_OUT and whole and not holder.replicas
+    return holder.evidence in _ALLOCATION_EVIDENCE and whole and not holder.replicas
 
 
 def _names(pod: Pod) -> tuple[_Name, ...]:

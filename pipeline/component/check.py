@@ -11,49 +11,49 @@ class Check:
 
     Attributes:
         id: stable: scripts and runbooks go by it.
-        looks_at: what it looks at, for people.
-        means: what it means if it isn't well.
-        mend: what to do then, in general; a finding says it for its case.
-        worst: the worst verdicts that it may give: warning, failure, both, or none.
+        subject: what it looks at, for people.
+        consequence: what it means if it isn't well.
+        fix: what to do then, in general; a finding says it for its case.
+        possible_verdicts: the worst verdicts that it may give: warning, failure, both, or none.
         skips: it may be unable to tell, or find that nobody needs it.
     """
 
     id: str
-    looks_at: str
-    means: str
-    mend: str
-    worst: frozenset[Verdict]
+    subject: str
+    consequence: str
+    fix: str
+    possible_verdicts: frozenset[Verdict]
     skips: bool = True
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
         """All verdicts that it may give."""
         skipped = {Verdict.SKIPPED} if self.skips else set()
-        return self.worst | {Verdict.OK} | skipped
+        return self.possible_verdicts | {Verdict.OK} | skipped
 
-    def ok(self, looked_at: str, saw: str) -> Finding:
+    def ok(self, subject: str, observed: str) -> Finding:
         """Return the finding that all is well."""
-        return self._found(Verdict.OK, looked_at, saw)
+        return self._finding(Verdict.OK, subject, observed)
 
-    def skipped(self, looked_at: str, why: str) -> Finding:
+    def skip(self, subject: str, why: str) -> Finding:
         """Return the finding that there is nothing to be told, and why."""
-        return self._found(Verdict.SKIPPED, looked_at, why)
+        return self._finding(Verdict.SKIPPED, subject, why)
 
-    def warning(self, looked_at: str, saw: str, mend: str) -> Finding:
+    def warning(self, subject: str, observed: str, fix: str) -> Finding:
         """Return the finding that somebody will miss something."""
-        return self._found(Verdict.WARNING, looked_at, saw, mend)
+        return self._finding(Verdict.WARNING, subject, observed, fix)
 
-    def failure(self, looked_at: str, saw: str, mend: str) -> Finding:
+    def failure(self, subject: str, observed: str, fix: str) -> Finding:
         """Return the finding that it doesn't work."""
-        return self._found(Verdict.FAILURE, looked_at, saw, mend)
+        return self._finding(Verdict.FAILURE, subject, observed, fix)
 
-    def _found(self, verdict: Verdict, looked_at: str, saw: str, mend: str = "") -> Finding:
+    def _finding(self, verdict: Verdict, subject: str, saw: str, fix: str = "") -> Finding:
         if verdict not in self.verdicts:
             raise ValueError(f"{self.id} can't be {verdict.value}: its row says otherwise")
-        if verdict in _BAD and not mend:
+        if verdict in _BAD and not fix:
             raise ValueError(f"{self.id}: a {verdict.value} without a mend")
         # Errors name the place, which stands before what was seen.
-        return Finding(self.id, verdict, looked_at, saw.removeprefix(f"{looked_at}: "), mend)
+        return Finding(self.id, verdict, subject, saw.removeprefix(f"{subject}: "), fix)
 
 
 _BAD = frozenset({Verdict.WARNING, Verdict.FAILURE})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from config.value_types import ByteSize, Duration
-from pipeline.component.claim_file_reader import Fault, Listed, Looker, Outcome, Read
+from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims, Outcome, Read
 from pipeline.component.contracts import SourceContext
 from pipeline.files.file_watch import Watcher
 from pipeline.model import NS, ClaimsReplaced, SourceLost
@@ -13,7 +13,7 @@ from pipeline.model import NS, ClaimsReplaced, SourceLost
 # A writer that truncates and writes, or deletes and creates, is between the two for a moment: a
 # fault counts once nothing has changed for a while, or if changes bring no good list for long.
 _QUIET_NS = NS // 10
-_PATIENCE_NS = NS
+_FAULT_DELAY_NS = NS
 
 
 class FileOptions(Protocol):
@@ -41,7 +41,12 @@ class FileOptions(Protocol):
 
 
 async def follow(
-    ctx: SourceContext, options: FileOptions, read: Read, *, absent: str = "", hinted: bool = False
+    ctx: SourceContext,
+    options: FileOptions,
+    read: Read,
+    *,
+    absent: str = "",
+    follow_hints: bool = False,
 ) -> None:
     """Emit a file's claims on every change and confirm them in between, until cancelled.
 
@@ -52,13 +57,13 @@ async def follow(
         options: which file, and how.
         read: makes claims of the whole file; runs in a thread.
         absent: what helps when there is no such file.
-        hinted: look at the file and confirm the claims at once, too, when the join hints that the
-            claims of another source changed something.
+        follow_hints: look at the file and confirm the claims at once, too, when the join hints that
+            the claims of another source changed something.
     """
     with Watcher(options.path) as watcher:
-        looker = Looker(options.path, options.max_size, read, watcher, absent)
-        report = _Report(ctx, options)
-        hints = asyncio.create_task(_take_hints(ctx, watcher, report)) if hinted else None
+        looker = ClaimsFileReader(options.path, options.max_size, read, watcher, absent)
+        report = _Reporter(ctx, options)
+        hints = asyncio.create_task(_take_hints(ctx, watcher, report)) if follow_hints else None
         try:
             await _follow(ctx, watcher, looker, report)
         finally:
@@ -66,16 +71,18 @@ async def follow(
                 hints.cancel()
 
 
-async def _follow(ctx: SourceContext, watcher: Watcher, looker: Looker, report: "_Report") -> None:
+async def _follow(
+    ctx: SourceContext, watcher: Watcher, looker: ClaimsFileReader, report: "_Reporter"
+) -> None:
     changed = True
     while True:
         watcher.open()
         watcher.forget()
         begun = ctx.clock.now().mono_ns
-        outcome = await asyncio.to_thread(looker.look, changed)
+        outcome = await asyncio.to_thread(looker.read, changed)
         took = ctx.clock.now().mono_ns - begun
-        watcher.tell(ctx.log)
-        wait = watcher.patience(await report.file(outcome, changed))
+        watcher.log_state(ctx.log)
+        wait = watcher.max_wait(await report.file(outcome, changed))
         rested = ctx.clock.now().mono_ns + took
         changed = await watcher.wait(wait)
         # A writer that never stops gets at most half of a core, however large the file.
@@ -83,14 +90,14 @@ async def _follow(ctx: SourceContext, watcher: Watcher, looker: Looker, report: 
             await ctx.clock.sleep(rest / NS)
 
 
-async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Report") -> None:
+async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Reporter") -> None:
     async for hint in ctx.hints():
         if hint.sources - {ctx.name}:
             report.asked = True
-            watcher.nudge()
+            watcher.wake()
 
 
-class _Report:
+class _Reporter:
     """Turns what was seen into events and into one message per change of state.
 
     Attributes:
@@ -105,7 +112,7 @@ class _Report:
         self._said: ClaimsReplaced | None = None
         self._due_ns = 0
         self._fault = ""
-        self._doubt: _Doubt | None = None
+        self._doubt: _PendingFault | None = None
         self._complaints: tuple[str, ...] = ()
 
     async def file(self, outcome: Outcome, changed: bool) -> float:
@@ -121,7 +128,7 @@ class _Report:
         await self._good(outcome, now)
         return max(self._due_ns - self._ctx.clock.now().mono_ns, 0) / NS
 
-    async def _good(self, listed: Listed, now: int) -> None:
+    async def _good(self, listed: FileClaims, now: int) -> None:
         self._doubt = None
         said = self._said
         fresh = said is None or listed.claims is not said.claims
@@ -134,20 +141,20 @@ class _Report:
             await self._ctx.emit(said)
         if recovered:
             self._ctx.log.info("%s: is good again", self._options.path)
-        if listed.complaints != self._complaints:
-            for complaint in listed.complaints:
+        if listed.problems != self._complaints:
+            for complaint in listed.problems:
                 if complaint not in self._complaints:
                     self._ctx.log.warning("%s; left out", complaint)
-            if not listed.complaints:
+            if not listed.problems:
                 self._ctx.log.info("%s: every entry is good again", self._options.path)
-            self._complaints = listed.complaints
+            self._complaints = listed.problems
 
     async def _bad(self, text: str, changed: bool, now: int) -> float:
         if text == self._fault:
             self._doubt = None
             return float(self._options.interval)
         if self._doubt is None:
-            self._doubt = _Doubt(now)
+            self._doubt = _PendingFault(now)
         elif changed:
             self._doubt.touched_ns = now
         if (left := self._doubt.ends_ns - now) > 0:
@@ -164,7 +171,7 @@ class _Report:
         return float(self._options.interval)
 
 
-class _Doubt:
+class _PendingFault:
     """The file was found at fault, too short a time ago to say so."""
 
     def __init__(self, now: int) -> None:
@@ -174,4 +181,4 @@ class _Doubt:
     @property
     def ends_ns(self) -> int:
         """When the fault counts, if it is still there."""
-        return min(self.touched_ns + _QUIET_NS, self._begun_ns + _PATIENCE_NS)
+        return min(self.touched_ns + _QUIET_NS, self._begun_ns + _FAULT_DELAY_NS)

@@ -9,20 +9,20 @@ from config.value_types import ByteSize
 from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_file
 from pipeline.files.file_watch import Watcher
 from pipeline.model import Claim
-from pipeline.model.plugin_ids import settled
+from pipeline.model.plugin_ids import reuse_unchanged
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class FileClaims:
     """What a file says.
 
     Attributes:
         claims: all of them.
-        complaints: what is wrong with that which was left out; the first few.
+        problems: what is wrong with that which was left out; the first few.
     """
 
     claims: tuple[Claim, ...]
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Fault:
     text: str
 
 
-Outcome: TypeAlias = Listed | Fault
+Outcome: TypeAlias = FileClaims | Fault
 
-Read: TypeAlias = Callable[[bytes], Listed]
+Read: TypeAlias = Callable[[bytes], FileClaims]
 """Makes claims of a whole file, or raises `UnreadableError`: nothing of it can be used."""
 
 
-class Looker:
+class ClaimsFileReader:
     """Looks at the file again and again; keeps what it saw, so that equal claims are one object.
 
     Args:
@@ -60,9 +60,9 @@ class Looker:
         self._stamp: Stamp | None = None
         self._settled = False
         self._outcome: Outcome = Fault("not looked at yet")
-        self._listed = Listed(())
+        self._listed = FileClaims(())
 
-    def look(self, changed: bool) -> Outcome:
+    def read(self, changed: bool) -> Outcome:
         """Return what the file says now.
 
         Args:
@@ -83,15 +83,15 @@ class Looker:
             return self._outcome
         self._settled = content.stamp == self._stamp
         self._stamp = content.stamp
-        self._outcome = self._understand(content.data)
+        self._outcome = self._parse(content.data)
         return self._outcome
 
-    def _understand(self, data: bytes) -> Outcome:
+    def _parse(self, data: bytes) -> Outcome:
         try:
             listed = self._read(data)
         except UnreadableError as error:
             return Fault(str(error))
         if listed != self._listed:
-            claims = settled(self._listed.claims, listed.claims)
-            self._listed = Listed(claims, listed.complaints)
+            claims = reuse_unchanged(self._listed.claims, listed.claims)
+            self._listed = FileClaims(claims, listed.problems)
         return self._listed

@@ -22,7 +22,7 @@ from config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
 OPTION: Final = "--allow-configured-code"
 LIBRARY: Final = "--allow-library"
 
-MEND: Final = (
+FIX: Final = (
     f"start podgpu with {OPTION} if everybody who may write these files may run programs as "
     "podgpu, or name a kubeconfig with a token or a certificate"
 )
@@ -80,7 +80,7 @@ def plugins(config: Config, allowed: Allowed) -> list[Problem]:
     if allowed.everything:
         return []
     return [
-        Problem(place, f"{path}{where}, which is not run", MEND)
+        Problem(place, f"{path}{where}, which is not run", FIX)
         for place, kind, path in _leading(config)
         if kind == "kubeconfig" and (where := _plugin(path))
     ]

@@ -12,10 +12,10 @@ from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 from config.value_types import ListenAddress
 from pipeline.base.clock import Clock
 from pipeline.base.telemetry import FamilyPoints, Meter
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.fields import FieldPlan
 from pipeline.model import Envelope, Event, Hint, Snapshot, TotalsRestored
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 
 
 class KubeApi(Protocol):
@@ -89,8 +89,8 @@ class SourceContext(Protocol):
         log: named after the source.
         meter: for our own telemetry; adds the label `source`.
         accepted: which annotations of pods count, from those that see the pods' requests.
-        kept: what the source leaves here is there again after a restart, and after a reload that
-            changed its options; it goes when the source leaves the configuration.
+        restart_state: what the source leaves here is there again after a restart, and after a
+            reload that changed its options; it goes when the source leaves the configuration.
     """
 
     name: str
@@ -99,8 +99,8 @@ class SourceContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
-    accepted: Accepted
-    kept: dict[str, object]
+    accepted: AcceptedAnnotations
+    restart_state: dict[str, object]
 
     async def emit(self, event: Event) -> None:
         """Hand an event to the join under this source's name, waiting while the inbox is full."""
@@ -233,8 +233,8 @@ class SinkContext(Protocol):
         plan: the fields somebody asked for.
         log: named after the sink.
         meter: for our own telemetry; adds the label `sink`.
-        kept: what the sink leaves here is there again after a reload that changed its options; it
-            goes when the sink leaves the configuration.
+        restart_state: what the sink leaves here is there again after a reload that changed its
+            options; it goes when the sink leaves the configuration.
     """
 
     name: str
@@ -243,7 +243,7 @@ class SinkContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
-    kept: dict[str, object]
+    restart_state: dict[str, object]
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first: a reloaded sink answers at once."""
@@ -314,10 +314,10 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class UsageHistory(Protocol):
     """A sink that keeps the accounts, and so can tell of the past. It is entered when asked."""
 
-    async def recall(self) -> TotalsRestored | None:
+    async def stored_usage(self) -> TotalsRestored | None:
         """Return the accounts as they stood when podgpu last ran; None if there are none.
 
         Asked once after each start, before the first source begins. Bounded in time.
@@ -327,7 +327,7 @@ class Keeping(Protocol):
         """
         ...
 
-    async def window(self, start_ns: int, end_ns: int) -> Window:
+    async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         """Return what was used in a span of time.
 
         Args:

@@ -31,17 +31,17 @@ class Finding:
     Attributes:
         check: id of the check, a key of `CHECKS`.
         verdict: how bad it is.
-        looked_at: the place: a file, a socket, an address, a call.
-        saw: what was there.
-        mend: what to do about it; empty where there is nothing to mend.
+        subject: the place: a file, a socket, an address, a call.
+        observed: what was there.
+        fix: what to do about it; empty where there is nothing to mend.
         component: whom it concerns, such as `source kubelet`; empty for what concerns all.
     """
 
     check: str
     verdict: Verdict
-    looked_at: str
-    saw: str
-    mend: str = ""
+    subject: str
+    observed: str
+    fix: str = ""
     component: str = ""
 
 
@@ -50,7 +50,7 @@ def exit_status(findings: Iterable[Finding]) -> int:
     return max((_STATUS.get(finding.verdict, 0) for finding in findings), default=0)
 
 
-def counted(findings: Iterable[Finding]) -> dict[Verdict, int]:
+def count_by_verdict(findings: Iterable[Finding]) -> dict[Verdict, int]:
     """Return how often each verdict was given, the worst first; none that wasn't."""
     found = Counter(finding.verdict for finding in findings)
     order = (Verdict.FAILURE, Verdict.WARNING, Verdict.OK, Verdict.SKIPPED)

@@ -11,10 +11,10 @@ def _kinds(*holders: Holders) -> frozenset[str]:
     return frozenset(kind for (_, kind), entry in ENTRIES.items() if entry.holders in holders)
 
 
-LISTING: Final = _kinds("all")
+LISTING_KINDS: Final = _kinds("all")
 """Kinds of source that list all that is held: it takes the word of one to know what is free."""
 
-_TELLING: Final = _kinds("some", "all")
+_REPORTING_KINDS: Final = _kinds("some", "all")
 _MAY_LIST: Final = _kinds("all", "relayed")
 _SHOWN: Final = 3
 
@@ -24,7 +24,7 @@ def lists_holders(snapshot: Snapshot) -> bool:
     return any(state.kind in _MAY_LIST for state in snapshot.sources.values())
 
 
-def why_unknown(snapshot: Snapshot) -> str:
+def availability_unknown_reason(snapshot: Snapshot) -> str:
     """Return why it isn't known what is free, and the mend.
 
     Returns:
@@ -32,10 +32,10 @@ def why_unknown(snapshot: Snapshot) -> str:
     """
     if snapshot.topology is None or snapshot.availability is not None:
         return ""
-    if not snapshot.topology_stands:
-        return why_down(snapshot)
-    telling = {n: state for n, state in snapshot.sources.items() if state.kind in _TELLING}
-    listing = {name: state for name, state in telling.items() if state.kind in LISTING}
+    if not snapshot.topology_is_current:
+        return topology_down_reason(snapshot)
+    telling = {n: state for n, state in snapshot.sources.items() if state.kind in _REPORTING_KINDS}
+    listing = {name: state for name, state in telling.items() if state.kind in LISTING_KINDS}
     if not listing:
         if not telling:
             return ""
@@ -44,7 +44,7 @@ def why_unknown(snapshot: Snapshot) -> str:
             "add podresources or checkpoint"
         )
     if not any(state.up for state in listing.values()):
-        told = "; ".join(_told(name, state) for name, state in listing.items())
+        told = "; ".join(_describe_source(name, state) for name, state in listing.items())
         return f"no source that lists the holders stands by its word: {told}"
     strange = [raw.text for state in snapshot.sources.values() for raw in state.unresolved]
     named = ", ".join(repr(shortened(text)) for text in strange[:_SHOWN])
@@ -54,9 +54,9 @@ def why_unknown(snapshot: Snapshot) -> str:
     )
 
 
-def why_down(snapshot: Snapshot) -> str:
+def topology_down_reason(snapshot: Snapshot) -> str:
     """Return why the source that told the topology doesn't tell it now; empty while it does."""
-    if snapshot.topology is None or snapshot.topology_stands:
+    if snapshot.topology is None or snapshot.topology_is_current:
         return ""
     state = snapshot.sources.get(snapshot.topology_source)
     reason = f": {state.reason}" if state is not None and state.reason else ""
@@ -64,5 +64,5 @@ def why_down(snapshot: Snapshot) -> str:
     return f"{who}, is down{reason}"
 
 
-def _told(name: str, state: SourceState) -> str:
+def _describe_source(name: str, state: SourceState) -> str:
     return f"{name}: {state.reason or 'has said nothing yet'}"

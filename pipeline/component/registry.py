@@ -11,7 +11,7 @@ from typing import Final, Literal, cast
 import msgspec
 
 from pipeline.component.contracts import Delivery, Sink, SinkContext, Source
-from pipeline.fields import words
+from pipeline.fields import all_words
 from pipeline.model import Resolves, SourceAdded
 
 _HANGING_FILE: Final = (
@@ -40,11 +40,11 @@ class Entry:
         factory: dotted path of the component. A source is called with its options, a sink with its
             options and its context.
         delivery: how snapshots reach a sink.
-        planned: it looks at the plan of its context, so that another plan makes it another one.
+        uses_plan: it looks at the plan of its context, so that another plan makes it another one.
         doctor: dotted path of what `podgpu doctor` looks at for it; empty if there is nothing. It
             is called with the options and a `pipeline.diagnostics.context.DoctorContext`.
-        late: what to do if what `doctor` looks at comes to no end, for people; empty if that is the
-            same as for anything that hangs.
+        timeout_fix: what to do if what `doctor` looks at comes to no end, for people; empty if that
+            is the same as for anything that hangs.
         holders: what a source tells of who holds what. It takes the word of one that tells all to
             know what is free.
         resolves: what a source tells that others wait for: it enumerates devices, or it says what
@@ -56,9 +56,9 @@ class Entry:
     options: str
     factory: str
     delivery: Delivery = Delivery.LATEST
-    planned: bool = False
+    uses_plan: bool = False
     doctor: str = ""
-    late: str = ""
+    timeout_fix: str = ""
     holders: Holders = "none"
     resolves: frozenset[Resolves] = frozenset()
 
@@ -68,10 +68,10 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "samples this machine's NVIDIA GPUs through the driver's own library",
         "sources.nvml.options:Options",
         "sources.nvml.source:NvmlSource",
-        planned=True,
+        uses_plan=True,
         doctor="sources.nvml.doctor:examine",
-        late="the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; or the "
-        "file system that its library is on does not answer",
+        timeout_fix="the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; "
+        "or the file system that its library is on does not answer",
         resolves=frozenset({"devices"}),
     ),
     ("source", "podlist"): Entry(
@@ -79,7 +79,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
         doctor="sources.podlist.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
         holders="all",
     ),
     ("source", "podresources"): Entry(
@@ -87,7 +87,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.podresources.options:Options",
         "sources.podresources.source:PodResourcesSource",
         doctor="sources.podresources.doctor:examine",
-        late="see that the kubelet answers, and its log (journalctl -u kubelet)",
+        timeout_fix="see that the kubelet answers, and its log (journalctl -u kubelet)",
         holders="all",
         resolves=frozenset({"claims"}),
     ),
@@ -96,7 +96,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.checkpoint.options:Options",
         "sources.checkpoint.source:CheckpointSource",
         doctor="sources.checkpoint.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
         holders="all",
         resolves=frozenset({"claims"}),
     ),
@@ -105,7 +105,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
         doctor="sources.pods.doctor:examine",
-        late=_SILENT_SERVER,
+        timeout_fix=_SILENT_SERVER,
         holders="some",
         resolves=frozenset({"names"}),
     ),
@@ -114,25 +114,26 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
         doctor="sources.nri.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
         holders="all",
     ),
     ("source", "dcgm"): Entry(
         "reads the page of a dcgm-exporter on this node, of any version",
         "sources.dcgm.options:Options",
         "sources.dcgm.source:DcgmSource",
-        planned=True,
+        uses_plan=True,
         doctor="sources.dcgm.doctor:examine",
-        late="see that dcgm-exporter answers at url, or the file system of path",
+        timeout_fix="see that dcgm-exporter answers at url, or the file system of path",
         resolves=frozenset({"devices"}),
     ),
     ("source", "hostengine"): Entry(
         "asks a DCGM host engine for the profiling fields that NVML can't give",
         "sources.hostengine.options:Options",
         "sources.hostengine.source:HostEngineSource",
-        planned=True,
+        uses_plan=True,
         doctor="sources.hostengine.doctor:examine",
-        late="see that nv-hostengine answers (dcgmi discovery -l), and the file system of library",
+        timeout_fix="see that nv-hostengine answers (dcgmi discovery -l), "
+        "and the file system of library",
         resolves=frozenset({"devices"}),
     ),
     ("source", "kernel"): Entry(
@@ -140,14 +141,14 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sources.kernel.options:Options",
         "sources.kernel.source:KernelSource",
         doctor="sources.kernel.doctor:examine",
-        late="see the file system of its path, and of proc",
+        timeout_fix="see the file system of its path, and of proc",
     ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
         "sources.replay.options:Options",
         "sources.replay.source:ReplaySource",
         doctor="sources.replay.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
         holders="relayed",
     ),
     ("sink", "prometheus"): Entry(
@@ -155,34 +156,34 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.prometheus.options:Options",
         "sinks.prometheus.sink:PrometheusSink",
         Delivery.LATEST,
-        planned=True,
+        uses_plan=True,
     ),
     ("sink", "textfile"): Entry(
         "writes the page to a .prom file, for node_exporter's textfile collector",
         "sinks.textfile.options:Options",
         "sinks.textfile.sink:TextfileSink",
         Delivery.LATEST,
-        planned=True,
+        uses_plan=True,
         doctor="sinks.textfile.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
     ),
     ("sink", "jsonl"): Entry(
         "writes one JSON object per device and round of readings to a file or stdout",
         "sinks.jsonl.options:Options",
         "sinks.jsonl.factory:make_sink",
         Delivery.QUEUE,
-        planned=True,
+        uses_plan=True,
         doctor="sinks.jsonl.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
     ),
     ("sink", "otlp"): Entry(
         "pushes readings to an OpenTelemetry receiver, over gRPC or HTTP",
         "sinks.otlp.options:Options",
         "sinks.otlp.sink:OtlpSink",
         Delivery.QUEUE,
-        planned=True,
+        uses_plan=True,
         doctor="sinks.otlp.doctor:examine",
-        late="see that the receiver answers, and the file systems of certificates and token",
+        timeout_fix="see that the receiver answers, and the file systems of certificates and token",
     ),
     ("sink", "podlist"): Entry(
         "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
@@ -190,7 +191,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.podlist.sink:PodListSink",
         Delivery.LATEST,
         doctor="sinks.podlist.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
     ),
     ("sink", "pods"): Entry(
         "writes the uuids that a pod holds into its annotations, through the API server",
@@ -198,7 +199,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.pods.sink:PodsSink",
         Delivery.LATEST,
         doctor="sinks.pods.doctor:examine",
-        late=_SILENT_SERVER,
+        timeout_fix=_SILENT_SERVER,
     ),
     ("sink", "ledger"): Entry(
         "keeps who used how much in a file of SQLite, over restarts, for `podgpu usage`",
@@ -207,7 +208,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         # Totals are told, so that one that is passed over is no loss.
         Delivery.LATEST,
         doctor="sinks.ledger.doctor:examine",
-        late=_HANGING_FILE,
+        timeout_fix=_HANGING_FILE,
     ),
     ("sink", "node"): Entry(
         "keeps the node's topology, and what is free of it, in an annotation of its Node",
@@ -215,7 +216,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.node.sink:NodeSink",
         Delivery.LATEST,
         doctor="sinks.node.doctor:examine",
-        late=_SILENT_SERVER,
+        timeout_fix=_SILENT_SERVER,
     ),
     ("sink", "events"): Entry(
         "writes an Event on each pod that an XID error strikes, through the API server",
@@ -223,7 +224,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         "sinks.events.sink:EventsSink",
         Delivery.LATEST,
         doctor="sinks.events.doctor:examine",
-        late=_SILENT_SERVER,
+        timeout_fix=_SILENT_SERVER,
     ),
 }
 
@@ -250,16 +251,16 @@ class RegisteredKinds:
         entry = ENTRIES[cast("Role", role), kind]
         return cast("type[msgspec.Struct]", load(entry.options))
 
-    def words(self, noun: str) -> Sequence[str]:
+    def allowed_values(self, noun: str) -> Sequence[str]:
         """Return the words for fields and groups of them, the one thing that options name so.
 
         Raises:
             KeyError: another noun.
         """
-        return {"field or group": words}[noun]()
+        return {"field or group": all_words}[noun]()
 
 
-def added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
+def source_added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
     """Return the event by which a source begins."""
     entry = ENTRIES.get(("source", kind))
     resolves = entry.resolves if entry is not None else frozenset()

@@ -5,7 +5,7 @@ import logging
 from pipeline.component.contracts import SinkContext, SourceContext
 
 
-def warn(ctx: SinkContext | SourceContext, text: str, *values: object, news: bool = True) -> None:
+def warn(ctx: SinkContext | SourceContext, text: str, *values: object, is_new: bool = True) -> None:
     """Log a warning, and let it stand as the component's last trouble.
 
     Call it in the event loop.
@@ -14,8 +14,8 @@ def warn(ctx: SinkContext | SourceContext, text: str, *values: object, news: boo
         ctx: the component's.
         text: for people; with values, a format as `logging` takes it.
         values: what is put into it.
-        news: it wasn't said before; else the log has it among what serves to find errors alone.
+        is_new: it wasn't said before; else the log has it among what serves to find errors alone.
     """
-    ctx.log.log(logging.WARNING if news else logging.DEBUG, text, *values)
+    ctx.log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
     told = text % values if values else text
-    ctx.meter.trouble(told, ctx.clock.now(), warning=True)
+    ctx.meter.set_problem(told, ctx.clock.now(), warning=True)

@@ -14,7 +14,7 @@ _STEP_NS: Final = NS // A_SECOND
 _REMEMBERED: Final = 1024
 
 
-class XidRates:
+class XidRateLimit:
     """Says of each error whether it is reported; remembers the devices and codes of late."""
 
     def __init__(self) -> None:

@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from config.schema import Counters
-from pipeline.counters.list_source import Connect, Origin, UnheardError, origin_of
+from pipeline.counters.list_source import Connect, ListUnavailableError, Origin, origin_of
 from pipeline.counters.plan_builder import default_plan, planned, warning
 from pipeline.fields import FieldPlan
 
-USUAL: Final = "podgpu's usual fields are read instead"
-STAYS: Final = "the list in force stays"
+DEFAULT_TEXT: Final = "podgpu's usual fields are read instead"
+KEPT_TEXT: Final = "the list in force stays"
 
 Take: TypeAlias = Callable[[FieldPlan, bool], Awaitable[None]]
 """Takes a plan over; True for one that somebody asked for, who waits for an answer."""
 
 
-class Keeper:
+class CountersKeeper:
     """One setting's list, for as long as the setting is in force.
 
     Args:
@@ -58,13 +58,13 @@ class Keeper:
             return default_plan(self._setting)
         try:
             self._text = await self._origin.read()
-        except UnheardError as error:
+        except ListUnavailableError as error:
             if self._origin.vital:
                 raise
-            self._fault = error.kind
+            self._fault = error.dedup_key
             self._log.warning("%s; %s, and it is tried again until it works", error, stands)
             return None
-        return await self._understood(self._origin, self._text, stands)
+        return await self._parse(self._origin, self._text, stands)
 
     async def follow(self, take: Take) -> None:
         """Hand on each plan that the list comes to, until cancelled."""
@@ -74,7 +74,7 @@ class Keeper:
             while True:
                 await self._origin.wait()
                 asked, self._asked = self._asked, False
-                plan = await self._look(self._origin, asked)
+                plan = await self._reread(self._origin, asked)
                 if plan is not None:
                     await take(plan, asked)
 
@@ -86,14 +86,14 @@ class Keeper:
         self._origin.ask()
         return True
 
-    async def _look(self, origin: Origin, asked: bool) -> FieldPlan | None:
+    async def _reread(self, origin: Origin, asked: bool) -> FieldPlan | None:
         try:
             text = await origin.read()
-        except UnheardError as error:
-            if error.kind != self._fault or asked:
-                self._log.warning("%s; %s", error, STAYS)
+        except ListUnavailableError as error:
+            if error.dedup_key != self._fault or asked:
+                self._log.warning("%s; %s", error, KEPT_TEXT)
                 self._count("refused")
-            self._fault = error.kind
+            self._fault = error.dedup_key
             return None
         back, self._fault = self._fault is not None, None
         if back:
@@ -102,12 +102,12 @@ class Keeper:
         if text == self._text and not (asked or back):
             return None
         self._text = text
-        plan = await self._understood(origin, text, STAYS)
+        plan = await self._parse(origin, text, KEPT_TEXT)
         if plan is None:
             self._count("refused")
         return plan
 
-    async def _understood(self, origin: Origin, text: str, stands: str) -> FieldPlan | None:
+    async def _parse(self, origin: Origin, text: str, stands: str) -> FieldPlan | None:
         # In a thread, for the sake of a list of a megabyte.
         reading = await asyncio.to_thread(planned, text, self._setting)
         if told := warning(origin.place, reading, stands):

@@ -39,16 +39,16 @@ _KEY: Final = "metrics"
 Connect: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 
-class UnheardError(Exception):
+class ListUnavailableError(Exception):
     """The list can't be read now; the text says why and what helps.
 
     Attributes:
-        kind: equal for two errors if the second is no news after the first.
+        dedup_key: equal for two errors if the second is no news after the first.
     """
 
     def __init__(self, text: str, kind: object = None) -> None:
         super().__init__(text)
-        self.kind = text if kind is None else kind
+        self.dedup_key = text if kind is None else kind
 
 
 class Origin(Protocol):
@@ -115,9 +115,9 @@ def read_list(path: Path, *, orphan: bool = False) -> str:
     try:
         content = read_file(path, MAX_SIZE, None, orphan=orphan)
     except AbsentError as error:
-        raise UnheardError(f"{error}; check the path, and that it is mounted") from error
+        raise ListUnavailableError(f"{error}; check the path, and that it is mounted") from error
     except UnreadableError as error:
-        raise UnheardError(str(error)) from error
+        raise ListUnavailableError(str(error)) from error
     # A help text in another encoding is no reason to do without its row.
     return (content.data or b"").decode("utf-8", "replace")
 
@@ -140,7 +140,7 @@ class ListFile:
         self._watcher.open()
         await asyncio.to_thread(self._watcher.arm)
         # It may have changed since it was read and before it was watched.
-        self._watcher.nudge()
+        self._watcher.wake()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -162,7 +162,7 @@ class ListFile:
     async def wait(self) -> None:
         """Wait for a change, and then for its end."""
         self._watcher.open()
-        if not await self._watcher.wait(self._watcher.patience(_POLL)):
+        if not await self._watcher.wait(self._watcher.max_wait(_POLL)):
             return
         loop = asyncio.get_running_loop()
         latest = loop.time() + _UNSETTLED
@@ -176,7 +176,7 @@ class ListFile:
     def ask(self) -> None:
         """Let `wait` end."""
         self._asked = True
-        self._watcher.nudge()
+        self._watcher.wake()
 
 
 class ListConfigMap:
@@ -191,7 +191,7 @@ class ListConfigMap:
         self._kubeconfig = kubeconfig
         self._connect = connect
         self._asked = asyncio.Event()
-        self._backoff = Backoff(cap=_ASK)
+        self._backoff = Backoff(max_delay=_ASK)
         self._pause = _ASK
 
     async def __aenter__(self) -> Self:
@@ -205,7 +205,7 @@ class ListConfigMap:
         self._asked.clear()
         self._pause = self._backoff.delay(0)
         text = self._text(await self._answer())
-        self._backoff, self._pause = Backoff(cap=_ASK), _ASK
+        self._backoff, self._pause = Backoff(max_delay=_ASK), _ASK
         return text
 
     async def _answer(self) -> bytes:
@@ -213,21 +213,21 @@ class ListConfigMap:
             async with asyncio.timeout(_ANSWER), self._connect(self._kubeconfig) as api:
                 return await api.get(self._path, {})
         except TimeoutError:
-            raise UnheardError(f"{self.place}: no answer within {_ANSWER:.0f} s") from None
+            raise ListUnavailableError(f"{self.place}: no answer within {_ANSWER:.0f} s") from None
         except ApiError as error:
-            raise UnheardError(f"{self.place}: {error}", error.kind) from error
+            raise ListUnavailableError(f"{self.place}: {error}", error.dedup_key) from error
         except TransientError as error:
-            raise UnheardError(f"{self.place}: {error}") from error
+            raise ListUnavailableError(f"{self.place}: {error}") from error
 
     def _text(self, answer: bytes) -> str:
         try:
             data = orjson.loads(answer).get("data") or {}
             text = data.get(_KEY)
         except (orjson.JSONDecodeError, AttributeError):
-            raise UnheardError(f"{self.place}: the answer is no ConfigMap") from None
+            raise ListUnavailableError(f"{self.place}: the answer is no ConfigMap") from None
         if not isinstance(text, str):
             keys = ", ".join(data) or "none"
-            raise UnheardError(
+            raise ListUnavailableError(
                 f"{self.place}: has no key {_KEY}, which is to hold the list; its keys: {keys}"
             )
         return text

@@ -15,10 +15,10 @@ from pipeline.fields import (
     FieldPlan,
     LabelRow,
     Row,
+    all_words,
     called,
     chosen,
     in_group,
-    words,
 )
 
 _TYPES: Final = ("gauge", "counter", "label")
@@ -58,11 +58,11 @@ def planned(text: str, setting: Counters) -> Reading:
     complaints = sorted([*malformed, *sheet.complaints], key=lambda each: each.line)
     if not sheet.rows:
         return Reading(None, tuple(complaints))
-    plan = _plan(sheet.rows, sheet.labels, setting, _beside_a_list() if setting.own else set())
+    plan = _plan(sheet.rows, sheet.labels, setting, _own_fields() if setting.own else set())
     return Reading(plan, tuple(complaints))
 
 
-def _beside_a_list() -> set[str]:
+def _own_fields() -> set[str]:
     """Return podgpu's own readings; one that DCGM has too is left to the list."""
     return {field.name for field in CATALOGUE if field.group == "own" and not field.dcgm}
 
@@ -110,7 +110,7 @@ class _Sheet:
         found = _field(row, guess=len(self.complaints) < _MOST)
         fault = found if isinstance(found, str) else self._twice(row, found)
         if fault:
-            self.complaints.append(Complaint(row.line, f"{_told(row.name)} {fault}"))
+            self.complaints.append(Complaint(row.line, f"{_reason_for(row.name)} {fault}"))
             return
         field = cast("Field", found)
         self._names[row.name] = row.line
@@ -165,12 +165,12 @@ _NO_FIELD: Final = "is no field that podgpu knows; podgpu fields lists them"
 def _nearest(name: str) -> str:
     if len(name) > _LONGEST_GUESSED:
         return ""
-    folded = {word.lower(): word for word in words()}
+    folded = {word.lower(): word for word in all_words()}
     near = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=_CLOSE)
     return folded[near[0]] if near else ""
 
 
-def _told(name: str) -> str:
+def _reason_for(name: str) -> str:
     return name if name.isidentifier() and len(name) <= _LONGEST_GUESSED else shown(name)
 
 

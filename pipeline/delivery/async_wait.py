@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.base.clock import Clock
 
 
-async def first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]") -> bool:
+async def wait_first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]") -> bool:
     """Wait for the first of some futures, but no longer than so many seconds.
 
     Returns:
@@ -22,7 +22,7 @@ async def first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]") ->
     return any(other.done() for other in others)
 
 
-async def pause(clock: Clock, seconds: float, end: asyncio.Event) -> bool:
+async def wait_or_stop(clock: Clock, seconds: float, end: asyncio.Event) -> bool:
     """Wait so many seconds, but no longer than until an event.
 
     Returns:
@@ -30,13 +30,13 @@ async def pause(clock: Clock, seconds: float, end: asyncio.Event) -> bool:
     """
     ended = asyncio.ensure_future(end.wait())
     try:
-        await first(clock, seconds, ended)
+        await wait_first(clock, seconds, ended)
         return end.is_set()
     finally:
         ended.cancel()
 
 
-async def ended(*tasks: "asyncio.Task[Any]") -> None:
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks and wait until they have ended, whatever came of them."""
     for task in tasks:
         task.cancel()

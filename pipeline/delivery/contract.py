@@ -23,14 +23,14 @@ class Record:
         data: the bytes, not empty. Those of several records of one signal, one after the other,
             are a valid message again: so records are put together without looking into them.
         points: how many points stand in it, 1 at least.
-        made_ns: when it was made, by the wall clock, nanoseconds since the Unix epoch.
+        created_ns: when it was made, by the wall clock, nanoseconds since the Unix epoch.
         signal: which of the sink's kinds of message it belongs to, below `SIGNALS`. Records of two
             signals never go out in one message. 0 is what the sink is there for.
     """
 
     data: bytes
     points: int
-    made_ns: int
+    created_ns: int
     signal: int = 0
 
 
@@ -54,12 +54,12 @@ class Rejected:
     Attributes:
         reason: a word for a label, such as `http_400` or `unauthenticated`.
         message: for people, with the place and the mend.
-        told: people have heard of it already: it is only counted.
+        already_logged: people have heard of it already: it is only counted.
     """
 
     reason: str
     message: str
-    told: bool = False
+    already_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Retry:
         reason: a word for a label, such as `unavailable`.
         message: for people, with the place and the mend.
         after: seconds that the receiver asks to wait at least; None where it says nothing.
-        taken: how many of the records, from the first, were taken all the same: these are not sent
-            again.
+        accepted: how many of the records, from the first, were taken all the same: these are not
+            sent again.
     """
 
     reason: str
     message: str
     after: float | None = None
-    taken: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class QueueState:
             (operation, reason), since it was opened: `("fsync", "io_error")`, and so on.
         notes: what happened since the last look that people should hear of, one sentence each.
         warnings: the same, where something was lost, perhaps some looks ago.
-        earlier: what stands in `totals` and was counted by earlier processes, without what was
+        previous: what stands in `totals` and was counted by earlier processes, without what was
             waiting.
     """
 
@@ -189,7 +189,7 @@ class QueueState:
     faults: Mapping[tuple[str, str], int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    earlier: Totals = field(default_factory=Totals)
+    previous: Totals = field(default_factory=Totals)
 
 
 class Queue(Protocol):
@@ -228,7 +228,7 @@ class Queue(Protocol):
         """Put back what was taken and isn't settled: the next `take` returns it again."""
         ...
 
-    def tend(self, now_ns: int) -> None:
+    def maintain(self, now_ns: int) -> None:
         """Do what has to be done from time to time: flush to the disk, try a disk that failed.
 
         Args:

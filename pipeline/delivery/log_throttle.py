@@ -9,7 +9,7 @@ from pipeline.model import NS
 _MINUTE_NS: Final = 60 * NS
 
 
-class Seldom:
+class LogThrottle:
     """Warns of the same thing once a minute at most; in between it is told at the level debug.
 
     Args:
@@ -20,7 +20,7 @@ class Seldom:
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
         self._log = log
         self._clock = clock
-        self._told_ns: dict[str, int] = {}
+        self._logged_ns: dict[str, int] = {}
 
     def warn(self, what: str, text: str, *args: object) -> bool:
         """Log a text.
@@ -34,10 +34,10 @@ class Seldom:
             Whether it was a warning.
         """
         now_ns = self._clock.now().mono_ns
-        recent = {key: at for key, at in self._told_ns.items() if now_ns - at < _MINUTE_NS}
+        recent = {key: at for key, at in self._logged_ns.items() if now_ns - at < _MINUTE_NS}
         new = what not in recent
         if new:
             recent[what] = now_ns
-        self._told_ns = recent
+        self._logged_ns = recent
         self._log.log(logging.WARNING if new else logging.DEBUG, text, *args)
         return new

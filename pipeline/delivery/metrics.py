@@ -49,7 +49,7 @@ By the clock, which all sinks of one podgpu share, and which outlives a reload.
 """
 
 
-class Reporter:
+class DeliveryMetrics:
     """Tells how delivery is going.
 
     Args:
@@ -60,15 +60,15 @@ class Reporter:
         self._ctx = ctx
         self._last: QueueState | None = None
         self._shut = 0
-        self._told = Totals()
-        self._found = self._left = 0
+        self._reported_ages = Totals()
+        self._recovered = self._left_behind_points = 0
 
     @property
     def queued(self) -> int:
         """How many points wait, as was told last."""
         return self._last.totals.queued if self._last else 0
 
-    def opened(self, state: QueueState, path: Path | None) -> None:
+    def on_opened(self, state: QueueState, path: Path | None) -> None:
         """Tell of a queue that has just been opened: what is counted from now on begins here.
 
         What waited when this sink stopped before, in this same process, was counted then and is
@@ -84,12 +84,16 @@ class Reporter:
         meter.add(_DROPPED, 0, reason=SHUTDOWN)
         for reason in (PARTIAL, TOO_LARGE):
             meter.add(_REJECTED, 0, reason=reason)
-        self._told, self._found, self._left = Totals(), 0, self._left_behind()
-        self._leave_behind(path)
+        self._reported_ages, self._recovered, self._left_behind_points = (
+            Totals(),
+            0,
+            self._queued_before(),
+        )
+        self._discard_old_folder(path)
         self._last = None
         self.update(state)
 
-    def _left_behind(self) -> int:
+    def _queued_before(self) -> int:
         """How many points this sink's queue held when it was told of last."""
         own = ("sink", self._ctx.name)
         return round(
@@ -102,30 +106,30 @@ class Reporter:
             )
         )
 
-    def _leave_behind(self, path: Path | None) -> None:
+    def _discard_old_folder(self, path: Path | None) -> None:
         """Do without what is in another folder than the one that this sink uses now."""
         folders = _folders.setdefault(self._ctx.clock, {})
         folder = None if path is None else Path(os.path.normpath(path))
         before = folders.get(self._ctx.name, folder)
         folders[self._ctx.name] = folder
-        if before == folder or not self._left:
+        if before == folder or not self._left_behind_points:
             return
-        self._ctx.meter.add(_DROPPED, self._left, reason=MISSING)
+        self._ctx.meter.add(_DROPPED, self._left_behind_points, reason=MISSING)
         if before is not None:
             warn(
                 self._ctx,
                 "%d points stay behind in %s, the queue that this sink had before, and count as "
                 "missing; they are sent once a sink has that queue.path again",
-                self._left,
+                self._left_behind_points,
                 before,
             )
-        self._left = 0
+        self._left_behind_points = 0
 
     def update(self, state: QueueState) -> None:
         """Tell what has changed since the last time."""
         meter = self._ctx.meter
-        self._find(state)
-        now, before = self._own(state), self._told
+        self._count_recovered(state)
+        now, before = self._own_totals(state), self._reported_ages
         meter.add(_PRODUCED, now.appended - before.appended)
         meter.add(_EMITTED, now.acked - before.acked)
         for reason, points in _risen(now.rejected, before.rejected).items():
@@ -136,25 +140,25 @@ class Reporter:
         for warning in state.warnings:
             # No mere warning: it is why something is lost.
             self._ctx.log.warning("%s", warning)
-            meter.trouble(warning, self._ctx.clock.now())
+            meter.set_problem(warning, self._ctx.clock.now())
         faults = _risen(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
             meter.add(_ERRORS, times, operation=operation, reason=reason)
             told = state.notes[-1] if state.notes else f"its queue: {operation} fails, {reason}"
-            meter.trouble(told, self._ctx.clock.now())
-        meter.set(_QUEUED, state.totals.queued + self._left)
+            meter.set_problem(told, self._ctx.clock.now())
+        meter.set(_QUEUED, state.totals.queued + self._left_behind_points)
         meter.set(_BYTES, state.bytes)
         meter.set(_WRITABLE, int(state.writable))
         lost = self._last is None and state.recovered > state.totals.queued
         level = logging.WARNING if faults or dropped or lost else logging.INFO
         for note in state.notes:
             self._ctx.log.log(level, "%s", note)
-        self._told, self._last = now, state
-        self.age()
+        self._reported_ages, self._last = now, state
+        self.update_age()
 
-    def _own(self, state: QueueState) -> Totals:
+    def _own_totals(self, state: QueueState) -> Totals:
         """Return what this process has put into the queue, and what became of that and the rest."""
-        totals, earlier = state.totals, state.earlier
+        totals, earlier = state.totals, state.previous
         return Totals(
             totals.appended - earlier.appended - state.recovered,
             totals.acked - earlier.acked,
@@ -162,20 +166,20 @@ class Reporter:
             _risen(totals.dropped, earlier.dropped),
         )
 
-    def _find(self, state: QueueState) -> None:
+    def _count_recovered(self, state: QueueState) -> None:
         """Count what was found in the queue, but for what this process has left there itself.
 
         A folder that can't be opened yet holds that still.
         """
-        found = state.recovered - self._found
+        found = state.recovered - self._recovered
         if found or state.writable:
-            self._ctx.meter.add(_RECOVERED, max(found - self._left, 0))
-            if found < self._left:
-                self._ctx.meter.add(_DROPPED, self._left - found, reason=MISSING)
-            self._found += found
-            self._left = 0
+            self._ctx.meter.add(_RECOVERED, max(found - self._left_behind_points, 0))
+            if found < self._left_behind_points:
+                self._ctx.meter.add(_DROPPED, self._left_behind_points - found, reason=MISSING)
+            self._recovered += found
+            self._left_behind_points = 0
 
-    def age(self) -> None:
+    def update_age(self) -> None:
         """Tell how old the oldest data is by now."""
         oldest_ns = self._last.oldest_ns if self._last else None
         if oldest_ns is None:
@@ -185,16 +189,16 @@ class Reporter:
             age_ns = max(0, self._ctx.clock.now().wall_ns - oldest_ns)
             self._ctx.meter.set(_AGE, age_ns / NS)
 
-    def stuck(self) -> None:
+    def on_disk_unresponsive(self) -> None:
         """Tell that the queue's disk doesn't answer."""
         self._ctx.meter.set(_WRITABLE, 0)
 
-    def lost(self, points: int) -> None:
+    def count_lost(self, points: int) -> None:
         """Count points of which nobody knows whether the queue has them: its disk hangs."""
         self._ctx.meter.add(_PRODUCED, points)
         self._ctx.meter.add(_DROPPED, points, reason=SHUTDOWN)
 
-    def closed(self) -> None:
+    def on_closed(self) -> None:
         """Tell what went with the memory of a queue that is closed: no page shows it any more."""
         last = self._last
         lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
@@ -206,11 +210,11 @@ class Reporter:
                 lost,
             )
 
-    def delivering(self, well: bool) -> None:
+    def set_delivering(self, accepted: bool) -> None:
         """Tell whether the receiver takes what is sent."""
-        self._ctx.meter.set(_DELIVERING, int(well))
+        self._ctx.meter.set(_DELIVERING, int(accepted))
 
-    def retried(self, reason: str) -> None:
+    def count_retry(self, reason: str) -> None:
         """Count a message that has to be sent again."""
         self._ctx.meter.add(_RETRIES, reason=reason)
 

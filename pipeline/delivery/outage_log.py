@@ -2,8 +2,8 @@
 
 from pipeline.component.contracts import SinkContext
 from pipeline.delivery.contract import Retry
-from pipeline.delivery.log_throttle import Seldom
-from pipeline.delivery.metrics import Reporter
+from pipeline.delivery.log_throttle import LogThrottle
+from pipeline.delivery.metrics import DeliveryMetrics
 
 
 class Outage:
@@ -15,34 +15,34 @@ class Outage:
         seldom: keeps the log short when outages come again and again.
     """
 
-    def __init__(self, ctx: SinkContext, reporter: Reporter, seldom: Seldom) -> None:
+    def __init__(self, ctx: SinkContext, reporter: DeliveryMetrics, seldom: LogThrottle) -> None:
         self._ctx = ctx
         self._reporter = reporter
-        self._seldom = seldom
+        self._throttle = seldom
         self._since_ns: int | None = None
         self._reason = ""
-        self._told = False
+        self._logged = False
 
-    def goes_on(self, retry: Retry) -> None:
+    def report_failure(self, retry: Retry) -> None:
         """Tell that it begins, or that its reason is another."""
-        self._reporter.delivering(False)
-        self._ctx.meter.trouble(retry.message, self._ctx.clock.now())
+        self._reporter.set_delivering(False)
+        self._ctx.meter.set_problem(retry.message, self._ctx.clock.now())
         if self._since_ns is None:
-            self._since_ns, self._reason, self._told = self._ctx.clock.now().mono_ns, "", False
+            self._since_ns, self._reason, self._logged = self._ctx.clock.now().mono_ns, "", False
         text = "%s; data waits and is sent again"
         if retry.reason != self._reason:
             self._reason = retry.reason
-            self._told |= self._seldom.warn(f"again: {retry.reason}", text, retry.message)
+            self._logged |= self._throttle.warn(f"again: {retry.reason}", text, retry.message)
         else:
             self._ctx.log.debug(text, retry.message)
 
-    def ends(self) -> None:
+    def report_recovery(self) -> None:
         """Tell that the receiver answers again, and what had to wait."""
         if self._since_ns is None:
             return
         seconds = (self._ctx.clock.now().mono_ns - self._since_ns) / 1e9
         self._since_ns = None
-        if self._told:
+        if self._logged:
             self._ctx.log.info(
                 "the receiver answers again after %.0f s; %d points have waited",
                 seconds,

@@ -8,7 +8,7 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.component.contracts import SinkContext
-from pipeline.delivery.log_throttle import Seldom
+from pipeline.delivery.log_throttle import LogThrottle
 from pipeline.model import NS
 
 WINDOW_NS: Final = 60 * NS
@@ -17,7 +17,7 @@ WINDOW_NS: Final = 60 * NS
 _RATE: Final = "podgpu_sink_produced_bytes_per_second"
 
 
-class Production:
+class ProductionRate:
     """Counts what is made for one queue.
 
     Args:
@@ -28,12 +28,12 @@ class Production:
     def __init__(self, max_rate: ByteSize, ctx: SinkContext) -> None:
         self._max_rate = max_rate
         self._ctx = ctx
-        self._seldom = Seldom(ctx.log, ctx.clock)
+        self._throttle = LogThrottle(ctx.log, ctx.clock)
         self._since_ns: int | None = None
         self._size = 0
-        self._told = False
+        self._reported = False
 
-    def made(self, size: int) -> None:
+    def record(self, size: int) -> None:
         """Note that so many bytes were made, or that none were.
 
         Args:
@@ -52,31 +52,31 @@ class Production:
         self._since_ns, self._size = now_ns, 0
         self._ctx.meter.set(_RATE, rate)
         if self._max_rate:
-            self._judge(rate)
+            self._check_rate(rate)
 
-    def _judge(self, rate: int) -> None:
+    def _check_rate(self, rate: int) -> None:
         if rate < self._max_rate:
-            if self._told:
+            if self._reported:
                 self._ctx.log.info(
                     "podgpu makes less than queue.max_rate (%s) again: %s a second",
                     self._max_rate,
-                    shown(rate),
+                    format_bytes(rate),
                 )
-            self._told = False
+            self._reported = False
             return
         told = (
-            f"podgpu itself makes {shown(rate)} a second for this sink, and queue.max_rate is "
-            f"{self._max_rate}: while data waits no more than that is sent, so that the queue "
+            f"podgpu itself makes {format_bytes(rate)} a second for this sink, and queue.max_rate "
+            f"is {self._max_rate}: while data waits no more than that is sent, so that the queue "
             "grows until it is full, and then the oldest is dropped and counted "
             "(queue_over_size); raise queue.max_rate, or let podgpu make less: longer intervals of "
             "the sources, fewer fields"
         )
-        self._ctx.meter.trouble(told, self._ctx.clock.now(), warning=True)
-        if not self._told:
-            self._told = self._seldom.warn("more than max_rate", "%s", told)
+        self._ctx.meter.set_problem(told, self._ctx.clock.now(), warning=True)
+        if not self._reported:
+            self._reported = self._throttle.warn("more than max_rate", "%s", told)
 
 
-def shown(rate: int) -> str:
+def format_bytes(rate: int) -> str:
     """Return a number of bytes for people, such as `1.5 MiB`."""
     for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if rate >= size:

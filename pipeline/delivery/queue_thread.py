@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
-from pipeline.delivery.async_wait import first
+from pipeline.delivery.async_wait import wait_first
 from pipeline.delivery.contract import OpenQueue, Queue, QueueState, Record
 from pipeline.delivery.options import QueueOptions
 
@@ -20,7 +20,7 @@ _OPENING: Final = 1.0
 _MORE: Final = 3.0
 """Seconds that it is waited for each further time; a sink that has to stop waits for that."""
 
-Report = Callable[[QueueState], None]
+ReportState = Callable[[QueueState], None]
 
 
 class ThreadedQueue:
@@ -35,21 +35,22 @@ class ThreadedQueue:
         report: called with the state after each call.
 
     Attributes:
-        unsure: points that were to be appended by calls which nobody waited for to the end.
+        unconfirmed_points: points that were to be appended by calls which nobody waited for to the
+            end.
     """
 
-    def __init__(self, thread: Executor, queue: Queue, report: Report) -> None:
+    def __init__(self, thread: Executor, queue: Queue, report: ReportState) -> None:
         self._thread = thread
         self._queue = queue
         self._report = report
-        self.unsure = 0
+        self.unconfirmed_points = 0
 
     async def append(self, records: Sequence[Record]) -> None:
         """Put records at the end."""
         points = sum(record.points for record in records)
-        self.unsure += points
+        self.unconfirmed_points += points
         await self._call(lambda: self._queue.append(records))
-        self.unsure -= points
+        self.unconfirmed_points -= points
 
     async def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records, and keep them until they are settled or released."""
@@ -65,9 +66,9 @@ class ThreadedQueue:
         """Put back what was taken and isn't settled."""
         await self._call(self._queue.release)
 
-    async def tend(self, now_ns: int) -> None:
+    async def maintain(self, now_ns: int) -> None:
         """Do what has to be done from time to time."""
-        await self._call(lambda: self._queue.tend(now_ns))
+        await self._call(lambda: self._queue.maintain(now_ns))
 
     async def close(self, clock: Clock, seconds: float, *, before: float) -> bool:
         """Close the queue after all calls that were asked for, and give the thread back.
@@ -84,9 +85,9 @@ class ThreadedQueue:
         closing = self._thread.submit(self._close)
         done = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
         self._thread.shutdown(wait=False)
-        if await first(clock, before, asked) and await first(clock, seconds, done):
+        if await wait_first(clock, before, asked) and await wait_first(clock, seconds, done):
             self._report(closing.result())
-            self.unsure = 0
+            self.unconfirmed_points = 0
             return True
         asked.cancel()
         done.cancel()
@@ -106,7 +107,7 @@ class ThreadedQueue:
         return result
 
 
-class Opening:
+class QueueOpening:
     """A queue that opens in a thread, however long that takes.
 
     Whoever wants it waits a little at a time. If it is wanted no more, that is if nobody has this
@@ -135,10 +136,10 @@ class Opening:
         self._thread = thread
         self._path = options.path
         self._clock = clock
-        self._patience = _OPENING
+        self._wait_seconds = _OPENING
         self._opening = thread.submit(call)
-        self._unwanted = weakref.finalize(self, _give_up, thread, self._opening)
-        self._unwanted.atexit = False
+        self._finalizer = weakref.finalize(self, _give_up, thread, self._opening)
+        self._finalizer.atexit = False
 
     async def wait(self) -> None:
         """Wait a little until it is open, or can't be opened.
@@ -148,15 +149,15 @@ class Opening:
         """
         waited = asyncio.wrap_future(self._opening)
         waited.add_done_callback(lambda done: done.cancelled() or done.exception())
-        patience, self._patience = self._patience, _MORE
-        if not await first(self._clock, patience, waited):
+        patience, self._wait_seconds = self._wait_seconds, _MORE
+        if not await wait_first(self._clock, patience, waited):
             raise TransientError(
                 f"the queue's folder {self._path} has not answered yet: see to its disk; new data "
                 "waits in the sink's inbox while there is room",
                 retry_after=_OPENING,
             )
 
-    def result(self, report: Report) -> tuple[ThreadedQueue, QueueState]:
+    def result(self, report: ReportState) -> tuple[ThreadedQueue, QueueState]:
         """Return the queue and its first state, once it is open.
 
         Args:
@@ -166,7 +167,7 @@ class Opening:
             PermanentError: it can't be had with this configuration.
             TransientError: not now.
         """
-        self._unwanted.detach()
+        self._finalizer.detach()
         if self._opening.exception():
             self._thread.shutdown(wait=False)
         queue, state = self._opening.result()

@@ -9,27 +9,27 @@ from typing import Final, Self
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.warnings import warn
-from pipeline.delivery.async_wait import ended, first
+from pipeline.delivery.async_wait import cancel_and_wait, wait_first
 from pipeline.delivery.contract import OpenQueue, PushSink
-from pipeline.delivery.maintenance import tend
-from pipeline.delivery.metrics import Reporter
+from pipeline.delivery.maintenance import maintain_queue
+from pipeline.delivery.metrics import DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
-from pipeline.delivery.production_rate import Production
+from pipeline.delivery.production_rate import ProductionRate
 from pipeline.delivery.queue.factory import open_queue as open_queue_of_ours
-from pipeline.delivery.queue_thread import Opening, ThreadedQueue
-from pipeline.delivery.rate_limits import Limit, Pace, Waits
-from pipeline.delivery.sender import Ending, Sender
+from pipeline.delivery.queue_thread import QueueOpening, ThreadedQueue
+from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
+from pipeline.delivery.sender import Sender, StopSignal
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
 
-_CLOSING: Final = 3.0
+_CLOSE_SECONDS: Final = 3.0
 """Seconds that a queue has to close. Until then nobody else gets its folder."""
 
-_LEAST: Final = 1.0
+_MIN_FLUSH_SECONDS: Final = 1.0
 """Seconds that calls of the queue before have at least, after which it isn't closed in time."""
 
 
-class Delivering:
+class QueuedSink:
     """A sink that puts what `push` makes of snapshots into a queue, and sends it from there.
 
     Args:
@@ -64,12 +64,12 @@ class Delivering:
         self._flush = flush
         self._open_queue = open_queue
         self._executor = executor
-        self._reporter = Reporter(ctx)
-        self._waits = Waits(retry)
-        self._limit = Limit(int(most_bytes))
-        self._pace = Pace(int(queue.max_rate))
-        self._production = Production(queue.max_rate, ctx)
-        self._opening: Opening | None = None
+        self._reporter = DeliveryMetrics(ctx)
+        self._backoff = RetryBackoff(retry)
+        self._size_limit = MessageSizeLimit(int(most_bytes))
+        self._rate_limiter = RateLimiter(int(queue.max_rate))
+        self._production = ProductionRate(queue.max_rate, ctx)
+        self._opening: QueueOpening | None = None
         self._queue: ThreadedQueue | None = None
         self._ended: Instant | None = None
         self._ready = False
@@ -96,7 +96,7 @@ class Delivering:
         return self
 
     async def _opened(self) -> ThreadedQueue:
-        opening = self._opening or Opening(
+        opening = self._opening or QueueOpening(
             self._executor(f"podgpu-queue-{self._ctx.name}"),
             self._open_queue,
             self._options,
@@ -107,7 +107,7 @@ class Delivering:
         await opening.wait()
         self._opening = None
         queue, state = opening.result(self._reporter.update)
-        self._reporter.opened(state, self._options.path)
+        self._reporter.on_opened(state, self._options.path)
         return queue
 
     async def __aexit__(
@@ -135,10 +135,12 @@ class Delivering:
         clock, gone = self._ctx.clock, 0.0
         if self._ended is not None:
             gone = self._ended.seconds_until(clock.now())
-        if await queue.close(clock, _CLOSING, before=max(_CLOSING - gone, _LEAST)):
-            self._reporter.closed()
+        if await queue.close(
+            clock, _CLOSE_SECONDS, before=max(_CLOSE_SECONDS - gone, _MIN_FLUSH_SECONDS)
+        ):
+            self._reporter.on_closed()
         else:
-            self._reporter.lost(queue.unsure)
+            self._reporter.count_lost(queue.unconfirmed_points)
             warn(
                 self._ctx,
                 "gave up on the queue in %s: its disk does not answer",
@@ -147,7 +149,7 @@ class Delivering:
 
     async def run(self, inbox: SinkInbox) -> None:
         """Queue and send until the inbox ends, then do so with what waits for a short while."""
-        queue, ending = self._queue, Ending()
+        queue, ending = self._queue, StopSignal()
         if queue is None:
             raise RuntimeError("run() outside of the sink's context")
         sender = Sender(
@@ -155,17 +157,17 @@ class Delivering:
             queue,
             self._ctx,
             self._reporter,
-            waits=self._waits,
-            limit=self._limit,
-            pace=self._pace,
-            ending=ending,
-            behind=self._reporter.queued > 0,
-            lasting=self._options.path is not None,
+            backoff=self._backoff,
+            size_limit=self._size_limit,
+            rate_limiter=self._rate_limiter,
+            stop_signal=ending,
+            has_backlog=self._reporter.queued > 0,
+            persistent=self._options.path is not None,
             not_ready=self._begin,
         )
         sending = asyncio.create_task(sender.run())
         tending = asyncio.create_task(
-            tend(queue, self._options, self._ctx, self._reporter, ending.news)
+            maintain_queue(queue, self._options, self._ctx, self._reporter, ending.work_available)
         )
         filling = asyncio.create_task(self._fill(queue, inbox, ending))
         tasks, clock = (filling, sending, tending), self._ctx.clock
@@ -175,18 +177,18 @@ class Delivering:
             _raise(*tasks)
             self._ended = clock.now()
             # A disk that hasn't taken by then what is in the inbox doesn't get the rest either.
-            await first(clock, self._flush, *tasks)
+            await wait_first(clock, self._flush, *tasks)
             _raise(*tasks)
             ending.set()
             left = self._flush - self._ended.seconds_until(clock.now())
-            await first(clock, max(left, 0.0), sending, tending)
+            await wait_first(clock, max(left, 0.0), sending, tending)
             _raise(*tasks)
         finally:
-            await ended(*tasks, closed)
+            await cancel_and_wait(*tasks, closed)
             self._ready = sender.ready
             self._begin = None
 
-    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, ending: Ending) -> None:
+    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, ending: StopSignal) -> None:
         """Put what snapshots have to say into the queue.
 
         While its disk hangs, no further one is taken: they stay in the inbox, which is bounded.
@@ -194,8 +196,8 @@ class Delivering:
         async for snapshot in inbox:
             if records := tuple(self._push.encode(snapshot)):
                 await queue.append(records)
-                ending.news.set()
-            self._production.made(sum(len(record.data) for record in records))
+                ending.work_available.set()
+            self._production.record(sum(len(record.data) for record in records))
 
 
 def _raise(*tasks: "asyncio.Task[None]") -> None:

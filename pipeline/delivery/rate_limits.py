@@ -16,7 +16,7 @@ _STEPS: Final = 256
 """After so many messages that were taken, the largest one is what it was at the start."""
 
 
-class Waits:
+class RetryBackoff:
     """Waits that grow while nothing is taken.
 
     Args:
@@ -30,7 +30,7 @@ class Waits:
         self._rng = rng or random.Random()  # noqa: S311 - it only spreads load
         self._next = self._initial
 
-    def next(self, after: float | None = None) -> float:
+    def next_delay(self, after: float | None = None) -> float:
         """Return the seconds to wait: the longer of our own wait and the one that was asked for.
 
         Args:
@@ -49,7 +49,7 @@ class Waits:
         self._next = self._initial
 
 
-class Limit:
+class MessageSizeLimit:
     """The largest message, in bytes: what was asked for, until the receiver says that is too large.
 
     Args:
@@ -60,17 +60,17 @@ class Limit:
         self.most = most
         self.bytes = most
 
-    def lower(self, size: int) -> None:
+    def reduce(self, size: int) -> None:
         """Take it that messages have to be no larger than this."""
         self.bytes = max(1, min(self.bytes, size))
 
-    def taken(self, size: int) -> None:
+    def on_accepted(self, size: int) -> None:
         """Grow a little after a message of this size, if it tells anything about the limit."""
         if self.bytes < self.most and size * 2 > self.bytes:
             self.bytes = min(self.most, self.bytes + -(-self.most // _STEPS))
 
 
-class Pace:
+class RateLimiter:
     """A token bucket: bytes in a second.
 
     A message may take more than is there; the next one then waits for it. So the rate holds however
@@ -86,7 +86,7 @@ class Pace:
         self._tokens = rate * NS
         self._at_ns: int | None = None
 
-    def wait(self, now_ns: int) -> float:
+    def delay(self, now_ns: int) -> float:
         """Return how many seconds the next message has to wait.
 
         Args:

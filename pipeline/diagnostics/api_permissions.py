@@ -9,11 +9,11 @@ import orjson
 
 from pipeline.base.errors import ApiError, CodeRefusedError, TransientError
 from pipeline.component.check import Check
-from pipeline.component.code_permissions import GIVE_BOTH, MEND
+from pipeline.component.code_permissions import FIX, GIVE_BOTH
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.kube.json_access import table
+from pipeline.kube.json_access import as_dict
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """Every user who is known may ask for these: the ClusterRole `system:basic-user`."""
@@ -22,15 +22,15 @@ OTHERS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 """About somebody else; administrators may ask for these."""
 
 ACCOUNT: Final = "the pod's service account"
-_ASK: Final = (
+_ACCESS_FIX: Final = (
     "see that the API server can be reached from here and accepts the credentials; a service "
     "account that is known may ask for its rights (ClusterRole system:basic-user)"
 )
-_REACH: Final = (
+_REACH_FIX: Final = (
     "see that the address is right, that the server runs, and that no NetworkPolicy or proxy is in "
     "between"
 )
-_RENEW: Final = (
+_RENEW_FIX: Final = (
     "renew the token or the kubeconfig (an expired token, or one of another cluster); a pod's own "
     "is renewed by the kubelet: restart the pod, and see the node's clock"
 )
@@ -40,16 +40,16 @@ FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 
 
-def mend_of(error: TransientError) -> str:
+def fix_for(error: TransientError) -> str:
     """Return what to do about a request that came to nothing."""
     if isinstance(error, CodeRefusedError):
-        return f"{MEND}; {GIVE_BOTH}"
+        return f"{FIX}; {GIVE_BOTH}"
     if not isinstance(error, ApiError):
         return (
             "run podgpu in a pod with a service account, or set kubeconfig to a file that is "
             "mounted"
         )
-    mends = {0: _REACH, _UNAUTHORIZED: _RENEW, FORBIDDEN: _ASK}
+    mends = {0: _REACH_FIX, _UNAUTHORIZED: _RENEW_FIX, FORBIDDEN: _ACCESS_FIX}
     return mends.get(error.status, "see the API server's log for this request")
 
 
@@ -77,11 +77,11 @@ class Right:
         return f"{self.verb} {what}{one}" + (f" in {self.namespace}" if self.namespace else "")
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         """The rule that gives it to podgpu."""
-        return self.given_to("podgpu's service account")
+        return self.fix_for("podgpu's service account")
 
-    def given_to(self, whom: str) -> str:
+    def fix_for(self, whom: str) -> str:
         """Return the rule that gives it to somebody."""
         kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
         return (
@@ -131,7 +131,7 @@ async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErr
         return error
 
 
-async def allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
+async def is_allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
     """Ask whether something is allowed, by an access review: for what would change things.
 
     Args:
@@ -161,28 +161,28 @@ async def allowed(api: KubeApi, right: Right, account: Account | None = None) ->
         answer = orjson.loads(await api.create(OTHERS if account else REVIEWS, review))
     except orjson.JSONDecodeError as error:
         raise ApiError(f"the answer to a {kind} is no JSON") from error
-    return table(table(answer).get("status")).get("allowed") is True
+    return as_dict(as_dict(answer).get("status")).get("allowed") is True
 
 
-async def examined(
+async def check_rights(
     ctx: DoctorContext, kubeconfig: Path | None, check: Check, *rights: Right
 ) -> list[Finding]:
-    """Return what `reviewed` does, or a failure if the server can't be asked."""
+    """Return what `review_rights` does, or a failure if the server can't be asked."""
     place = str(kubeconfig or ACCOUNT)
     try:
         async with ctx.kube(kubeconfig) as api:
-            return await reviewed(api, check, place, *rights)
+            return await review_rights(api, check, place, *rights)
     except TransientError as error:
-        return [check.failure(place, str(error), mend_of(error))]
+        return [check.failure(place, str(error), fix_for(error))]
 
 
-async def reviewed(api: KubeApi, check: Check, place: str, *rights: Right) -> list[Finding]:
+async def review_rights(api: KubeApi, check: Check, subject: str, *rights: Right) -> list[Finding]:
     """Return a failure for each right that is missing, or one finding that all are there.
 
     Raises:
         ApiError: the server doesn't answer that.
     """
-    missing = [right for right in rights if not await allowed(api, right)]
+    missing = [right for right in rights if not await is_allowed(api, right)]
     if missing:
-        return [check.failure(place, f"may not {each}", each.mend) for each in missing]
-    return [check.ok(place, ", ".join(map(str, rights)))]
+        return [check.failure(subject, f"may not {each}", each.fix) for each in missing]
+    return [check.ok(subject, ", ".join(map(str, rights)))]

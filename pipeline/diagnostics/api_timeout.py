@@ -19,7 +19,7 @@ ANSWER: Final = 10.0
 Join: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 
-def patient(join: Join, seconds: float = ANSWER) -> Join:
+def with_timeout(join: Join, seconds: float = ANSWER) -> Join:
     """Return the same as `join` but for what doesn't answer in time: that is an `ApiError`.
 
     Args:
@@ -30,12 +30,12 @@ def patient(join: Join, seconds: float = ANSWER) -> Join:
     @asynccontextmanager
     async def joined(kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
         async with join(kubeconfig) as api:
-            yield Patient(api, seconds)
+            yield TimeoutKubeApi(api, seconds)
 
     return joined
 
 
-class Patient:
+class TimeoutKubeApi:
     """Implements `pipeline.component.contracts.KubeApi`.
 
     Args:
@@ -49,19 +49,19 @@ class Patient:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the body of an answer."""
-        with self._told("GET", path):
+        with self._timeout_as_error("GET", path):
             async with asyncio.timeout(self._seconds):
                 return await self._api.get(path, query)
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         """Merge changes into an object and return it."""
-        with self._told("PATCH", path):
+        with self._timeout_as_error("PATCH", path):
             async with asyncio.timeout(self._seconds):
                 return await self._api.patch(path, changes)
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         """Create an object and return it."""
-        with self._told("POST", path):
+        with self._timeout_as_error("POST", path):
             async with asyncio.timeout(self._seconds):
                 return await self._api.create(path, body)
 
@@ -76,7 +76,7 @@ class Patient:
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         stream = self._api.watch(path, query, silence=silence)
-        with self._told("GET", path):
+        with self._timeout_as_error("GET", path):
             async with asyncio.timeout(self._seconds):
                 lines = await stream.__aenter__()
         try:
@@ -85,7 +85,7 @@ class Patient:
             await stream.__aexit__(None, None, None)
 
     @contextmanager
-    def _told(self, method: str, path: str) -> Iterator[None]:
+    def _timeout_as_error(self, method: str, path: str) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:

@@ -57,7 +57,7 @@ def _of(component: Component, ctx: DoctorContext) -> Examination:
         return await examine(component.options, ctx)
 
     name = f"{component.role} {component.name}"
-    return Examination(name, work, component=True, late=entry.late or _HANGS)
+    return Examination(name, work, component=True, late=entry.timeout_fix or _HANGS)
 
 
 async def run(examinations: Sequence[Examination], deadline: float) -> list[Finding]:
@@ -86,12 +86,12 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
     return [replace(finding, component=examination.name) for finding in findings]
 
 
-def late(name: str, seconds: float, mend: str) -> Finding:
+def late(name: str, seconds: float, fix: str) -> Finding:
     """Return the finding that checks have not come to an end."""
     return CHECKS["check.deadline"].failure(
         name,
         f"no answer within {seconds:g} s",
-        mend,
+        fix,
     )
 
 

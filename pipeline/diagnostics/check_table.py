@@ -24,10 +24,12 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 _COLUMNS: Final = ("check", "looks at", "if it isn't well", "what mends it")
 
 
-def markdown(checks: Iterable[Check]) -> Iterable[str]:
+def markdown_table(checks: Iterable[Check]) -> Iterable[str]:
     """Yield the lines of a table in `docs/troubleshooting.md`."""
     yield f"| {' | '.join(_COLUMNS)} |"
     yield f"|{'---|' * len(_COLUMNS)}"
     for check in checks:
-        worst = " or ".join(sorted(verdict.value for verdict in check.worst)) or "no fault"
-        yield f"| `{check.id}` | {check.looks_at} | {worst}: {check.means} | {check.mend} |"
+        worst = (
+            " or ".join(sorted(verdict.value for verdict in check.possible_verdicts)) or "no fault"
+        )
+        yield f"| `{check.id}` | {check.subject} | {worst}: {check.consequence} | {check.fix} |"

@@ -7,12 +7,12 @@ from typing import Final, Protocol
 from config.value_types import ByteSize
 from pipeline.base.clock import Clock
 from pipeline.component.check import Check
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.component.findings import Finding, span
 from pipeline.files import AbsentError, Content, UnreadableError, read_file
 from pipeline.model import NS
 
-_TOLD: Final = 2
+_MAX_LISTED: Final = 2
 _AHEAD: Final = 60.0
 """Seconds: what a file's time may be ahead of the clock, as on a file server."""
 
@@ -31,10 +31,10 @@ class FileOptions(Protocol):
         ...
 
 
-def look(
+def check_file(
     check: Check,
     options: FileOptions,
-    read: Callable[[bytes], Listed],
+    read: Callable[[bytes], FileClaims],
     *,
     writer: str,
     clock: Clock,
@@ -60,14 +60,14 @@ def look(
         saw, mend = _absent(path, writer)
         return check.failure(str(path), saw, mend + (elsewhere and f": {elsewhere}")), None
     except UnreadableError as error:
-        return check.failure(str(path), str(error), _mend(str(error), path, writer)), None
+        return check.failure(str(path), str(error), _fix_for(str(error), path, writer)), None
     try:
         listed = read(content.data or b"")
     except UnreadableError as error:
         mend = f"see what {writer} writes, and whether path is that file's"
         return check.failure(str(path), str(error), mend), content
-    if listed.complaints:
-        told = "; ".join(listed.complaints[:_TOLD])
+    if listed.problems:
+        told = "; ".join(listed.problems[:_MAX_LISTED])
         mend = f"mend the entries, or {writer} that writes them"
         return check.warning(str(path), f"entries are left out: {told}", mend), content
     age_s = (clock.now().wall_ns - content.stamp[0]) / NS
@@ -87,7 +87,7 @@ def _absent(path: Path, writer: str) -> tuple[str, str]:
     return saw, f"mount the folder {path.parent} from the host, or set path to where it is"
 
 
-def _mend(error: str, path: Path, writer: str) -> str:
+def _fix_for(error: str, path: Path, writer: str) -> str:
     if "permission" in error:
         return "run podgpu as root or with the capability DAC_OVERRIDE, or let its group read it"
     if "replaced outside" in error:

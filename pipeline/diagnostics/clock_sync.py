@@ -45,11 +45,11 @@ def server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
     if kubeconfig is None:
-        return ServiceAccount().load(anew=False).server
-    return KubeconfigFile(kubeconfig, plugins=plugins).load(anew=False).server
+        return ServiceAccount().load(reload=False).server
+    return KubeconfigFile(kubeconfig, plugins=plugins).load(reload=False).server
 
 
-def ahead_of(address: str, clock: Clock) -> float | None:
+def clock_offset_from(address: str, clock: Clock) -> float | None:
     """Return by how many seconds this machine's clock is ahead of a server's. Blocking.
 
     Whoever asks gets a date, with an error if need be; so it takes no credentials, and nothing

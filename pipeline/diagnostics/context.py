@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from config.schema import Config
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.component.code_permissions import NOTHING, Allowed
-from pipeline.diagnostics.api_timeout import Join, patient
+from pipeline.diagnostics.api_timeout import Join, with_timeout
 from pipeline.diagnostics.clock_sync import kernel_synchronised
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.sessions import Sessions
@@ -57,7 +57,7 @@ class DoctorContext:
 
     config: Config
     clock: Clock = field(default_factory=SystemClock)
-    kube: Join = field(default_factory=lambda: patient(Sessions().join))
+    kube: Join = field(default_factory=lambda: with_timeout(Sessions().session))
     allowed: Allowed = NOTHING
     roots: Roots = Roots()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -7,17 +7,17 @@ from typing import Final
 from config.schema import Counters
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.findings import Finding
-from pipeline.counters.list_source import UnheardError, origin_of
+from pipeline.counters.list_source import ListUnavailableError, origin_of
 from pipeline.counters.plan_builder import default_plan, planned
-from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, mend_of
+from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, fix_for
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.fields import FieldPlan
 
 _SECTION: Final = "counters"
-_TOLD: Final = 3
+_MAX_LISTED: Final = 3
 _LIST: Final = "give the path of a list such as default-counters.csv"
-_FILE_MENDS: Final = (
+_FILE_FIXES: Final = (
     (
         "permission denied",
         f"let uid {os.geteuid()} read the file, which is there, or run podgpu as root",
@@ -35,9 +35,9 @@ async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
         return [check.ok(_SECTION, "no list: podgpu's usual fields")]
     try:
         reading = await asyncio.to_thread(planned, await origin.read(), setting)
-    except UnheardError as error:
+    except ListUnavailableError as error:
         report = check.failure if origin.vital else check.warning
-        return [report(origin.place, str(error), _mend(setting, error))]
+        return [report(origin.place, str(error), _fix_for(setting, error))]
     if reading.plan is None:
         return [
             check.failure(
@@ -47,15 +47,15 @@ async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
             )
         ]
     if reading.complaints:
-        told = "; ".join(str(each) for each in reading.complaints[:_TOLD])
+        told = "; ".join(str(each) for each in reading.complaints[:_MAX_LISTED])
         saw = f"{len(reading.complaints)} rows are left out: {told}"
         return [check.warning(origin.place, saw, "mend or remove these rows")]
     return [check.ok(origin.place, f"{len(reading.plan.fields)} fields")]
 
 
-def _mend(setting: Counters, error: UnheardError) -> str:
+def _fix_for(setting: Counters, error: ListUnavailableError) -> str:
     if not setting.configmap:
-        return next((mend for told, mend in _FILE_MENDS if told in str(error)), _LIST)
+        return next((mend for told, mend in _FILE_FIXES if told in str(error)), _LIST)
     namespace, _, name = setting.configmap.partition(":")
     refused = error.__cause__
     if isinstance(refused, ApiError) and refused.status in {FORBIDDEN, NOT_FOUND}:
@@ -64,18 +64,18 @@ def _mend(setting: Counters, error: UnheardError) -> str:
             f'resourceNames ["{name}"], or make that ConfigMap'
         )
     if isinstance(refused, TransientError):
-        return mend_of(refused)
+        return fix_for(refused)
     return "see that the API server answers, and that the list stands under the key metrics"
 
 
-async def asked(ctx: DoctorContext) -> FieldPlan:
+async def requested_plan(ctx: DoctorContext) -> FieldPlan:
     """Return the plan that is in force, the usual one where the list can't be had."""
     setting = ctx.config.counters
     origin = origin_of(setting, ctx.kube)
     if origin is not None:
         try:
             reading = await asyncio.to_thread(planned, await origin.read(), setting)
-        except UnheardError:
+        except ListUnavailableError:
             return default_plan(setting)
         if reading.plan is not None:
             return reading.plan

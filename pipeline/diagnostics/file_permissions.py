@@ -10,7 +10,7 @@ _FOWNER: Final = 3
 """CAP_FOWNER; see capabilities(7)."""
 
 
-def stuck(path: Path) -> str:
+def not_replaceable_reason(path: Path) -> str:
     """Return why a file can't be replaced though its folder may be written to; empty if it can.
 
     In a sticky folder, as /tmp is, only the owner of the file or of the folder may rename or remove
@@ -21,7 +21,11 @@ def stuck(path: Path) -> str:
     except OSError:
         return ""
     ours = os.geteuid()
-    if not folder.st_mode & stat.S_ISVTX or ours in (folder.st_uid, file.st_uid) or _may_all():
+    if (
+        not folder.st_mode & stat.S_ISVTX
+        or ours in (folder.st_uid, file.st_uid)
+        or _is_privileged()
+    ):
         return ""
     return (
         f"belongs to uid {file.st_uid}, and {path.parent} is sticky "
@@ -29,7 +33,7 @@ def stuck(path: Path) -> str:
     )
 
 
-def unusable(paths: Iterable[Path]) -> list[Path]:
+def inaccessible(paths: Iterable[Path]) -> list[Path]:
     """Return which of these files are there and may not be both read and written. Blocking."""
     return [
         path
@@ -38,7 +42,7 @@ def unusable(paths: Iterable[Path]) -> list[Path]:
     ]
 
 
-def _may_all() -> bool:
+def _is_privileged() -> bool:
     """Whether this process may act as any file's owner, by the line `CapEff` of proc(5)."""
     try:
         rows = Path("/proc/self/status").read_bytes().splitlines()

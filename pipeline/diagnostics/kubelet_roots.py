@@ -12,7 +12,7 @@ ROOTS: Final[Sequence[tuple[str, str]]] = (
 """The root, below that of the host, and whose it is."""
 
 
-def elsewhere_than(path: Path) -> str:
+def other_roots(path: Path) -> str:
     """Return, for people, which roots a path is not in.
 
     A container sees what is mounted, so that a kubelet of another root can't be found from there:

@@ -10,18 +10,18 @@ import sys
 from typing import Final
 
 PART: Final = 0.3
-"""Of a component's deadline: what `trial` may take."""
+"""Of a component's deadline: what `try_loading` may take."""
 
 _CODE: Final = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError: pass"
 _REAPED: Final = 1.0
 """Seconds that the kernel may take to end it; one that waits for a disk stays for longer."""
-_MEND: Final = (
+_FIX: Final = (
     "the file system of the library or of one that it needs does not answer (a file server, a "
     "driver's root that is mounted from a container that is gone), or the driver hangs (see dmesg)"
 )
 
 
-def trial(name: str, seconds: float) -> tuple[str, str]:
+def try_loading(name: str, seconds: float) -> tuple[str, str]:
     """Load a library in a process of its own. Blocking.
 
     Args:
@@ -45,7 +45,7 @@ def trial(name: str, seconds: float) -> tuple[str, str]:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_REAPED)
-        return f"loading it hangs: it took longer than {seconds:g} s", _MEND
+        return f"loading it hangs: it took longer than {seconds:g} s", _FIX
     if status >= 0:
         return "", ""
     saw = f"loading it ends the process: {_signal(-status)}"

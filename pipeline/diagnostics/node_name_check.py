@@ -7,7 +7,7 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
-MEND: Final = (
+FIX: Final = (
     "set the variable NODE_NAME from the field spec.nodeName, and node: ${NODE_NAME:-} in the file"
 )
 
@@ -19,5 +19,5 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
         return [check.ok("node", f"{ctx.config.node}, as configured")]
     saw = f"empty, so the name of the host is taken: {ctx.node}"
     if _IN_CLUSTER in ctx.environ:
-        return [check.warning("node", f"{saw}; in a pod that is the pod's", MEND)]
+        return [check.warning("node", f"{saw}; in a pod that is the pod's", FIX)]
     return [check.ok("node", saw)]

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 
-def fault(path: Path) -> str:
+def access_problem(path: Path) -> str:
     """Return why a path can't be looked at, for people; empty if it can, or isn't there. Blocking.
 
     `Path.exists` and the like raise for what this tells, such as a folder of somebody else's above.
@@ -30,7 +30,7 @@ def is_socket(path: Path) -> bool:
         return False
 
 
-def access_mend(path: Path) -> str:
+def access_fix(path: Path) -> str:
     """Return what lets podgpu look at a path."""
     return (
         f"run podgpu as root or with the capability DAC_OVERRIDE, or let uid {os.geteuid()} into "

@@ -32,23 +32,23 @@ _EXPORTERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class PortOwner:
     """Who answers.
 
     Attributes:
-        podgpu: it is podgpu.
-        who: for people.
+        is_podgpu: it is podgpu.
+        description: for people.
         node: the name that this podgpu has for its node; empty if it doesn't say.
-        mute: nothing was answered that HTTP knows, or nothing in time.
+        is_silent: nothing was answered that HTTP knows, or nothing in time.
         status: what `/status` of this podgpu answers; empty if it isn't told, as without a
             password.
         metrics: its own page of metrics, likewise.
     """
 
-    podgpu: bool
-    who: str
+    is_podgpu: bool
+    description: str
     node: str = ""
-    mute: bool = False
+    is_silent: bool = False
     status: bytes = b""
     metrics: bytes = b""
 
@@ -68,12 +68,12 @@ class _Answer:
     body: bytes = b""
 
 
-SILENT: Final = Neighbour(
-    False, "somebody who takes connections and says nothing within seconds", mute=True
+SILENT: Final = PortOwner(
+    False, "somebody who takes connections and says nothing within seconds", is_silent=True
 )
 
 
-def ask(host: str, port: int, path: str = _METRICS) -> Neighbour:
+def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
     """Find out who listens; blocking, for as long as somebody says a little now and then.
 
     podgpu is known by the header `Server` of all its answers, those that refuse included; others
@@ -92,21 +92,21 @@ def ask(host: str, port: int, path: str = _METRICS) -> Neighbour:
         text = page.body if page is not None else b""
         exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
         said = f" (Server: {line(answer.server, _LONGEST)})" if answer.server else ""
-        return Neighbour(False, f"{exporter or 'a server for HTTP'}{said}")
+        return PortOwner(False, f"{exporter or 'a server for HTTP'}{said}")
     if silent:
         return SILENT
     who = "somebody who doesn't speak HTTP, or wants a certificate"
-    return Neighbour(False, who, mute=True)
+    return PortOwner(False, who, is_silent=True)
 
 
-def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> Neighbour:
+def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
     pages = []
     for path in (_STATUS, _METRICS):
         answer = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
         pages.append(answer.body if answer is not None and answer.code == _OK else b"")
-    node = _node(pages[0]) or _titled(first)
+    node = _node(pages[0]) or _node_of_title(first)
     who = f"podgpu on {node}" if node else "podgpu"
-    return Neighbour(True, who, node, status=pages[0], metrics=pages[1])
+    return PortOwner(True, who, node, status=pages[0], metrics=pages[1])
 
 
 def certificate(host: str, port: int) -> bytes | None:
@@ -134,7 +134,7 @@ def _node(status: bytes) -> str:
     return line(node, _LONGEST * 5) if isinstance(node, str) else ""
 
 
-def _titled(body: bytes) -> str:
+def _node_of_title(body: bytes) -> str:
     found = _NODE.search(body.decode("utf-8", "replace"))
     return line(html.unescape(found[1] or found[2] or "")) if found else ""
 

@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pipeline.diagnostics.duplicate_daemons import daemons, words_of
+from pipeline.diagnostics.duplicate_daemons import command_line, daemon_pids
 from pipeline.files.lock_file import locked_by
 
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -17,7 +17,7 @@ _LISTENS: Final = "0A"
 """TCP_LISTEN, as the kernel's tables have it."""
 
 
-class Holder(Enum):
+class FileOwner(Enum):
     """Who has something open."""
 
     OURS = "a podgpu of this container"
@@ -25,25 +25,25 @@ class Holder(Enum):
     UNKNOWN = "a podgpu that can't be looked into may have it"
 
 
-def holder(proc: Path, is_it: Callable[[Path], bool]) -> Holder:
+def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
     """Return who has something open. Blocking.
 
     Args:
         proc: procfs; processes of other containers are seen in the host's pid namespace alone.
         is_it: tells it by its link in `/proc/PID/fd`; may raise `OSError`.
     """
-    ours, _ = daemons(proc)
+    ours, _ = daemon_pids(proc)
     unknown = False
     for number in ours:
         folder = proc / str(number)
         try:
             if not _same_root(folder, proc / "self"):
                 continue
-            if any(_tells(is_it, each) for each in (folder / "fd").iterdir()):
-                return Holder.OURS
+            if any(_matches(is_it, each) for each in (folder / "fd").iterdir()):
+                return FileOwner.OURS
         except OSError:
             unknown = True
-    return Holder.UNKNOWN if unknown else Holder.OTHER
+    return FileOwner.UNKNOWN if unknown else FileOwner.OTHER
 
 
 def _same_root(one: Path, other: Path) -> bool:
@@ -51,20 +51,20 @@ def _same_root(one: Path, other: Path) -> bool:
     return os.path.samestat((one / "root").stat(), (other / "root").stat())
 
 
-def _tells(is_it: Callable[[Path], bool], link: Path) -> bool:
+def _matches(is_it: Callable[[Path], bool], link: Path) -> bool:
     try:
         return is_it(link)
     except OSError:  # closed meanwhile
         return False
 
 
-def who_listens(port: int, proc: Path) -> Holder:
+def find_port_owner(port: int, proc: Path) -> FileOwner:
     """Return who listens on a TCP port, in this network namespace. Blocking."""
     inodes = _listening(port, proc)
     if not inodes:
-        return Holder.UNKNOWN
+        return FileOwner.UNKNOWN
     names = {f"socket:[{inode}]" for inode in inodes}
-    return holder(proc, lambda link: str(link.readlink()) in names)
+    return owner_of(proc, lambda link: str(link.readlink()) in names)
 
 
 def _listening(port: int, proc: Path) -> set[str]:
@@ -84,7 +84,7 @@ def _listening(port: int, proc: Path) -> set[str]:
     return found
 
 
-def options_behind(command: str, proc: Path) -> tuple[int, list[str]] | None:
+def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
     """Return what a podgpu of this container was started with behind a command. Blocking.
 
     Args:
@@ -94,11 +94,11 @@ def options_behind(command: str, proc: Path) -> tuple[int, list[str]] | None:
     Returns:
         Number of the process and the words behind the command; None if there is no such process.
     """
-    ours, _ = daemons(proc)
+    ours, _ = daemon_pids(proc)
     for number in ours:
         folder = proc / str(number)
         try:
-            words = words_of(folder)
+            words = command_line(folder)
             if command in words and _same_root(folder, proc / "self"):
                 return number, words[words.index(command) + 1 :]
         except OSError:
@@ -106,7 +106,7 @@ def options_behind(command: str, proc: Path) -> tuple[int, list[str]] | None:
     return None
 
 
-def file_behind_run(proc: Path) -> tuple[int, Path] | None:
+def run_config_file(proc: Path) -> tuple[int, Path] | None:
     """Return which file a `podgpu run` of this container was given. Blocking.
 
     Args:
@@ -116,11 +116,11 @@ def file_behind_run(proc: Path) -> tuple[int, Path] | None:
         Number of the process and the file; None if there is no such process, it was given none, or
         standard input.
     """
-    running = options_behind("run", proc)
+    running = command_options("run", proc)
     if running is None:
         return None
     number, words = running
-    name = _named(words)
+    name = _config_argument(words)
     if not name or str(Path(name)) in NAMES_OF_STDIN:
         return None
     try:
@@ -130,12 +130,12 @@ def file_behind_run(proc: Path) -> tuple[int, Path] | None:
         return (number, Path(name)) if name.startswith("/") else None
 
 
-def _named(words: Sequence[str]) -> str:
+def _config_argument(arguments: Sequence[str]) -> str:
     """Return the file after `-c` or `--config`, as `podgpu run` reads them; the last one counts."""
     named = ""
-    for at, word in enumerate(words):
+    for at, word in enumerate(arguments):
         if word in ("-c", _OPTION):
-            named = words[at + 1] if at + 1 < len(words) else ""
+            named = arguments[at + 1] if at + 1 < len(arguments) else ""
         elif word.startswith(f"{_OPTION}="):
             named = word.removeprefix(f"{_OPTION}=")
         elif word.startswith("-c"):
@@ -143,24 +143,24 @@ def _named(words: Sequence[str]) -> str:
     return named
 
 
-def who_has(file: Path, proc: Path) -> Holder:
+def file_owner(file: Path, proc: Path) -> FileOwner:
     """Return who has a file open. Blocking.
 
     Raises:
         OSError: it isn't there any more.
     """
     there = file.stat()
-    return holder(proc, lambda link: os.path.samestat(link.stat(), there))
+    return owner_of(proc, lambda link: os.path.samestat(link.stat(), there))
 
 
-def other_owner(lock: Path, proc: Path) -> str:
+def lock_owner(lock: Path, proc: Path) -> str:
     """Return who holds a lock if it is no podgpu of this container; empty if nobody else does.
 
     Blocking.
     """
     try:
         owner = locked_by(lock)
-        if owner is None or who_has(lock, proc) is not Holder.OTHER:
+        if owner is None or file_owner(lock, proc) is not FileOwner.OTHER:
             return ""
     except OSError:
         return ""

@@ -7,13 +7,13 @@ from typing import Final
 
 from pipeline.component.check import Check
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.file_permissions import stuck
-from pipeline.diagnostics.path_access import access_mend, fault
+from pipeline.diagnostics.file_permissions import not_replaceable_reason
+from pipeline.diagnostics.path_access import access_fix, access_problem
 
-_MEND: Final = "mount the folder {folder} writable for uid {uid}, or give another path"
+_FIX: Final = "mount the folder {folder} writable for uid {uid}, or give another path"
 
 
-def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> Finding:
+def check_writable(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> Finding:
     """Look at a file that is to be written, and at its folder. Blocking.
 
     Args:
@@ -23,9 +23,9 @@ def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> 
         streams: a device of characters will do as well.
     """
     folder = path.parent
-    mend = _MEND.format(folder=folder, uid=os.geteuid())
-    if told := fault(path):
-        return check.failure(str(path), told, access_mend(path))
+    mend = _FIX.format(folder=folder, uid=os.geteuid())
+    if told := access_problem(path):
+        return check.failure(str(path), told, access_fix(path))
     if not folder.is_dir():
         saw = f"there is no folder {folder}"
         return check.failure(str(path), saw, f"make it (mkdir -p) or mount it; {mend}")
@@ -33,7 +33,7 @@ def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> 
         mode = path.lstat().st_mode
     except OSError:
         mode = None
-    if what := _unfit(mode, streams=streams):
+    if what := _wrong_type(mode, streams=streams):
         return check.failure(str(path), f"is {what}", "give the path of a file")
     if mode is not None and not stat.S_ISREG(mode):
         return _stream(check, path)
@@ -42,7 +42,7 @@ def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> 
         return check.failure(str(path), f"{folder} is mounted read-only", mend)
     if (mode is None or replaces) and not os.access(folder, os.W_OK | os.X_OK):
         return check.failure(str(path), f"{folder} may not be written to", mend)
-    if mode is not None and replaces and (why := stuck(path)):
+    if mode is not None and replaces and (why := not_replaceable_reason(path)):
         own = f"chown {os.geteuid()} or remove the file, or give a path in a folder of podgpu's own"
         return check.failure(str(path), why, own)
     if mode is not None and not replaces and not os.access(path, os.W_OK):
@@ -54,7 +54,7 @@ def look(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> 
     return check.ok(str(path), "can be written" if mode is not None else "can be made")
 
 
-def _unfit(mode: int | None, *, streams: bool) -> str:
+def _wrong_type(mode: int | None, *, streams: bool) -> str:
     """Return what is there instead of a file, for people; empty for what will do."""
     if mode is None or stat.S_ISREG(mode) or (streams and stat.S_ISCHR(mode)):
         return ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.fields import LABELS
 from pipeline.model import Device
 
@@ -11,7 +11,7 @@ DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
 under names that Prometheus' linter takes."""
 
 
-def base(device: Device, style: Style) -> Iterable[tuple[str, str]]:
+def base(device: Device, style: PageNaming) -> Iterable[tuple[str, str]]:
     """Yield the labels that name a device, in the order of the page."""
     mig, model = device.mig, device.model
     yield "gpu", _text(device.index)

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 from pipeline.exposition import pod_labels as pods
 from pipeline.exposition.device_labels import DCGM_ONLY, base, details, facts
-from pipeline.exposition.naming import COPY_LABEL, Style
+from pipeline.exposition.naming import COPY_LABEL, PageNaming
 from pipeline.exposition.text_format import labels, number
-from pipeline.model import Access, Attribution, Holder, Instant, PartialRef, sole
+from pipeline.model import Access, Attribution, Holder, Instant, PartialRef, only_holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Rendered:
     """An attribution's labels.
 
     Attributes:
-        front: those that name the device, as dcgm-exporter does.
-        own: those that name the device in our own families.
-        backs: those that name the container, each after a comma: one for each series that a reading
-            makes.
-        extra: names in `backs` that are a pod's own.
+        device_labels: those that name the device, as dcgm-exporter does.
+        own_labels: those that name the device in our own families.
+        holder_labels: those that name the container, each after a comma: one for each series that a
+            reading makes.
+        pod_label_names: names in `holder_labels` that are a pod's own.
         device: the line of `podgpu_device_info`.
         board: the line of `podgpu_device_board_info`; empty where nothing is known.
         holders: lines of `podgpu_device_holder_info`.
@@ -37,10 +37,10 @@ class Rendered:
         conflicts: the line of `podgpu_attribution_conflicts`.
     """
 
-    front: bytes
-    own: bytes
-    backs: tuple[bytes, ...]
-    extra: frozenset[str]
+    device_labels: bytes
+    own_labels: bytes
+    holder_labels: tuple[bytes, ...]
+    pod_label_names: frozenset[str]
     device: bytes
     board: bytes
     holders: tuple[bytes, ...]
@@ -58,7 +58,7 @@ class LabelCache:
         style: names of the labels, and which there are.
     """
 
-    def __init__(self, style: Style) -> None:
+    def __init__(self, style: PageNaming) -> None:
         self.style = style
         self._rendered: WeakKeyDictionary[Attribution, Rendered] = WeakKeyDictionary()
 
@@ -70,20 +70,25 @@ class LabelCache:
         return found
 
 
-def _render(attribution: Attribution, style: Style) -> Rendered:
+def _render(attribution: Attribution, style: PageNaming) -> Rendered:
     device = attribution.device
     named, known = list(base(device, style)), facts(device)
     own = labels((name, value) for name, value in named if name not in DCGM_ONLY)
-    nobody = labels(_back(None, "", style, pod=False))
+    nobody = labels(_holder_labels(None, "", style, pod=False))
     held: dict[bytes, Holder] = {}
     for holder in attribution.holders:
         held.setdefault(labels(_holder(holder, style)), holder)
-    backs = [_back(holder, replica, style) for holder, replica in _told(attribution.holders, style)]
+    backs = [
+        _holder_labels(holder, replica, style)
+        for holder, replica in _shown_holders(attribution.holders, style)
+    ]
     return Rendered(
-        front=labels((*named, *((label, known.get(fact, "")) for label, fact in style.facts))),
-        own=own,
-        backs=tuple({b"," + labels(back) if back else b"": None for back in backs}),
-        extra=frozenset(name for back in backs for name, _ in back) - style.fixed,
+        device_labels=labels(
+            (*named, *((label, known.get(fact, "")) for label, fact in style.facts))
+        ),
+        own_labels=own,
+        holder_labels=tuple({b"," + labels(back) if back else b"": None for back in backs}),
+        pod_label_names=frozenset(name for back in backs for name, _ in back) - style.fixed,
         device=_info(b"podgpu_device_info", own, labels(details(device)), nobody),
         board=_info(b"podgpu_device_board_info", own, labels(known.items()), nobody)
         if device.facts
@@ -102,7 +107,7 @@ def _render(attribution: Attribution, style: Style) -> Rendered:
             for name, holder in held.items()
             if holder.share is not None and (shown := number(holder.share)) is not None
         ),
-        pods=tuple(pods.line(h.pod, style) for h in held.values() if h.pod is not None),
+        pods=tuple(pods.pod_info_line(h.pod, style) for h in held.values() if h.pod is not None),
         conflicts=_info(b"podgpu_attribution_conflicts", own, nobody, value=attribution.conflicts),
     )
 
@@ -112,18 +117,20 @@ def _info(name: bytes, *given: bytes, value: int = 1) -> bytes:
     return b"%b{%b} %d\n" % (name, b",".join(filter(None, given)), value)
 
 
-def _told(holders: Sequence[Holder], style: Style) -> Iterator[tuple[Holder | None, str]]:
+def _shown_holders(
+    holders: Sequence[Holder], style: PageNaming
+) -> Iterator[tuple[Holder | None, str]]:
     """Yield those that a reading is told of, with the replica that each has."""
     if style.options.sharing == "info" or not holders:
-        yield sole(holders), ""
+        yield only_holder(holders), ""
         return
     for holder in holders:
         for replica in holder.replicas or ("",):
             yield holder, replica
 
 
-def _back(
-    holder: Holder | None, replica: str, style: Style, *, pod: bool = True
+def _holder_labels(
+    holder: Holder | None, replica: str, style: PageNaming, *, pod: bool = True
 ) -> list[tuple[str, str]]:
     """Return the labels that name a container, and what is told of its pod besides.
 
@@ -138,11 +145,11 @@ def _back(
     if replica:
         back.append((COPY_LABEL, replica))
     if pod:
-        back += pods.inline(subject.uid, holder.pod if holder is not None else None, style)
+        back += pods.pod_labels(subject.uid, holder.pod if holder is not None else None, style)
     return back
 
 
-def _holder(holder: Holder | Access, style: Style) -> Iterable[tuple[str, str]]:
+def _holder(holder: Holder | Access, style: PageNaming) -> Iterable[tuple[str, str]]:
     subject = holder.subject
     names = (subject.namespace, subject.pod, subject.container)
     yield from zip(style.names.holder, names, strict=True)

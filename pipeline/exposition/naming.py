@@ -13,7 +13,7 @@ _OWN: Final = "podgpu_"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class LabelNames:
     """What dcgm-exporter has called the same things at different times.
 
     Attributes:
@@ -34,12 +34,12 @@ class Names:
 
 
 _OLD: Final = ("uuid", "Hostname", "pod_namespace", "pod_name", "container_name")
-FORMS: Final = MappingProxyType[LabelForm, Names](
+FORMS: Final = MappingProxyType[LabelForm, LabelNames](
     {
-        "dcgm": Names(),
-        "dcgm-hostname": Names(hostname="hostname"),
-        "dcgm-old": Names(*_OLD),
-        "dcgm-1x": Names(*_OLD, first_metrics=True),
+        "dcgm": LabelNames(),
+        "dcgm-hostname": LabelNames(hostname="hostname"),
+        "dcgm-old": LabelNames(*_OLD),
+        "dcgm-1x": LabelNames(*_OLD, first_metrics=True),
     }
 )
 
@@ -50,7 +50,7 @@ XID_LABELS: Final = ("err_code", "err_msg")
 POD_LABELS: Final = ("pod_uid", "phase", "owner_kind", "owner_name", "qos_class")
 
 
-class Style:
+class PageNaming:
     """The names on a page, for a configuration.
 
     Attributes:
@@ -95,7 +95,7 @@ class Style:
         """The label that names the node, unless it isn't wanted."""
         return ((self.names.hostname, self.node),) if self.options.hostname else ()
 
-    def free(self, name: str) -> str:
+    def unused_label_name(self, name: str) -> str:
         """Return a name that a pod's label can have beside all of the page's own.
 
         Args:

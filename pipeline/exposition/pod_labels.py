@@ -5,14 +5,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.text_format import labels
 from pipeline.model import PodInfo
 
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def line(pod: PodInfo, style: Style) -> bytes:
+def pod_info_line(pod: PodInfo, style: PageNaming) -> bytes:
     """Return the pod's line of `podgpu_pod_info`."""
     names = style.names
     named = (
@@ -29,7 +29,7 @@ def line(pod: PodInfo, style: Style) -> bytes:
     return b"podgpu_pod_info{%b} 1\n" % labels((*named, *theirs, *annotations))
 
 
-def inline(uid: str, pod: PodInfo | None, style: Style) -> Iterable[tuple[str, str]]:
+def pod_labels(uid: str, pod: PodInfo | None, style: PageNaming) -> Iterable[tuple[str, str]]:
     """Yield the labels that a reading carries besides the container's names.
 
     Args:
@@ -50,7 +50,7 @@ def inline(uid: str, pod: PodInfo | None, style: Style) -> Iterable[tuple[str, s
 
 
 def _named(
-    pod: PodInfo, style: Style
+    pod: PodInfo, style: PageNaming
 ) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
     """Return a pod's labels and its annotations under names that Prometheus takes.
 
@@ -60,7 +60,7 @@ def _named(
     prefixes = (style.options.pod_label_prefix, "annotation_")
     told = (pod.labels, pod.annotations)
     plain = [
-        [style.free(prefix + _OTHER.sub("_", name)) for name, _ in pairs]
+        [style.unused_label_name(prefix + _OTHER.sub("_", name)) for name, _ in pairs]
         for prefix, pairs in zip(prefixes, told, strict=True)
     ]
     count = Counter(name for names in plain for name in names)
@@ -69,9 +69,11 @@ def _named(
     def unlike(original: str, name: str) -> str:
         if count[name] == 1:
             return name
-        other = style.free(f"{name}_{zlib.crc32(original.encode('utf-8', 'replace')):08x}")
+        other = style.unused_label_name(
+            f"{name}_{zlib.crc32(original.encode('utf-8', 'replace')):08x}"
+        )
         while other in taken:
-            other = style.free(f"{other}_")
+            other = style.unused_label_name(f"{other}_")
         taken.add(other)
         return other
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from pipeline.base.telemetry import FamilyPoints, Meter
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.own_metrics import tail
-from pipeline.exposition.template import Shape
+from pipeline.exposition.template import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.exposition.topology_families import TopologyFamilies
 from pipeline.exposition.usage_families import UsageFamilies
@@ -28,12 +28,12 @@ class Renderer:
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str, meter: Meter) -> None:
         self._plan = plan
         self._meter = meter
-        style = Style(options, plan, node)
+        style = PageNaming(options, plan, node)
         self._labels = LabelCache(style)
         self._topology = TopologyFamilies(style)
         self._usage = UsageFamilies(self._labels)
         self._snapshot: Snapshot | None = None
-        self._shape: Shape | None = None
+        self._shape: PageTemplate | None = None
         self._numbers: tuple[list[bytes], int] | None = None
 
     def show(self, snapshot: Snapshot | None) -> None:
@@ -47,9 +47,9 @@ class Renderer:
         if snapshot is None:
             return b""
         if self._shape is None or not self._shape.fits(snapshot):
-            self._shape = Shape(snapshot.layout, snapshot.at, self._plan, self._labels)
+            self._shape = PageTemplate(snapshot.layout, snapshot.at, self._plan, self._labels)
         if self._numbers is None:
-            self._numbers = self._shape.numbers(snapshot.readings)
+            self._numbers = self._shape.format_values(snapshot.readings)
             if gaps := self._numbers[1]:
                 self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
         return b"".join(

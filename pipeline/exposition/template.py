@@ -13,7 +13,7 @@ import orjson
 
 from pipeline.exposition import xid_codes
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
 from pipeline.fields import FieldPlan, Row
 from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
@@ -56,7 +56,7 @@ class _Family(NamedTuple):
     about: str
 
 
-class Shape:
+class PageTemplate:
     """The lines of one layout.
 
     Args:
@@ -89,9 +89,9 @@ class Shape:
             line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
             for at, series in enumerate(members, begin):
                 device = known[series.attribution.device.uuid]
-                front = device.own if own else device.front
-                attrs = _attrs(series.attrs, style, device.extra) if series.attrs else b""
-                backs = device.backs if attrs is not None else ()
+                front = device.own_labels if own else device.device_labels
+                attrs = _attrs(series.attrs, style, device.pod_label_names) if series.attrs else b""
+                backs = device.holder_labels if attrs is not None else ()
                 if len(backs) == 1:  # nearly always
                     lines.append(line % (front, attrs, backs[0]))
                 else:
@@ -128,7 +128,7 @@ class Shape:
         ahead_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
         return self.layout is snapshot.layout and self._ahead_ns == ahead_ns
 
-    def numbers(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
+    def format_values(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
         """Return the values as text, and how many are no numbers: those are empty.
 
         Args:
@@ -140,7 +140,9 @@ class Shape:
             values[start:stop] = [_scaled(value, divisor) for value in values[start:stop]]
         numbers, gaps = _numbers(values)
         for start, stop in self._codes:
-            numbers[start:stop] = [code and xid_codes.told(code) for code in numbers[start:stop]]
+            numbers[start:stop] = [
+                code and xid_codes.xid_labels(code) for code in numbers[start:stop]
+            ]
         return numbers, gaps
 
     def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
@@ -148,7 +150,7 @@ class Shape:
 
         Args:
             form: the exposition format.
-            numbers: from `numbers`.
+            numbers: from `format_values`.
             gaps: how many of them are empty.
         """
         template = self._templates.get(form)
@@ -205,7 +207,7 @@ def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
                 yield b"podgpu_resource_devices{%b} %d\n" % (pairs, value)
 
 
-def _attrs(attrs: Attrs, style: Style, extra: frozenset[str]) -> bytes | None:
+def _attrs(attrs: Attrs, style: PageNaming, extra: frozenset[str]) -> bytes | None:
     """Return attributes as labels after a comma; None if a name is malformed or there twice.
 
     Args:

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from pipeline.base.safe_text import harmless
+from pipeline.base.safe_text import without_control_characters
 
 Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
@@ -50,10 +50,12 @@ def labels(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return `name="value"` pairs with commas between, the values escaped.
 
     Prometheus' scanner takes a zero byte for the end of the page, no label value may hold what
-    isn't UTF-8, and a terminal acts on control characters: see `pipeline.base.safe_text.harmless`.
+    isn't UTF-8, and a terminal acts on control characters: see
+    `pipeline.base.safe_text.without_control_characters`.
     """
     text = ",".join(
-        f'{name}="{harmless(value[:_LONGEST]).translate(_FORBIDDEN)}"' for name, value in pairs
+        f'{name}="{without_control_characters(value[:_LONGEST]).translate(_FORBIDDEN)}"'
+        for name, value in pairs
     )
     return text.encode("utf-8", "replace")
 
@@ -76,7 +78,7 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
     OpenMetrics wants `_total` on a counter's samples and not on its family. DCGM's counters have no
     `_total`, so there they are of unknown type, and keep the name that everybody queries.
     """
-    about = harmless(about).translate(_FORBIDDEN_IN_HELP)
+    about = without_control_characters(about).translate(_FORBIDDEN_IN_HELP)
     shown: str = kind
     if form is Format.OPENMETRICS:
         about = about.replace('"', r"\"")

@@ -7,7 +7,7 @@ A group is a node of the tree with several GPUs, at every level that has one, or
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.text_format import Format, header, labels
 from pipeline.model import Snapshot
 from pipeline.model.availability import Availability
@@ -37,7 +37,7 @@ class TopologyFamilies:
         style: names of the labels, and which there are.
     """
 
-    def __init__(self, style: Style) -> None:
+    def __init__(self, style: PageNaming) -> None:
         self._style = style
         self._topology: Topology | None = None
         self._fixed: tuple[bytes, bytes] = (b"", b"")

@@ -39,7 +39,7 @@ class UsageFamilies:
         self._style = cache.style
         nobody = ((name, "") for name in self._style.names.holder)
         # Empty, and not missing: else a scraper that honours labels puts podgpu's own pod there.
-        self._nobody = b"," + labels(nobody) if self._style.options.containers else b""
+        self._unattributed_labels = b"," + labels(nobody) if self._style.options.containers else b""
         self._usage: Usage | None = None
         self._layout: Layout | None = None
         self._lines: tuple[bytes, ...] = (b"",) * len(USAGE_FAMILIES)
@@ -63,14 +63,14 @@ class UsageFamilies:
         devices: dict[Quantity[DeviceUsage], list[tuple[bytes, Sequence[DeviceUsage]]]]
         devices = {family: [] for family in DEVICE}
         for attribution, used, told in accounts(snapshot):
-            own = self._cache[attribution].own
+            own = self._cache[attribution].own_labels
             named = before.get(used.device)
             if named is None or named.own != own:
                 named = _Labels(own, self._style.names.holder)
             self._known[used.device] = named
             containers += named.groups(used.containers)
             for family in told:
-                devices[family].append((own + self._nobody, (used,)))
+                devices[family].append((own + self._unattributed_labels, (used,)))
         for of_container in CONTAINER:
             yield _lines(of_container, containers)
         yield _parts(CONTAINER_XIDS, containers)

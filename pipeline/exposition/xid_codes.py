@@ -56,7 +56,7 @@ _LABELS: Final = MappingProxyType(
 )
 
 
-def told(code: bytes) -> bytes:
+def xid_labels(code: bytes) -> bytes:
     """Return the end of a sample line: the labels that follow from a code, and the code.
 
     Args:

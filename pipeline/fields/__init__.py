@@ -4,7 +4,7 @@ from pipeline.fields.catalogue import CATALOGUE, by_name, called
 from pipeline.fields.field import Field, Group, Tier
 from pipeline.fields.field_plan import FieldPlan, LabelRow, Row, in_group
 from pipeline.fields.label_fields import LABELS
-from pipeline.fields.selection import chosen, words
+from pipeline.fields.selection import all_words, chosen
 
 __all__ = [
     "CATALOGUE",
@@ -15,9 +15,9 @@ __all__ = [
     "LabelRow",
     "Row",
     "Tier",
+    "all_words",
     "by_name",
     "called",
     "chosen",
     "in_group",
-    "words",
 ]

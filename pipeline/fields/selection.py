@@ -11,14 +11,14 @@ EVERYTHING: Final = "all"
 GROUPS: Final[tuple[str, ...]] = tuple(group for group in get_args(Group) if group != "labels")
 
 
-def words() -> tuple[str, ...]:
+def all_words() -> tuple[str, ...]:
     """Return every word that `chosen` understands."""
     names = (name for field in (*CATALOGUE, *LABELS) for name in _names(field))
     return (EVERYTHING, *GROUPS, *dict.fromkeys(names))
 
 
 def chosen(word: str) -> tuple[Field, ...]:
-    """Return the fields that a word asks for; none if it is no word of `words`.
+    """Return the fields that a word asks for; none if it is no word of `all_words`.
 
     Where two fields share a name, it is that of the field which DCGM shows by it first.
     """

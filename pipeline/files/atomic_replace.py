@@ -13,7 +13,7 @@ from typing import Final
 MODE: Final = 0o644
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_MENDS: Final = MappingProxyType(
+_FIXES: Final = MappingProxyType(
     {
         errno.ENOENT: "the folder {folder} isn't there: make it, or mount it",
         errno.EACCES: "permission denied to uid {uid}, which has to write {place}",
@@ -29,17 +29,17 @@ class SweptError(Exception):
     """Somebody has taken the finished file away before it got its name."""
 
 
-class Place:
+class AtomicFile:
     """A file that is replaced as a whole: a reader finds the old one or the new one, never a part.
 
     Args:
         path: the file.
-        lasting: a new content has to outlive a power cut.
+        durable: a new content has to outlive a power cut.
     """
 
-    def __init__(self, path: Path, *, lasting: bool) -> None:
+    def __init__(self, path: Path, *, durable: bool) -> None:
         self.path = path
-        self._lasting = lasting
+        self._lasting = durable
 
     def sweep(self) -> None:
         """Remove what a podgpu that was killed in the middle of a write has left behind.
@@ -53,7 +53,7 @@ class Place:
                 if left.fullmatch(name):
                     _remove(name, folder)
 
-    def put(self, data: bytes, *, check: Callable[[], None] | None = None) -> None:
+    def write(self, data: bytes, *, check: Callable[[], None] | None = None) -> None:
         """Let the file have this content, all may read it, and its owner stay, if that may be.
 
         Args:
@@ -131,7 +131,7 @@ def refusal(error: OSError, path: Path, place: Path) -> str:
         path: the file.
         place: what has to be writable for it: its folder, or the file itself.
     """
-    text = _MENDS.get(error.errno or 0, "") or os.strerror(error.errno or 0).lower()
+    text = _FIXES.get(error.errno or 0, "") or os.strerror(error.errno or 0).lower()
     why = text.format(folder=path.parent, place=place, uid=os.geteuid())
     return f"cannot write {path}: {why}"
 

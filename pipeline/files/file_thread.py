@@ -42,7 +42,7 @@ class FileThread:
         """
         self._thread = thread = DaemonExecutor(self._name)
         try:
-            await self.ask(first)
+            await self.call(first)
         except BaseException:
             self._thread = None
             thread.shutdown()
@@ -66,7 +66,7 @@ class FileThread:
             idle.cancel()
             self._warn(f"gave up on {self._path}: the last call doesn't end")
 
-    async def ask(self, what: Callable[[], T]) -> T:
+    async def call(self, what: Callable[[], T]) -> T:
         """Make a call.
 
         Raises:

@@ -52,7 +52,7 @@ class Watcher:
         self._names: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
-        self._told = ""
+        self._logged_error = ""
         self.trouble = ""
         """Why changes may go unseen; empty while they can't."""
 
@@ -110,23 +110,23 @@ class Watcher:
             return False
         return True
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Let `wait` end as if there had been a change."""
         self._changed.set()
 
-    def tell(self, log: logging.Logger) -> None:
+    def log_state(self, log: logging.Logger) -> None:
         """Say once that changes may go unseen, and once that they no longer can."""
-        if self.trouble and self.trouble != self._told:
+        if self.trouble and self.trouble != self._logged_error:
             log.warning(
                 "%s: changes can't be watched: %s; looking each second instead",
                 self._path,
                 self.trouble,
             )
-        elif self._told and not self.trouble:
+        elif self._logged_error and not self.trouble:
             log.info("%s: changes are watched again", self._path)
-        self._told = self.trouble
+        self._logged_error = self.trouble
 
-    def patience(self, seconds: float) -> float:
+    def max_wait(self, seconds: float) -> float:
         """Return how long to wait for a change at most: not as long where it may go unseen."""
         return min(seconds, _WITHOUT_INOTIFY) if self.trouble else seconds
 

@@ -10,7 +10,7 @@ from typing import Final
 FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 """With which a lock file is opened by who wants the lock."""
 
-_LOOKS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRIES: Final = 20
 _BETWEEN: Final = 0.005
 """Seconds. Who only looks whether a lock is held, as `podgpu doctor` does, has it for some
@@ -63,7 +63,7 @@ def locked_by(path: Path) -> str | None:
     Raises:
         OSError: there is none, or it can't be read.
     """
-    descriptor = os.open(path, _LOOKS)
+    descriptor = os.open(path, _READ_FLAGS)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

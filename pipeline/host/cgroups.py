@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.model import PartialRef
 
-NOBODY: Final = PartialRef()
+NO_CONTAINER: Final = PartialRef()
 """The owner of a process outside all pods."""
 
 _HEX: Final = "[0-9a-f]"
@@ -28,7 +28,7 @@ _DELETED: Final = " (deleted)"
 _ESCAPED_DASH: Final = "\\x2d"  # as systemd writes one in the names of units
 
 
-def owner(text: str) -> PartialRef | None:
+def container_of(text: str) -> PartialRef | None:
     """Read to whom a process belongs.
 
     Both versions of cgroups are understood, and machines that have both; kubelets that use systemd
@@ -40,8 +40,8 @@ def owner(text: str) -> PartialRef | None:
         text: of `/proc/PID/cgroup`: lines of `id:controllers:path`.
 
     Returns:
-        Uid and container id, as far as they stand there; `NOBODY` where the process is outside all
-        pods; None where the text tells of no cgroup.
+        Uid and container id, as far as they stand there; `NO_CONTAINER` where the process is
+        outside all pods; None where the text tells of no cgroup.
     """
     found: list[PartialRef] = [_owner(path) for path in _paths(text)]
     if not found:
@@ -89,7 +89,7 @@ def _owner(path: str) -> PartialRef:
     # The reader's own pod, seen from its cgroup namespace: one step up, then another container.
     if names[:2] == ["", ".."] and len(names) > 2:
         return PartialRef(container_id=_container(names[2:3]))
-    return NOBODY
+    return NO_CONTAINER
 
 
 def _container(names: list[str]) -> str:

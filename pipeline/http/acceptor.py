@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from pipeline.http.client_shares import Guest, Shares
-from pipeline.http.fair_queue import BusyError, Turns, source_of
+from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.fair_queue import BusyError, FairQueue, source_of
 
 _LOG = logging.getLogger("podgpu.http")
 
@@ -26,7 +26,7 @@ beyond is closed, of who has asked most."""
 _PAUSE: Final = 0.1
 """Seconds without a further attempt where the process has no descriptors left."""
 
-_TELL_EVERY: Final = 60.0
+_LOG_INTERVAL: Final = 60.0
 
 
 class Acceptor:
@@ -35,23 +35,23 @@ class Acceptor:
     Args:
         listening: the socket.
         protocol: makes what takes a connection.
-        shares: where they are counted.
+        accounting: where they are counted.
     """
 
     def __init__(
         self,
         listening: socket.socket,
-        protocol: Callable[[Guest], asyncio.Protocol],
-        shares: Shares,
+        protocol: Callable[[ClientConnection], asyncio.Protocol],
+        accounting: ClientAccounting,
     ) -> None:
         self._listening = listening
         self._protocol = protocol
-        self._shares = shares
+        self._shares = accounting
         self._loop = asyncio.get_running_loop()
-        self._turns = Turns(_OPENED, min(_WAITING, _most_files() // 4))
+        self._turns = FairQueue(_OPENED, min(_WAITING, _most_files() // 4))
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
-        self._told: float | None = None
+        self._logged_at: float | None = None
         listening.setblocking(False)
         self._resume()
 
@@ -75,7 +75,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._short(error)
+                self._on_no_descriptors(error)
                 return
             task = self._loop.create_task(self._open(accepted, source_of(peer[0])))
             self._opening.add(task)
@@ -83,33 +83,33 @@ class Acceptor:
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
         try:
-            await self._turns.take(source)
+            await self._turns.acquire(source)
         except BusyError:
             accepted.close()
             return
-        self._loop.call_soon(self._turns.give)
+        self._loop.call_soon(self._turns.release)
         guest = self._shares.admit(source)
         try:
             accepted.setblocking(False)
             await self._loop.connect_accepted_socket(lambda: self._protocol(guest), accepted)
         except OSError:
             accepted.close()
-            self._shares.leave(guest)
+            self._shares.remove(guest)
 
     def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
         if task.cancelled():  # maybe before it began
             accepted.close()
 
-    def _short(self, error: OSError) -> None:
+    def _on_no_descriptors(self, error: OSError) -> None:
         """Wait until there are descriptors again, and close connections for that."""
         self._loop.remove_reader(self._listening)
         self._retry = self._loop.call_later(_PAUSE, self._resume)
-        self._shares.squeeze()
+        self._shares.reduce_limit()
         now = self._loop.time()
-        if self._told is None or now - self._told >= _TELL_EVERY:
-            self._told = now
-            self._loop.call_later(_TELL_EVERY, self._shares.relax)
+        if self._logged_at is None or now - self._logged_at >= _LOG_INTERVAL:
+            self._logged_at = now
+            self._loop.call_later(_LOG_INTERVAL, self._shares.restore_limit)
             _LOG.warning(
                 "%s: a connection can't be accepted: %s. podgpu takes fewer connections for a "
                 "minute, and closes those of the clients that have most. Raise the limit of open "

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
 
-COMMON: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
+COMMON_HEADERS: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
 """Headers of every answer, those that are none of ours included."""
 
 
@@ -72,7 +72,7 @@ async def send(
         seconds: for the client to take it.
         piece: bytes.
     """
-    sent = {**COMMON, **answer.headers, **headers}
+    sent = {**COMMON_HEADERS, **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type
     response = web.StreamResponse(status=answer.status, headers=sent)
     tail = answer.tail

@@ -16,7 +16,7 @@ from pipeline.base.logs import ROOT
 
 _LOG = logging.getLogger(f"{ROOT}.http")
 
-EVERY: Final = "*"
+ANY_HOST: Final = "*"
 """Allows all names."""
 
 ALWAYS: Final = ("localhost", "*.svc", "*.cluster.local")
@@ -24,7 +24,7 @@ ALWAYS: Final = ("localhost", "*.svc", "*.cluster.local")
 
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _BRACKETED: Final = re.compile(r"\[([^\]]*)\](?::[0-9]*)?")
-_MOST_TOLD: Final = 32
+_MAX_LOGGED: Final = 32
 """Names that are logged: those who ask make them up."""
 
 
@@ -39,7 +39,7 @@ class Hosts:
         self._setting = setting
         self._own: frozenset[str] = frozenset()
         self._patterns: tuple[str, ...] = ALWAYS
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def allow(self, own: Iterable[str], patterns: Iterable[str]) -> None:
         """Set what is allowed besides `ALWAYS`.
@@ -50,7 +50,7 @@ class Hosts:
         """
         self._own = frozenset(map(_plain, own))
         self._patterns = (*ALWAYS, *map(_plain, patterns))
-        self._told.clear()
+        self._logged.clear()
 
     def refusal(self, asked: Iterable[str], here: str = "") -> str | None:
         """Return why a request is not answered, for people; None if it is.
@@ -65,11 +65,11 @@ class Hosts:
         if wrong is None:
             return None
         text = f"podgpu is not known as {shown(wrong)} here; {self._setting} allows further names"
-        self._tell(wrong)
+        self._log_refused(wrong)
         return text
 
     def _allows(self, name: str) -> bool:
-        if not name or EVERY in self._patterns or _is_address(name):
+        if not name or ANY_HOST in self._patterns or _is_address(name):
             return True
         if _NAME.fullmatch(name) is None:
             return False
@@ -82,11 +82,11 @@ class Hosts:
             for pattern in self._patterns
         )
 
-    def _tell(self, name: str) -> None:
-        if name in self._told or len(self._told) > _MOST_TOLD:
+    def _log_refused(self, name: str) -> None:
+        if name in self._logged or len(self._logged) > _MAX_LOGGED:
             return
-        self._told.add(name)
-        if len(self._told) > _MOST_TOLD:
+        self._logged.add(name)
+        if len(self._logged) > _MAX_LOGGED:
             _LOG.warning("requests for further hosts are refused, and no longer logged")
             return
         _LOG.warning(

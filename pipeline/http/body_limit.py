@@ -7,7 +7,7 @@ from aiohttp import web
 
 from pipeline.component.contracts import HttpResponse, Refusal
 from pipeline.http.builtin_pages import plain
-from pipeline.http.client_shares import Guest, Shares
+from pipeline.http.client_shares import ClientAccounting, ClientConnection
 
 
 class BodyRefusedError(Exception):
@@ -28,23 +28,25 @@ class _Body(bytes):
     """A body that is counted for as long as anybody has it, be it a thread that nobody waits for.
 
     Attributes:
-        gone: called once nobody has it, in whatever thread that is.
+        on_collected: called once nobody has it, in whatever thread that is.
     """
 
-    gone: Callable[[], None]
+    on_collected: Callable[[], None]
 
     def __del__(self) -> None:
-        self.gone()
+        self.on_collected()
 
 
-async def read_body(request: web.BaseRequest, longest: int, shares: Shares, guest: Guest) -> bytes:
+async def read_body(
+    request: web.BaseRequest, longest: int, accounting: ClientAccounting, client: ClientConnection
+) -> bytes:
     """Read a body. It counts until the last who has it has let go of it.
 
     Args:
         request: whose.
         longest: bytes that it may have.
-        shares: what it counts in.
-        guest: its connection.
+        accounting: what it counts in.
+        client: its connection.
 
     Raises:
         BodyRefusedError: it is longer, or encoded, or there is no room for it.
@@ -58,7 +60,7 @@ async def read_body(request: web.BaseRequest, longest: int, shares: Shares, gues
         raise _too_long(longest)
     loop = asyncio.get_running_loop()
     limit = asyncio.timeout(None)
-    guest.give_up = lambda: limit.reschedule(loop.time())
+    client.cancel = lambda: limit.reschedule(loop.time())
     data = bytearray()
     try:
         async with limit:
@@ -66,18 +68,18 @@ async def read_body(request: web.BaseRequest, longest: int, shares: Shares, gues
                 if len(data) + len(piece) > longest:
                     raise _too_long(longest)
                 data += piece
-                if not shares.grow(guest, len(piece)):
+                if not accounting.grow(client, len(piece)):
                     raise _busy()
         body = _Body(data)
-        body.gone = shares.keep(guest, len(data))
+        body.on_collected = accounting.count_until_released(client, len(data))
         data.clear()
     except TimeoutError:
         raise _busy() from None
     else:
         return body
     finally:
-        guest.give_up = None
-        shares.shrink(guest, len(data))
+        client.cancel = None
+        accounting.shrink(client, len(data))
 
 
 def _too_long(longest: int) -> BodyRefusedError:

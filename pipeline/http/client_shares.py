@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
 from pipeline.http.limits import Limits
-from pipeline.http.network_fairness import crowded, number_of
+from pipeline.http.network_fairness import largest_network, number_of
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
@@ -24,7 +24,7 @@ _OURS: Final = frozenset({"queued", "working"})
 """States in which a client waits for podgpu, and not the other way round."""
 
 
-class Guest:
+class ClientConnection:
     """A connection, and what is held for it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Guest:
         answer: parts of the answer that is being sent.
         ended: it has given way, and is about to end.
         abort: ends the connection, whatever its client does.
-        give_up: ends what its bytes are held for.
+        cancel: ends what its bytes are held for.
     """
 
     def __init__(self, source: str) -> None:
@@ -52,7 +52,7 @@ class Guest:
         self.answer: Sequence[bytes] = ()
         self.ended = False
         self.abort: Callable[[], None] = _nothing
-        self.give_up: Callable[[], None] | None = None
+        self.cancel: Callable[[], None] | None = None
 
     @property
     def bytes(self) -> int:
@@ -60,7 +60,7 @@ class Guest:
         return self.held + sum(map(len, self.answer))
 
 
-class Shares:
+class ClientAccounting:
     """Counts connections, and bytes that are held for them.
 
     Counted is what has come, not what was announced. Where there is no room, the source with most
@@ -74,31 +74,31 @@ class Shares:
         self._limits = limits
         self._most = limits.connections
         # The one whose state has not changed for longest comes first.
-        self._guests: dict[Guest, None] = {}
-        self._reserved: dict[Guest, None] = {}
+        self._clients: dict[ClientConnection, None] = {}
+        self._reserved: dict[ClientConnection, None] = {}
         self._sources: Counter[str] = Counter()
         self._numbers: list[int] = []  # of the guests' sources, sorted
-        self._holding: dict[Guest, None] = {}
+        self._holding: dict[ClientConnection, None] = {}
         self._answers: dict[int, int] = {}
         self._held = 0
         # Threads put in: a number they took off themselves could lose one of two changes.
-        self._let_go: deque[tuple[Guest, int]] = deque()
+        self._released: deque[tuple[ClientConnection, int]] = deque()
 
     @property
     def held(self) -> int:
         """Bytes that are held now."""
-        self._settle()
+        self._apply_releases()
         return self._held
 
     def __len__(self) -> int:
         """Return how many connections there are."""
-        return len(self._guests) + len(self._reserved)
+        return len(self._clients) + len(self._reserved)
 
     # Connections.
 
-    def admit(self, source: str) -> Guest:
+    def admit(self, source: str) -> ClientConnection:
         """Count a connection, at the cost of another where there is no room."""
-        guest = Guest(source)
+        guest = ClientConnection(source)
         guest.since = _now()
         guest.reserved = True
         self._reserved[guest] = None
@@ -106,54 +106,54 @@ class Shares:
             self._keep_reserved(min(self._limits.reserve, self._most // 2))
         return guest
 
-    def promote(self, guest: Guest) -> bool:
+    def promote(self, client: ClientConnection) -> bool:
         """Make a connection of the reserve one like others; False if there is no room now."""
-        if guest not in self._reserved:
+        if client not in self._reserved:
             return False
-        if len(self._guests) >= min(self._most, self._limits.connections) and not self._evict(
-            guest.source
+        if len(self._clients) >= min(self._most, self._limits.connections) and not self._evict(
+            client.source
         ):
             return False
-        del self._reserved[guest]
-        guest.reserved = False
-        self._guests[guest] = None
-        self._sources[guest.source] += 1
-        insort(self._numbers, number_of(guest.source))
+        del self._reserved[client]
+        client.reserved = False
+        self._clients[client] = None
+        self._sources[client.source] += 1
+        insort(self._numbers, number_of(client.source))
         return True
 
-    def leave(self, guest: Guest) -> None:
+    def remove(self, client: ClientConnection) -> None:
         """Count a connection no longer."""
-        if guest in self._guests:
-            del self._guests[guest]
-            self._remove(number_of(guest.source))
-            self._sources[guest.source] -= 1
-            if not self._sources[guest.source]:
-                del self._sources[guest.source]
-        self._reserved.pop(guest, None)
-        self.shrink_head(guest)
-        guest.abort = _nothing
+        if client in self._clients:
+            del self._clients[client]
+            self._remove(number_of(client.source))
+            self._sources[client.source] -= 1
+            if not self._sources[client.source]:
+                del self._sources[client.source]
+        self._reserved.pop(client, None)
+        self.shrink_head(client)
+        client.abort = _nothing
 
-    def turn(self, guest: Guest, state: State) -> None:
+    def set_state(self, client: ClientConnection, state: State) -> None:
         """Note what becomes of a connection from now on."""
-        guest.state, guest.since = state, _now()
-        guest.answers += state == "idle"
-        for order in (self._guests, self._reserved):
-            if guest in order:
-                del order[guest]
-                order[guest] = None
+        client.state, client.since = state, _now()
+        client.answers += state == "idle"
+        for order in (self._clients, self._reserved):
+            if client in order:
+                del order[client]
+                order[client] = None
 
-    def squeeze(self) -> None:
-        """Take fewer connections until `relax`, since there are no descriptors for as many."""
+    def reduce_limit(self) -> None:
+        """Take fewer connections until `restore_limit`: there are no descriptors for more."""
         self._most = max(min(self._most, len(self)) - _SPARE, _SPARE)
         self._keep_reserved(0)
-        while len(self._guests) > self._most and self._evict(""):
+        while len(self._clients) > self._most and self._evict(""):
             pass
 
     def _keep_reserved(self, most: int) -> None:
         while len(self._reserved) > most:
             self._end(next(iter(self._reserved)))
 
-    def relax(self) -> None:
+    def restore_limit(self) -> None:
         """Take as many connections as there may be."""
         self._most = self._limits.connections
 
@@ -161,23 +161,23 @@ class Shares:
         """End a connection for a further one of a source, unless that would be unfair."""
         shares, mine = self._sources, self._sources[source]
         most = max(shares.values(), default=0)
-        victim: Guest | None
+        victim: ClientConnection | None
         if most > mine + 1:
-            of = (guest for guest in self._guests if shares[guest.source] == most)
+            of = (guest for guest in self._clients if shares[guest.source] == most)
             victim = min(of, key=lambda guest: guest.state == "working")
         else:
-            own = (guest for guest in self._guests if guest.source == source)
+            own = (guest for guest in self._clients if guest.source == source)
             victim = next((guest for guest in own if guest.state not in _OURS), None)
-            victim = victim or self._spent(
-                [guest for guest in self._guests if shares[guest.source] > mine]
+            victim = victim or self._next_to_evict(
+                [guest for guest in self._clients if shares[guest.source] > mine]
             )
-            victim = victim or self._crowded(source)
+            victim = victim or self._in_largest_network(source)
         if victim is None:
             return False
         self._end(victim)
         return True
 
-    def _spent(self, guests: Sequence[Guest]) -> Guest | None:
+    def _next_to_evict(self, guests: Sequence[ClientConnection]) -> ClientConnection | None:
         """Return who has had its turn: it has been waited for, or has had most answers."""
         waits = (guest for guest in guests if guest.state not in _OURS)
         longest = next(waits, None)
@@ -186,90 +186,90 @@ class Shares:
         had = [guest for guest in guests if guest.answers and guest.state != "working"]
         return max(had, key=lambda guest: guest.answers, default=None)
 
-    def _crowded(self, source: str) -> Guest | None:
+    def _in_largest_network(self, source: str) -> ClientConnection | None:
         """Return who waits in the network that has most; None if the source is of that, too."""
         mine = number_of(source)
         insort(self._numbers, mine)
-        low, high = crowded(self._numbers)
+        low, high = largest_network(self._numbers)
         self._remove(mine)
         if low <= mine <= high:
             return None
-        of = (guest for guest in self._guests if low <= number_of(guest.source) <= high)
+        of = (guest for guest in self._clients if low <= number_of(guest.source) <= high)
         return next((guest for guest in of if guest.state != "working"), None)
 
     def _remove(self, number: int) -> None:
         del self._numbers[bisect_left(self._numbers, number)]
 
-    def _end(self, guest: Guest) -> None:
+    def _end(self, guest: ClientConnection) -> None:
         guest.ended = True
         guest.abort()
-        self.leave(guest)
+        self.remove(guest)
 
     # Bytes.
 
-    def grow(self, guest: Guest, size: int) -> bool:
+    def grow(self, client: ClientConnection, size: int) -> bool:
         """Count bytes of a body that have come; False if it has to give way itself."""
-        if guest.ended:
+        if client.ended:
             return False
-        self._count(guest, size)
-        self._make_room(guest)
-        return not guest.ended
+        self._count(client, size)
+        self._make_room(client)
+        return not client.ended
 
-    def grow_head(self, guest: Guest, size: int) -> None:
+    def grow_head(self, client: ClientConnection, size: int) -> None:
         """Count bytes of a request; others give way to them, since they are few."""
-        if not guest.ended:
-            guest.head += size
-            self._count(guest, size)
-            self._make_room(guest, spare=True)
+        if not client.ended:
+            client.head += size
+            self._count(client, size)
+            self._make_room(client, spare=True)
 
-    def shrink_head(self, guest: Guest, size: int | None = None) -> None:
+    def shrink_head(self, client: ClientConnection, size: int | None = None) -> None:
         """Count a request no longer, or what of it is of its body."""
-        size = guest.head if size is None else min(size, guest.head)
-        guest.head -= size
-        self.shrink(guest, size)
+        size = client.head if size is None else min(size, client.head)
+        client.head -= size
+        self.shrink(client, size)
 
-    def _count(self, guest: Guest, size: int) -> None:
+    def _count(self, guest: ClientConnection, size: int) -> None:
         guest.held += size
         self._held += size
         self._holding[guest] = None
 
-    def shrink(self, guest: Guest, size: int) -> None:
+    def shrink(self, client: ClientConnection, size: int) -> None:
         """Count bytes no longer."""
-        size = min(size, guest.held)  # nothing, once it has given way
-        guest.held -= size
+        size = min(size, client.held)  # nothing, once it has given way
+        client.held -= size
         self._held -= size
-        if not guest.bytes:
-            self._holding.pop(guest, None)
+        if not client.bytes:
+            self._holding.pop(client, None)
 
-    def keep(self, guest: Guest, size: int) -> Callable[[], None]:
+    def count_until_released(self, client: ClientConnection, size: int) -> Callable[[], None]:
         """Return what ends the count of some bytes; it may be called in any thread."""
-        put = self._let_go.append
-        return lambda: put((guest, size))
+        put = self._released.append
+        return lambda: put((client, size))
 
     @contextmanager
-    def sending(self, guest: Guest, parts: Sequence[bytes]) -> Iterator[None]:
+    def sending(self, client: ClientConnection, parts: Sequence[bytes]) -> Iterator[None]:
         """Count an answer while it is being sent.
 
         Args:
-            guest: gets it.
+            client: gets it.
             parts: of the answer. The same object counts once, however many get it.
         """
-        guest.answer = parts
-        self._holding[guest] = None
+        client.answer = parts
+        self._holding[client] = None
         for part in parts:
             known = self._answers.get(id(part), 0)
             self._answers[id(part)] = known + 1
             if not known:
                 self._held += len(part)
-        if not guest.ended:
-            self._make_room(guest)
+        if not client.ended:
+            self._make_room(client)
         try:
             yield
         finally:
-            self._sent(guest)
-            self.shrink(guest, 0)
+            self._sent(client)
+            self.shrink(client, 0)
 
-    def _sent(self, guest: Guest) -> None:
+    def _sent(self, guest: ClientConnection) -> None:
         parts, guest.answer = guest.answer, ()
         for part in parts:
             self._answers[id(part)] -= 1
@@ -277,9 +277,9 @@ class Shares:
                 del self._answers[id(part)]
                 self._held -= len(part)
 
-    def _make_room(self, newcomer: Guest, *, spare: bool = False) -> None:
+    def _make_room(self, newcomer: ClientConnection, *, spare: bool = False) -> None:
         if self._held > self._limits.bytes:
-            self._settle()
+            self._apply_releases()
         while self._is_full():
             victim = self._largest(newcomer) or newcomer
             if spare and victim is newcomer:
@@ -295,7 +295,7 @@ class Shares:
             return False
         return self._held - max((one.bytes for one in self._holding), default=0) > most
 
-    def _largest(self, newcomer: Guest) -> Guest | None:
+    def _largest(self, newcomer: ClientConnection) -> ClientConnection | None:
         """Return who makes room for a newcomer; None if nobody has as much as that."""
         by_source: Counter[str] = Counter()
         for guest in self._holding:
@@ -312,16 +312,16 @@ class Shares:
         last = of[-1] if of and largest != newcomer.source else None
         return next((one for one in of if one.state != "working"), last)
 
-    def _displace(self, guest: Guest) -> None:
+    def _displace(self, guest: ClientConnection) -> None:
         guest.ended = True
         self._sent(guest)
         self.shrink(guest, guest.held)
         self._holding.pop(guest, None)
-        (guest.give_up or guest.abort)()
+        (guest.cancel or guest.abort)()
 
-    def _settle(self) -> None:
-        while self._let_go:
-            self.shrink(*self._let_go.popleft())
+    def _apply_releases(self) -> None:
+        while self._released:
+            self.shrink(*self._released.popleft())
 
 
 def _nothing() -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import StreamReader, web, web_protocol
 
-from pipeline.http.aiohttp_adapter import COMMON, too_large
-from pipeline.http.client_shares import Guest, Shares
+from pipeline.http.aiohttp_adapter import COMMON_HEADERS, too_large
+from pipeline.http.client_shares import ClientAccounting, ClientConnection
 from pipeline.http.limits import Limits
-from pipeline.http.tls_handshake import Door
+from pipeline.http.tls_handshake import TlsHandshake
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
@@ -33,19 +33,23 @@ class Handler(web.RequestHandler):
     """Serves one connection.
 
     Attributes:
-        guest: what is counted for it.
+        client: what is counted for it.
         context: what it was secured with.
         body: of the request that is being answered, or was last.
     """
 
-    __slots__ = ("body", "context", "guest", "server")
+    __slots__ = ("body", "client", "context", "server")
 
     def __init__(
-        self, server: "Server", guest: Guest, context: ssl.SSLContext | None, **options: Any
+        self,
+        server: "Server",
+        client: ClientConnection,
+        context: ssl.SSLContext | None,
+        **options: Any,
     ) -> None:
         super().__init__(server, **options)
         self.server = server
-        self.guest = guest
+        self.client = client
         self.context = context
         self.body: StreamReader | None = None
 
@@ -54,8 +58,8 @@ class Handler(web.RequestHandler):
         super().connection_made(transport)
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a listener serves streams")
-        self.guest.abort = transport.abort
-        if self.guest.ended:
+        self.client.abort = transport.abort
+        if self.client.ended:
             transport.abort()
             return
         # What is written waits here until the kernel has taken all of it.
@@ -65,7 +69,7 @@ class Handler(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Count it no longer, and keep nothing that leads back here: what it holds goes at once."""
-        self.server.leave(self.guest)
+        self.server.remove(self.client)
         super().connection_lost(exc)
         self.body = None
 
@@ -73,10 +77,10 @@ class Handler(web.RequestHandler):
         """Take what the client sends, and count what is no body."""
         body = self.body is not None and not self.body.is_eof()
         super().data_received(data)
-        guest, transport = self.guest, self.transport
+        guest, transport = self.client, self.transport
         if body or transport is None:
             return
-        self.server.shares.grow_head(guest, len(data))
+        self.server.accounting.grow_head(guest, len(data))
         half = self._waiter is not None and not self._waiter.done()
         if half and guest.head > self.server.limits.head_bytes:
             transport.write(too_large(self.server.headers()))
@@ -101,7 +105,7 @@ class Server(web.Server):
     Args:
         serve: answers a request.
         limits: of what they hold, and for how long.
-        shares: where they are counted.
+        accounting: where they are counted.
         access: who says on what terms a connection is taken; None for plain HTTP.
     """
 
@@ -109,7 +113,7 @@ class Server(web.Server):
         self,
         serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         limits: Limits,
-        shares: Shares,
+        accounting: ClientAccounting,
         access: "Callable[[], Access | None]",
     ) -> None:
         # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
@@ -130,9 +134,9 @@ class Server(web.Server):
             "read_bufsize": _READ_BYTES,
         }
         self.limits = limits
-        self.shares = shares
+        self.accounting = accounting
         self._access = access
-        self._guests: set[Guest] = set()
+        self._guests: set[ClientConnection] = set()
         self._closing = False
         self._last_call: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
@@ -140,30 +144,30 @@ class Server(web.Server):
     def headers(self) -> Mapping[str, str]:
         """Return the headers that every answer has."""
         access = self._access()
-        return {**COMMON, **access.rules.headers} if access is not None else COMMON
+        return {**COMMON_HEADERS, **access.rules.headers} if access is not None else COMMON_HEADERS
 
-    def protocol(self, guest: Guest) -> asyncio.Protocol:
+    def protocol(self, client: ClientConnection) -> asyncio.Protocol:
         """Return what takes a connection that was just accepted."""
-        self._guests.add(guest)
+        self._guests.add(client)
         access = self._access()
-        return self._handler(guest, None) if access is None else Door(self, access, guest)
+        return self._handler(client, None) if access is None else TlsHandshake(self, access, client)
 
-    def _handler(self, guest: Guest, context: ssl.SSLContext | None) -> Handler:
+    def _handler(self, guest: ClientConnection, context: ssl.SSLContext | None) -> Handler:
         return Handler(self, guest, context, **self._options)
 
-    def pass_on(
-        self, guest: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+    def serve_connection(
+        self, client: ClientConnection, transport: asyncio.Transport, context: ssl.SSLContext | None
     ) -> Handler:
         """Let a door's connection be answered."""
-        handler = self._handler(guest, context)
+        handler = self._handler(client, context)
         transport.set_protocol(handler)
         handler.connection_made(transport)
         return handler
 
-    def leave(self, guest: Guest) -> None:
+    def remove(self, client: ClientConnection) -> None:
         """Count a connection no longer."""
-        self.shares.leave(guest)
-        self._guests.discard(guest)
+        self.accounting.remove(client)
+        self._guests.discard(client)
         if self._closing and not self._guests:
             if self._last_call is not None:
                 self._last_call.cancel()
@@ -180,7 +184,7 @@ class Server(web.Server):
         else:
             self._gone.set()
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the last connection has ended."""
         await self._gone.wait()
 

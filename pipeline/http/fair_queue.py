@@ -18,7 +18,7 @@ class BusyError(Exception):
     """There is no turn: too many wait, and those of no source have asked more."""
 
 
-class Turns:
+class FairQueue:
     """Gives turns, and the next one to the source that has had least.
 
     Had is a turn that was taken, and one that was refused. A source that is new, or has not asked
@@ -48,8 +48,8 @@ class Turns:
         """Return how many wait."""
         return self._count
 
-    async def take(self, source: str) -> None:
-        """Wait for a turn, which ends with `give`.
+    async def acquire(self, source: str) -> None:
+        """Wait for a turn, which ends with `release`.
 
         Args:
             source: who asks.
@@ -74,7 +74,7 @@ class Turns:
         self._count += 1
         self._rank(source, late=late)
         if self._most is not None and self._count > self._most:
-            last = self._pop(self._last(), -1)
+            last = self._pop(self._next_to_reject(), -1)
             if not last.done():
                 last.set_exception(BusyError())
         try:
@@ -84,14 +84,14 @@ class Turns:
                 if turn in self._waiting.get(source, ()):
                     self._drop(source, turn)
             elif turn.exception() is None:
-                self.give()
+                self.release()
             raise
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Give a turn back, to who is next."""
         while self._waiting:
             source = self._next()
-            self._least = max(self._least, self._had(source))
+            self._least = max(self._least, self._served_count(source))
             turn = self._pop(source, 0)
             if not turn.done():
                 turn.set_result(None)
@@ -105,20 +105,20 @@ class Turns:
         return self._order[0][-1]
 
     def _rank(self, source: str, *, late: bool) -> None:
-        heappush(self._order, (self._had(source), late, next(self._numbers), source))
+        heappush(self._order, (self._served_count(source), late, next(self._numbers), source))
         if len(self._order) > 4 * self._count + _SPARE:
             self._order = list(filter(self._holds, self._order))
             heapify(self._order)
 
     def _holds(self, ranked: tuple[int, bool, int, str]) -> bool:
         had, _, _, source = ranked
-        return source in self._waiting and self._had(source) == had
+        return source in self._waiting and self._served_count(source) == had
 
-    def _last(self) -> str:
+    def _next_to_reject(self) -> str:
         """Return the one that gives up a place."""
         return max(self._waiting, key=self._asked.__getitem__)
 
-    def _had(self, source: str) -> int:
+    def _served_count(self, source: str) -> int:
         """Return how often a source has asked, but for what waits: had turns, or was refused."""
         return self._asked[source] - len(self._waiting[source])
 

@@ -20,9 +20,9 @@ from pipeline.http.aiohttp_adapter import hosts_of, request_of, send
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.body_limit import BodyRefusedError, read_body
 from pipeline.http.builtin_pages import Check, Front, Pages, checked, index, links, plain
-from pipeline.http.client_shares import Guest, Shares
+from pipeline.http.client_shares import ClientAccounting, ClientConnection
 from pipeline.http.connections import Handler, Server
-from pipeline.http.fair_queue import Turns
+from pipeline.http.fair_queue import FairQueue
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}
-_LONGEST_TOLD = 60
+_MAX_LOGGED = 60
 _TRIES = 18
 _TRY_EVERY = 0.05
 _FULL = plain(503, "too many connections")
 
 
-class House(Protocol):
+class ServerContext(Protocol):
     """What all listeners have in common; see `Listeners`."""
 
     node: str
@@ -44,11 +44,11 @@ class House(Protocol):
     health: Check
     ready: Check
     pages: Pages
-    front: Front | None
+    front_page: Front | None
     limits: Limits
-    shares: Shares
-    turns: Turns
-    probe_turns: Turns
+    accounting: ClientAccounting
+    turns: FairQueue
+    probe_turns: FairQueue
     access: "Access | None"
     hosts: Hosts
 
@@ -59,13 +59,13 @@ class Mount:
 
     handler: HttpHandler
     title: str
-    lease: "Lease"
+    registration: "Registration"
     methods: tuple[str, ...] = READ_ONLY
     body_bytes: int = 0
     refused: Callable[[Refusal], None] = lambda _: None
 
 
-class Lease:
+class Registration:
     """Implements `HttpMounts`: one component's part of a listener."""
 
     def __init__(self, listener: "Listener") -> None:
@@ -101,11 +101,11 @@ class Lease:
 class Listener:
     """Listens on an address, and answers."""
 
-    def __init__(self, house: House, address: ListenAddress) -> None:
+    def __init__(self, context: ServerContext, address: ListenAddress) -> None:
         self.address = address
         self.port = address.port
-        self.leases: set[Lease] = set()
-        self._house = house
+        self.registrations: set[Registration] = set()
+        self._context = context
         self._mounts: dict[str, Mount] = {}
         self._server: Server | None = None
         self._acceptor: Acceptor | None = None
@@ -115,7 +115,7 @@ class Listener:
             "/health": self._health,
             "/readyz": self._readiness,
         }
-        pages = {path: handler for path, (handler, _) in house.pages.items()}
+        pages = {path: handler for path, (handler, _) in context.pages.items()}
         self._own = {"/": self._index, **self._health_pages, **pages}
 
     async def start(self) -> None:
@@ -124,14 +124,14 @@ class Listener:
         Raises:
             OSError: the address can't be listened on.
         """
-        house = self._house
+        house = self._context
         listening = await bind(self.address)
         # Connections that are accepted have them, too.
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             listening.setsockopt(socket.SOL_SOCKET, buffer, house.limits.socket_bytes)
         self.port = listening.getsockname()[1]
-        self._server = Server(self.serve, house.limits, house.shares, lambda: house.access)
-        self._acceptor = Acceptor(listening, self._server.protocol, house.shares)
+        self._server = Server(self.serve, house.limits, house.accounting, lambda: house.access)
+        self._acceptor = Acceptor(listening, self._server.protocol, house.accounting)
         secure = house.access is not None and house.access.rules.context is not None
         host = self.address.host or "localhost"
         host = f"[{host}]" if ":" in host else host
@@ -141,12 +141,12 @@ class Listener:
         """Give the address free at once; answers under way have a little longer."""
         if self._acceptor is not None and self._server is not None:
             self._acceptor.close()
-            self._server.close(self._house.limits.close_seconds)
+            self._server.close(self._context.limits.close_seconds)
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait, after `close`, until the last connection has ended."""
         if self._server is not None:
-            await self._server.gone()
+            await self._server.wait_closed()
 
     def mount(self, path: str, mount: Mount) -> None:
         """Serve a path; what is left of an ended lease gives way."""
@@ -156,29 +156,29 @@ class Listener:
         if path in self._own:
             raise PermanentError(f"serve {where}: podgpu's own page is there, choose another path")
         known = self._mounts.get(path)
-        if known is not None and not known.lease.ended:
+        if known is not None and not known.registration.ended:
             raise PermanentError(
                 f"serve {where}: another component is there ({known.title}), choose another path"
             )
         self._mounts[path] = mount
 
-    def reap(self) -> None:
+    def remove_ended(self) -> None:
         """Drop what ended leases left behind."""
         self._mounts = {
-            path: mount for path, mount in self._mounts.items() if not mount.lease.ended
+            path: mount for path, mount in self._mounts.items() if not mount.registration.ended
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; called by aiohttp."""
-        house, handler = self._house, request.protocol
+        house, handler = self._context, request.protocol
         assert isinstance(handler, Handler)  # noqa: S101 - the server makes no others
-        guest, shares, access = handler.guest, house.shares, house.access
+        guest, shares, access = handler.client, house.accounting, house.access
         handler.body = request.content
         shares.shrink_head(guest, request.content.total_bytes)
         try:
-            shares.turn(guest, "queued")
+            shares.set_state(guest, "queued")
             answer = await self._in_turn(request, access, guest)
-            shares.turn(guest, "sending")
+            shares.set_state(guest, "sending")
             rules = access.rules if access is not None else None
             # A connection that was made on other terms ends with this answer.
             last = handler.context is not (rules.context if rules else None)
@@ -192,35 +192,35 @@ class Listener:
                     piece=house.limits.write_bytes,
                 )
         finally:
-            shares.turn(guest, "idle")
+            shares.set_state(guest, "idle")
             shares.shrink_head(guest)
 
     async def _in_turn(
-        self, request: web.BaseRequest, access: "Access | None", guest: Guest
+        self, request: web.BaseRequest, access: "Access | None", guest: ClientConnection
     ) -> HttpResponse:
-        house, probe = self._house, request.path in self._health_pages
-        if guest.reserved and not probe and not await self._room(guest):
+        house, probe = self._context, request.path in self._health_pages
+        if guest.reserved and not probe and not await self._wait_for_room(guest):
             return _FULL
         # Given back in the next round of the event loop: a turn is to begin, not to end.
         turns = house.probe_turns if probe else house.turns
-        await turns.take(guest.source)
-        asyncio.get_running_loop().call_soon(turns.give)
-        house.shares.turn(guest, "working")
+        await turns.acquire(guest.source)
+        asyncio.get_running_loop().call_soon(turns.release)
+        house.accounting.set_state(guest, "working")
         return await self._answer(request, access, guest)
 
-    async def _room(self, guest: Guest) -> bool:
+    async def _wait_for_room(self, guest: ClientConnection) -> bool:
         """Wait a moment for a connection of the reserve to be one like others."""
         for _ in range(_TRIES):
-            if self._house.shares.promote(guest):
+            if self._context.accounting.promote(guest):
                 return True
             await asyncio.sleep(_TRY_EVERY)
         return False
 
     async def _answer(
-        self, request: web.BaseRequest, access: "Access | None", guest: Guest
+        self, request: web.BaseRequest, access: "Access | None", guest: ClientConnection
     ) -> HttpResponse:
         path = request.path
-        deadline = asyncio.timeout(self._house.limits.handler_seconds)
+        deadline = asyncio.timeout(self._context.limits.handler_seconds)
         try:
             async with deadline:
                 asked = request_of(request, guest.source)
@@ -246,7 +246,7 @@ class Listener:
             await access.current()
         # No page of somebody else's has the password or the certificate.
         if access is None or not access.rules.identified:
-            wrong = self._house.hosts.refusal(hosts_of(request), self.address.host)
+            wrong = self._context.hosts.refusal(hosts_of(request), self.address.host)
             if wrong is not None:
                 return plain(HTTPStatus.MISDIRECTED_REQUEST, wrong)
         if access is None:
@@ -254,7 +254,7 @@ class Listener:
         return await access.refusal(asked.headers, asked.source)
 
     async def _routed(
-        self, asked: HttpRequest, request: web.BaseRequest, guest: Guest
+        self, asked: HttpRequest, request: web.BaseRequest, guest: ClientConnection
     ) -> HttpResponse:
         mount = self._mounts.get(asked.path)
         handler = mount.handler if mount is not None else self._own.get(asked.path)
@@ -270,11 +270,11 @@ class Listener:
             del body
         return await handler(asked)
 
-    async def _body(self, mount: Mount, request: web.BaseRequest, guest: Guest) -> bytes:
+    async def _body(self, mount: Mount, request: web.BaseRequest, guest: ClientConnection) -> bytes:
         if not mount.body_bytes:
             return b""
-        shares = self._house.shares
-        shares.turn(guest, "reading")
+        shares = self._context.accounting
+        shares.set_state(guest, "reading")
         kind: Refusal = "unfinished"
         try:
             body = await read_body(request, mount.body_bytes, shares, guest)
@@ -284,24 +284,24 @@ class Listener:
             mount.refused(kind)
             raise
         finally:
-            shares.turn(guest, "working")
+            shares.set_state(guest, "working")
         return body
 
     async def _index(self, request: HttpRequest) -> HttpResponse:
-        house = self._house
+        house = self._context
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
         mounts += [(path, title) for path, (_, title) in house.pages.items()]
-        if house.front is not None:
-            return await house.front(request, links(mounts))
+        if house.front_page is not None:
+            return await house.front_page(request, links(mounts))
         return index(house.node, house.version, links(mounts))
 
     async def _health(self, _: HttpRequest) -> HttpResponse:
-        return checked(self._house.health)
+        return checked(self._context.health)
 
     async def _readiness(self, _: HttpRequest) -> HttpResponse:
-        return checked(self._house.ready)
+        return checked(self._context.ready)
 
 
 def _on_one_line(path: str) -> str:
     """Return a path for the log, where it must not look like lines of others."""
-    return path if path.isprintable() and len(path) <= _LONGEST_TOLD else f" {shown(path)}"
+    return path if path.isprintable() and len(path) <= _MAX_LOGGED else f" {shown(path)}"

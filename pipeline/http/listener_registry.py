@@ -13,10 +13,10 @@ from pipeline.component.contracts import HttpMounts
 from pipeline.host.listen_sockets import reason
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.builtin_pages import Check, Front, Pages
-from pipeline.http.client_shares import Shares
-from pipeline.http.fair_queue import Turns
+from pipeline.http.client_shares import ClientAccounting
+from pipeline.http.fair_queue import FairQueue
 from pipeline.http.limits import Limits
-from pipeline.http.listener import Lease, Listener
+from pipeline.http.listener import Listener, Registration
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
@@ -35,7 +35,7 @@ class Listeners:
         health: for `/healthz` and `/health`: the loop and the join do their work.
         ready: for `/readyz`: there is something to show.
         pages: what every listener serves besides, by path, with titles for the page at `/`.
-        front: makes the page at `/`; without it, that leads to the others and no more.
+        front_page: makes the page at `/`; without it, that leads to the others and no more.
         limits: for all listeners together.
         hosts: the names by which a request may ask.
 
@@ -43,7 +43,7 @@ class Listeners:
         access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
             at any time: new connections are taken on its terms, older ones end with their next
             answer.
-        shares: connections and bytes that all listeners hold.
+        accounting: connections and bytes that all listeners hold.
         turns: for answers to be begun.
         probe_turns: the same on the probes' paths.
     """
@@ -56,7 +56,7 @@ class Listeners:
         health: Check,
         ready: Check,
         pages: Pages = MappingProxyType({}),
-        front: Front | None = None,
+        front_page: Front | None = None,
         limits: Limits | None = None,
         hosts: Hosts | None = None,
     ) -> None:
@@ -65,16 +65,16 @@ class Listeners:
         self.health = health
         self.ready = ready
         self.pages = pages
-        self.front = front
+        self.front_page = front_page
         self.limits = limits or Limits()
-        self.shares = Shares(self.limits)
-        self.turns = Turns(_BEGUN)
-        self.probe_turns = Turns(_BEGUN)
+        self.accounting = ClientAccounting(self.limits)
+        self.turns = FairQueue(_BEGUN)
+        self.probe_turns = FairQueue(_BEGUN)
         self.access: Access | None = None
         self.hosts = hosts or Hosts()
         self._listeners: dict[ListenAddress, Listener] = {}
         self._starting = asyncio.Lock()
-        self._holds = 0
+        self._hold_count = 0
 
     def listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
         """Join the listener at an address, which starts with its first user, ends with its last.
@@ -88,31 +88,31 @@ class Listeners:
     async def _listen(self, address: ListenAddress) -> AsyncIterator[HttpMounts]:
         async with self._starting:
             listener = self._listeners.get(address) or await self._started(address)
-            lease = Lease(listener)
-            listener.leases.add(lease)
+            lease = Registration(listener)
+            listener.registrations.add(lease)
         try:
             yield lease
         finally:
             lease.ended = True
-            listener.leases.discard(lease)
-            if not self._holds:
-                self._reap()
-                if not listener.leases:
-                    await listener.gone()
+            listener.registrations.discard(lease)
+            if not self._hold_count:
+                self._remove_ended()
+                if not listener.registrations:
+                    await listener.wait_closed()
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
+    def keep_served(self) -> Iterator[None]:
         """Keep serving what is given back until the hold ends, so that a reload leaves no gap.
 
         A component that mounts the same path meanwhile takes it over at once.
         """
-        self._holds += 1
+        self._hold_count += 1
         try:
             yield
         finally:
-            self._holds -= 1
-            if not self._holds:
-                self._reap()
+            self._hold_count -= 1
+            if not self._hold_count:
+                self._remove_ended()
 
     async def _started(self, address: ListenAddress) -> Listener:
         listener = Listener(self, address)
@@ -121,7 +121,7 @@ class Listeners:
                 await listener.start()
             except OSError as exc:
                 # A hold may keep the port for nobody but the past: `:9400` became `[::1]:9400`.
-                past = [known for known in self._listeners.values() if not known.leases]
+                past = [known for known in self._listeners.values() if not known.registrations]
                 if exc.errno != errno.EADDRINUSE or not past:
                     raise
                 self._close(past)
@@ -131,10 +131,10 @@ class Listeners:
         self._listeners[address] = listener
         return listener
 
-    def _reap(self) -> None:
+    def _remove_ended(self) -> None:
         for listener in self._listeners.values():
-            listener.reap()
-        self._close([known for known in self._listeners.values() if not known.leases])
+            listener.remove_ended()
+        self._close([known for known in self._listeners.values() if not known.registrations])
 
     def _close(self, listeners: list[Listener]) -> None:
         for listener in listeners:

@@ -46,7 +46,7 @@ def site_of(source: str) -> int:
     return number >> bits << bits
 
 
-def in_turn(numbers: Sequence[int], turn: int) -> int:
+def next_network(numbers: Sequence[int], turn: int) -> int:
     """Return whose turn it is: at each bit in which they differ, the sides alternate.
 
     Args:
@@ -61,7 +61,7 @@ def in_turn(numbers: Sequence[int], turn: int) -> int:
     return numbers[low]
 
 
-def crowded(numbers: Sequence[int]) -> tuple[int, int]:
+def largest_network(numbers: Sequence[int]) -> tuple[int, int]:
     """Return the first and the last number of the network that has most.
 
     It is the smallest one that has more than the other half of each larger one that it is in. Half

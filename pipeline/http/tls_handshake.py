@@ -5,7 +5,7 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.http.client_shares import Guest
+from pipeline.http.client_shares import ClientConnection
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 
 
-class Host(Protocol):
+class HandshakeServer(Protocol):
     """What counts connections and answers them; see `pipeline.http.connections.Server`."""
 
     limits: Limits
 
-    def leave(self, guest: Guest) -> None:
+    def remove(self, client: ClientConnection) -> None:
         """Count a connection no longer."""
         ...
 
-    def pass_on(
-        self, guest: Guest, transport: asyncio.Transport, context: ssl.SSLContext | None
+    def serve_connection(
+        self, client: ClientConnection, transport: asyncio.Transport, context: ssl.SSLContext | None
     ) -> asyncio.Protocol:
         """Let a connection be answered."""
         ...
 
 
-class Door(asyncio.Protocol):
+class TlsHandshake(asyncio.Protocol):
     """Takes a connection on the terms that are in force now, and passes it on.
 
     It is counted from here on, so that handshakes that never end can't pile up. A client that
     speaks plain HTTP where TLS is wanted fails in the handshake, with its first bytes.
     """
 
-    def __init__(self, server: Host, access: "Access", guest: Guest) -> None:
+    def __init__(self, server: HandshakeServer, access: "Access", client: ClientConnection) -> None:
         self._server = server
-        self._guest = guest
+        self._client = client
         self._access = access
         self._plain: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -51,8 +51,8 @@ class Door(asyncio.Protocol):
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a listener serves streams")
         self._plain = transport
-        self._guest.abort = self.force_close
-        if self._guest.ended:
+        self._client.abort = self.force_close
+        if self._client.ended:
             transport.abort()
             return
         transport.set_write_buffer_limits(high=1)
@@ -66,7 +66,7 @@ class Door(asyncio.Protocol):
             rules = await self._access.current()
             if rules.context is not None:
                 transport = await self._secured(plain, rules.context)
-                if not self._access.knows(transport.get_extra_info("peercert")):
+                if not self._access.allows_certificate(transport.get_extra_info("peercert")):
                     _LOG.debug("%s: the certificate has no allowed name", _address(plain))
                     self.force_close()
                     return
@@ -79,7 +79,7 @@ class Door(asyncio.Protocol):
             raise
         if self._lost:
             return
-        handler = self._server.pass_on(self._guest, transport, rules.context)
+        handler = self._server.serve_connection(self._client, transport, rules.context)
         for data in self._early:
             handler.data_received(data)
         if self._ended:
@@ -114,12 +114,12 @@ class Door(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Note that the client has gone."""
         self._lost = True
-        self._server.leave(self._guest)
+        self._server.remove(self._client)
 
     def force_close(self) -> None:
         """End the connection."""
         self._lost = True
-        self._server.leave(self._guest)
+        self._server.remove(self._client)
         if self._opening is not None and self._opening is not asyncio.current_task():
             self._opening.cancel()
         if self._plain is not None:

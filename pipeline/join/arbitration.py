@@ -6,7 +6,7 @@ from math import fsum
 from operator import attrgetter
 from typing import NamedTuple
 
-from pipeline.join.claim_resolution import PodKey, Word
+from pipeline.join.claim_resolution import PodKey, ResolvedClaim
 from pipeline.model import Evidence, Instant, PartialRef, Pod, PodInfo
 
 # The order of `PartialRef` itself, which compares many times as slowly.
@@ -15,7 +15,7 @@ _by_subject = attrgetter(
 )
 
 
-class Stake(NamedTuple):
+class Candidate(NamedTuple):
     """A container that claims a device.
 
     Attributes:
@@ -25,8 +25,8 @@ class Stake(NamedTuple):
         source: who said it.
         share: part of the device, if known.
         divisible: the claim is on a part of the device or on a replica: others fit beside it.
-        given: the kubelet gave the container the device under its own id, which it gives to one pod
-            only.
+        allocated_whole: the kubelet gave the container the device under its own id, which it gives
+            to one pod only.
         rank: between pods on the device; the lowest stands.
         since: when the holding began, if the source knows.
         container_id: the runtime's, if known.
@@ -39,7 +39,7 @@ class Stake(NamedTuple):
     source: str
     share: float | None
     divisible: bool
-    given: bool
+    allocated_whole: bool
     rank: int
     since: Instant | None
     container_id: str
@@ -53,10 +53,10 @@ class Stake(NamedTuple):
     @property
     def exclusive(self) -> bool:
         """Whether the device can be nobody else's."""
-        return not self.divisible and (self.share == 1 or self.given)
+        return not self.divisible and (self.share == 1 or self.allocated_whole)
 
 
-class Holding(NamedTuple):
+class DeviceHolder(NamedTuple):
     """A container on a device, before the join knows since when."""
 
     subject: PartialRef
@@ -68,43 +68,45 @@ class Holding(NamedTuple):
     replicas: tuple[str, ...] = ()
 
 
-class Verdict(NamedTuple):
+class ArbitrationResult(NamedTuple):
     """What the claims on a device come to.
 
     Attributes:
-        holdings: sorted by subject.
-        contradicting: pods whose claims contradict another's, sorted.
+        holders: sorted by subject.
+        conflicting_pods: pods whose claims contradict another's, sorted.
     """
 
-    holdings: tuple[Holding, ...]
-    contradicting: tuple[PodKey, ...] = ()
+    holders: tuple[DeviceHolder, ...]
+    conflicting_pods: tuple[PodKey, ...] = ()
 
     @property
     def conflicts(self) -> int:
         """How many pods' claims contradict another's."""
-        return len(self.contradicting)
+        return len(self.conflicting_pods)
 
 
-def weigh(stakes: Iterable[Stake], denied: Iterable[Word] = ()) -> Verdict:
+def arbitrate(
+    candidates: Iterable[Candidate], ineffective: Iterable[ResolvedClaim] = ()
+) -> ArbitrationResult:
     """Decide who holds a device.
 
     Args:
-        stakes: in the order of the sources; of several for one container the first source's is
+        candidates: in the order of the sources; of several for one container the first source's is
             shown, with the best rank of all.
-        denied: claims without effect; they contradict a pod that has the device alone.
+        ineffective: claims without effect; they contradict a pod that has the device alone.
     """
-    once: dict[PartialRef, Stake] = {}
-    for stake in stakes:
+    once: dict[PartialRef, Candidate] = {}
+    for stake in candidates:
         before = once.setdefault(stake.subject, stake)
         if before is stake:
             continue
         # Said twice by one source: what comes first in its list has no say.
-        shown = min(before, stake, key=_said) if before.source == stake.source else before
+        shown = min(before, stake, key=_specificity) if before.source == stake.source else before
         once[stake.subject] = shown._replace(rank=min(before.rank, stake.rank))
     standing = _without_ended(list(once.values()))
     conflicts: set[PodKey] = set()
     if len({stake.pod_key for stake in standing}) > 1:
-        standing, conflicts = _settle(standing)
+        standing, conflicts = _select_pods(standing)
     standing.sort(key=_by_subject)
     shares = [_share(stake, alone=len(standing) == 1) for stake in standing]
     parts = fsum(share for share in shares if share is not None)
@@ -118,31 +120,35 @@ def weigh(stakes: Iterable[Stake], denied: Iterable[Word] = ()) -> Verdict:
         # Then nobody's part can be believed.
         shares = [None] * len(standing)
     if any(not stake.divisible for stake in standing):
-        conflicts |= {_pod_of(word) for word in denied} - {stake.pod_key for stake in standing}
-    return Verdict(
-        tuple([_held(stake, share) for stake, share in zip(standing, shares, strict=True)]),
+        conflicts |= {_pod_key(word) for word in ineffective} - {
+            stake.pod_key for stake in standing
+        }
+    return ArbitrationResult(
+        tuple(
+            [_device_holder(stake, share) for stake, share in zip(standing, shares, strict=True)]
+        ),
         tuple(sorted(conflicts)),
     )
 
 
-def _pod_of(word: Word) -> PodKey:
-    return (word.subject.namespace, word.subject.pod, word.subject.uid)
+def _pod_key(resolved: ResolvedClaim) -> PodKey:
+    return (resolved.subject.namespace, resolved.subject.pod, resolved.subject.uid)
 
 
-def _settle(stakes: list[Stake]) -> tuple[list[Stake], set[PodKey]]:
+def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodKey]]:
     """Choose among several pods; return those that stand, and which pods contradict."""
-    parts = [stake for stake in stakes if stake.divisible]
-    if len(parts) == len(stakes):
-        return stakes, set()
-    pods = {stake.pod_key for stake in stakes}
+    parts = [stake for stake in candidates if stake.divisible]
+    if len(parts) == len(candidates):
+        return candidates, set()
+    pods = {stake.pod_key for stake in candidates}
     # What the kubelet gave a pod is that pod's, whatever else its containers show.
     ranks: dict[PodKey, int] = {}
-    for stake in stakes:
+    for stake in candidates:
         ranks[stake.pod_key] = min(stake.rank, ranks.get(stake.pod_key, stake.rank))
     strongest = min(ranks.values())
-    standing = [stake for stake in stakes if ranks[stake.pod_key] == strongest]
+    standing = [stake for stake in candidates if ranks[stake.pod_key] == strongest]
     if any(stake.exclusive for stake in standing) and len({s.pod_key for s in standing}) > 1:
-        latest = _latest(standing)
+        latest = _latest_started_pod(standing)
         if latest is None:
             return standing, pods
         standing = [stake for stake in standing if stake.pod_key == latest]
@@ -151,11 +157,11 @@ def _settle(stakes: list[Stake]) -> tuple[list[Stake], set[PodKey]]:
     return standing, pods - {stake.pod_key for stake in standing}
 
 
-def _latest(stakes: list[Stake]) -> PodKey | None:
+def _latest_started_pod(candidates: list[Candidate]) -> PodKey | None:
     """Return the pod that started last; None unless all starts are known and one is the last."""
     starts: dict[PodKey, int] = {}
-    for stake in stakes:
-        start = _start(stake)
+    for stake in candidates:
+        start = _started_ns(stake)
         if start is None:
             return None
         starts[stake.pod_key] = max(start, starts.get(stake.pod_key, start))
@@ -164,48 +170,50 @@ def _latest(stakes: list[Stake]) -> PodKey | None:
     return latest[0] if len(latest) == 1 else None
 
 
-def _start(stake: Stake) -> int | None:
+def _started_ns(candidate: Candidate) -> int | None:
     """Return when its pod, else the container, started, by the wall clock in nanoseconds.
 
     The kubelet gives devices to a pod when it takes it on; a container may start many times since.
     """
-    container, pod = stake.subject.container, stake.pod
-    times = [stake.since]
+    container, pod = candidate.subject.container, candidate.pod
+    times = [candidate.since]
     if pod is not None:
         times = [pod.started, *(c.started for c in pod.containers if c.name == container)]
     return next((time.wall_ns for time in times if time is not None), None)
 
 
-def _without_ended(stakes: list[Stake]) -> list[Stake]:
+def _without_ended(candidates: list[Candidate]) -> list[Candidate]:
     """Leave out containers that have ended where another of their pod goes on with the device."""
-    live = {stake.pod_key for stake in stakes if not _ended(stake)}
-    return [stake for stake in stakes if stake.pod_key not in live or not _ended(stake)]
+    live = {stake.pod_key for stake in candidates if not _ended(stake)}
+    return [stake for stake in candidates if stake.pod_key not in live or not _ended(stake)]
 
 
-def _ended(stake: Stake) -> bool:
-    if stake.pod is None:
+def _ended(candidate: Candidate) -> bool:
+    if candidate.pod is None:
         return False
-    return any(c.name == stake.subject.container and c.ended for c in stake.pod.containers)
+    return any(c.name == candidate.subject.container and c.ended for c in candidate.pod.containers)
 
 
-def _said(stake: Stake) -> tuple[object, ...]:
-    since = -1 if stake.since is None else stake.since.mono_ns
-    return (stake.share is None, stake.share, since, stake.container_id)
+def _specificity(candidate: Candidate) -> tuple[object, ...]:
+    since = -1 if candidate.since is None else candidate.since.mono_ns
+    return (candidate.share is None, candidate.share, since, candidate.container_id)
 
 
-def _share(stake: Stake, *, alone: bool) -> float | None:
-    if stake.share is None and alone and stake.exclusive:
+def _share(candidate: Candidate, *, alone: bool) -> float | None:
+    if candidate.share is None and alone and candidate.exclusive:
         return 1.0
-    return stake.share
+    return candidate.share
 
 
-def _held(stake: Stake, share: float | None) -> Holding:
-    pod = stake.pod
-    since = stake.since
+def _device_holder(candidate: Candidate, share: float | None) -> DeviceHolder:
+    pod = candidate.pod
+    since = candidate.since
     if since is None and pod is not None:
         since = pod.started
-    subject = stake.subject
-    if stake.container_id:
-        subject = replace(subject, container_id=stake.container_id)
+    subject = candidate.subject
+    if candidate.container_id:
+        subject = replace(subject, container_id=candidate.container_id)
     info = pod.info if pod is not None else None
-    return Holding(subject, share, since, stake.source, stake.evidence, info, stake.replicas)
+    return DeviceHolder(
+        subject, share, since, candidate.source, candidate.evidence, info, candidate.replicas
+    )

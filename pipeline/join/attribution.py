@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from pipeline.join.arbitration import Verdict
-from pipeline.join.claim_resolution import PodKey, Word
+from pipeline.join.arbitration import ArbitrationResult
+from pipeline.join.claim_resolution import PodKey, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.dra_devices import ClaimedDevices
+from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
-from pipeline.join.holding_start import Since, holder_of
-from pipeline.join.inventory import Inventory, numbered
-from pipeline.join.mig_placement import Places
-from pipeline.join.plugin_devices import ClosedDevices
-from pipeline.join.pod_identity import Moment, Pairs
-from pipeline.join.pod_table import Known, PodTable
+from pipeline.join.holding_start import HoldStarts, make_holder
+from pipeline.join.inventory import Inventory, numbered_schemes
+from pipeline.join.mig_placement import MigPlacements
+from pipeline.join.plugin_devices import PluginManagedDevices
+from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.pod_table import IdentifiedContainer, PodTable
 from pipeline.join.resource_table import ResourceTable
 from pipeline.join.source_table import SourceTable
 from pipeline.model import (
@@ -30,9 +30,9 @@ from pipeline.model import (
     ResourceCount,
     ResourcesAdvertised,
 )
-from pipeline.usage import Name
+from pipeline.usage import ContainerName
 
-_NOBODY = Verdict(())
+_NO_HOLDERS = ArbitrationResult(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Outcome:
 class Attributor:
     """Keeps what each source said of devices, pods and claims, and what that comes to.
 
-    Whatever changes is noted (`attribute`), and worked out when somebody needs it (`settle`): a
-    burst of events costs one resolution.
+    Whatever changes is noted (`mark_changed`), and worked out when somebody needs it
+    (`resolve_pending`): a burst of events costs one resolution.
 
     Attributes:
         inventory: the devices.
@@ -64,7 +64,7 @@ class Attributor:
         resources: what the kubelet offers.
         attributions: by device uuid, in device order. An attribution that didn't change stays the
             same object.
-        places: the MIG instances among the devices, by where they are.
+        mig_placements: the MIG instances among the devices, by where they are.
 
     Args:
         sources: what is known of each source.
@@ -76,61 +76,61 @@ class Attributor:
         self.containers = ContainerTable()
         self.resources = ResourceTable()
         self.attributions: dict[str, Attribution] = {}
-        self.places = Places()
+        self.mig_placements = MigPlacements()
         self._sources = sources
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
-        self._claimed = ClaimedDevices()
-        self._closed = ClosedDevices()
+        self._dra_names = DraNameHistory()
+        self._plugin_managed = PluginManagedDevices()
         self._devices = DeviceIndex(())
         self._parents: dict[str, str] = {}
-        self._numbered: frozenset[str] = frozenset()
+        self._numbered_schemes: frozenset[str] = frozenset()
         self._resolution = Resolution()
-        self._pairs = Pairs()
-        self._said_before: dict[str, Instant | None] = {}
-        self._since: dict[str, Since] = {}
-        self._early: set[str] = set()
-        self._due = False
-        self._due_to: set[str] = set()
-        self._informed = False
+        self._pod_identities = PodIdentities()
+        self._previously_confirmed: dict[str, Instant | None] = {}
+        self._hold_starts: dict[str, HoldStarts] = {}
+        self._premature_sources: set[str] = set()
+        self._changed = False
+        self._changed_sources: set[str] = set()
+        self._holders_known_before = False
 
-    def claim(self, source: str, said: ClaimsReplaced) -> None:
+    def replace_claims(self, source: str, event: ClaimsReplaced) -> None:
         """Take in all claims of a source."""
         before = self._claims.get(source)
-        self._claims[source] = said
+        self._claims[source] = event
         # What was too early for a pod that has been taken on since isn't so any more.
         same = before is not None and (before.claims, before.complete) == (
-            said.claims,
-            said.complete,
+            event.claims,
+            event.complete,
         )
         if not same:
-            self._said_before[source] = self._sources.confirmed_at(source)
-        if not same or source in self._early:
-            self.attribute(source)
+            self._previously_confirmed[source] = self._sources.confirmed_at(source)
+        if not same or source in self._premature_sources:
+            self.mark_changed(source)
 
-    def name(self, source: str, told: DeviceAliasesReplaced, at: Instant) -> bool:
-        """Take in all further names of devices; return whether `enumerate` has to follow."""
+    def replace_aliases(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> bool:
+        """Take in all further names of devices; return whether `rebuild_devices` has to follow."""
         before = self._aliases.get(source)
-        self._aliases[source] = told
-        self._claimed.tell(source, told, at)
-        self._closed.publish(source, told)
-        return before != told
+        self._aliases[source] = event
+        self._dra_names.update_names(source, event, at)
+        self._plugin_managed.update_aliases(source, event)
+        return before != event
 
-    def offer(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
+    def replace_resources(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
         """Take in what the kubelet offers; return whether that is news."""
         if not self.resources.replace(source, event, at):
             return False
-        self._closed.offer(source, event)
-        self.attribute()
+        self._plugin_managed.update_resources(source, event)
+        self.mark_changed()
         return True
 
     def remove(self, source: str) -> None:
-        """Forget a source; `enumerate` has to follow."""
+        """Forget a source; `rebuild_devices` has to follow."""
         self._claims.pop(source, None)
-        self._said_before.pop(source, None)
+        self._previously_confirmed.pop(source, None)
         self._aliases.pop(source, None)
-        self._claimed.remove(source)
-        self._closed.remove(source)
+        self._dra_names.remove(source)
+        self._plugin_managed.remove(source)
         self.pods.remove(source)
         self.containers.remove(source)
         self.resources.remove(source)
@@ -154,17 +154,17 @@ class Attributor:
                 expired.add(source)
         withdrawn = self.resources.expire(now.mono_ns)
         if expired or withdrawn:
-            self.attribute(*expired)
-        if self._sources.waited(now):
-            self.attribute()
+            self.mark_changed(*expired)
+        if self._sources.take_wait_expired(now):
+            self.mark_changed()
         return Outcome(changed=withdrawn or bool(expired))
 
-    def enumerate(self, *sources: str) -> None:
+    def rebuild_devices(self, *sources: str) -> None:
         """Work out the devices anew; who holds them is noted as changed."""
         ranking = self._sources.ranking()
         down = {source for source in ranking if not self._sources.is_up(source)}
         known = self.inventory.devices(ranking, down)
-        self.places = Places(device for device, _ in known)
+        self.mig_placements = MigPlacements(device for device, _ in known)
         aliases = {
             raw: uuid
             for source in reversed(ranking)
@@ -174,7 +174,7 @@ class Attributor:
         # A GPU that is gone may have left its index to another: present ones come last, and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
         self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
-        self._numbered = numbered(device for device, _ in known)
+        self._numbered_schemes = numbered_schemes(device for device, _ in known)
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
@@ -184,49 +184,51 @@ class Attributor:
                 else replace(old, device=device, present=present)
             )
             self.attributions[device.uuid] = old if old is not None and old == new else new
-        self._since = {uuid: s for uuid, s in self._since.items() if uuid in self.attributions}
-        self.attribute(*sources)
+        self._hold_starts = {
+            uuid: s for uuid, s in self._hold_starts.items() if uuid in self.attributions
+        }
+        self.mark_changed(*sources)
 
-    def attribute(self, *sources: str) -> None:
+    def mark_changed(self, *sources: str) -> None:
         """Note that who holds what may have changed.
 
         Args:
             sources: those whose claims led to this.
         """
-        self._due = True
-        self._due_to.update(sources)
+        self._changed = True
+        self._changed_sources.update(sources)
 
     @property
-    def due(self) -> bool:
+    def has_pending_changes(self) -> bool:
         """Whether something was noted and not worked out yet."""
-        return self._due
+        return self._changed
 
     @property
-    def closed(self) -> frozenset[str]:
-        """The devices that no scheduler gives out, as of the last `settle`."""
-        return self._resolution.closed
+    def plugin_managed(self) -> frozenset[str]:
+        """The devices that no scheduler gives out, as of the last `resolve_pending`."""
+        return self._resolution.plugin_managed
 
     @property
-    def informed(self) -> bool:
+    def holders_known(self) -> bool:
         """Whether it is known who holds what: else nobody known to hold it says nothing.
 
         It takes the word of a source that lists all that is held, the kubelet's or the runtime's,
         and no container of which it isn't known which devices it was given. Pods alone don't tell:
         what the kubelet gave them isn't written on them.
         """
-        return self._listed and not self._resolution.blind
+        return self._holders_listed and not self._resolution.has_unresolved_holder
 
     @property
-    def known(self) -> Mapping[str, Attribution] | None:
+    def known_attributions(self) -> Mapping[str, Attribution] | None:
         """Who holds what, by device uuid, as far as that is known; None where it isn't.
 
         A container of which it isn't known which of a scheduler's GPUs it was given leaves known
         what a device plugin gives out; that is told where some of it is free.
         """
-        if not self._listed:
+        if not self._holders_listed:
             return None
-        unknown = self._resolution.unknown
-        if not self._resolution.blind:
+        unknown = self._resolution.possibly_held
+        if not self._resolution.has_unresolved_holder:
             return self.attributions
         left = {
             u: one for u, one in self.attributions.items() if one.device.gpu_uuid not in unknown
@@ -235,73 +237,74 @@ class Attributor:
         return left if any(one.device.gpu_uuid not in held for one in left.values()) else None
 
     @property
-    def _listed(self) -> bool:
+    def _holders_listed(self) -> bool:
         listed = bool(self._claims)
-        return listed or (self.containers.known and not self._resolution.accessed)
+        return listed or (self.containers.is_reported and not self._resolution.has_env_access)
 
-    def settle(self, at: Instant) -> Outcome:
+    def resolve_pending(self, at: Instant) -> Outcome:
         """Resolve all claims anew, if anything was noted."""
-        if not self._due:
+        if not self._changed:
             return Outcome(changed=False)
-        self._due = False
-        self._early.clear()
+        self._changed = False
+        self._premature_sources.clear()
         ranking = self._sources.ranking()
         up = {source for source in ranking if self._sources.is_up(source)}
-        self.pods.begin(ranking, up)
-        before, waited = self._resolution, self._pairs.waiting
-        claimed = None if self._claimed.idle else self._claimed
+        self.pods.begin_resolution(ranking, up)
+        before, waited = self._resolution, self._pod_identities.pending_sources
+        claimed = None if self._dra_names.is_static else self._dra_names
         if claimed is not None:
-            claimed.begin(self._resource_claims(ranking), self.pods.lives)
+            claimed.begin_resolution(self._resource_claims(ranking), self.pods.is_alive)
         resolution = resolve(
-            {s: self._said(s) for s in ranking},
+            {s: self._claims_of(s) for s in ranking},
             self._devices,
             self._identify,
             pods=self.containers.pods(),
             complete=any(s in up and said.complete for s, said in self._claims.items()),
-            closed=(
-                self._closed.devices(self._devices)
-                if self._sources.begun(at)
+            plugin_managed=(
+                self._plugin_managed.devices(self._devices)
+                if self._sources.kubelet_claims_complete(at)
                 else frozenset(self.attributions)
             ),
             parents=self._parents,
-            numbered=self._numbered,
-            pairs=self._pairs,
-            moment=Moment(
-                at, self._sources.confirmed_at, self._said_before.get, self._claims.keys()
+            numbered_schemes=self._numbered_schemes,
+            pod_identities=self._pod_identities,
+            moment=ResolutionTime(
+                at, self._sources.confirmed_at, self._previously_confirmed.get, self._claims.keys()
             ),
-            before=before,
-            claimed=claimed,
+            previous=before,
+            dra_names=claimed,
         )
         if claimed is not None:
-            claimed.end()
+            claimed.end_resolution()
         self._resolution = resolution
-        self._early.update(self._pairs.waiting)
-        self.pods.end(at)
+        self._premature_sources.update(self._pod_identities.pending_sources)
+        self.pods.end_resolution(at)
         # Before the first enumeration every id would look wrong.
-        unresolved = resolution.unresolved if self.inventory.declared else {}
+        unresolved = resolution.unresolved if self.inventory.is_enumerated else {}
         changed = (
-            self._sources.unresolved(unresolved, at) or resolution.allocated != before.allocated
+            self._sources.record_unresolved(unresolved, at)
+            or resolution.allocated != before.allocated
         )
-        if self.informed != self._informed:
-            self._informed = self.informed
+        if self.holders_known != self._holders_known_before:
+            self._holders_known_before = self.holders_known
             changed = True
         moved: set[str] = set()
         for uuid, known in self.attributions.items():
-            verdict = resolution.verdicts.get(uuid, _NOBODY)
+            verdict = resolution.arbitrations.get(uuid, _NO_HOLDERS)
             access = _access(resolution.access.get(uuid, ()))
-            same = verdict is before.verdicts.get(uuid, _NOBODY) and access == known.access
-            if same and uuid in self._since:
+            same = verdict is before.arbitrations.get(uuid, _NO_HOLDERS) and access == known.access
+            if same and uuid in self._hold_starts:
                 continue
-            since: Since = {}
-            began = self._since.get(uuid, since)
-            self._since[uuid] = since
-            holders = tuple([holder_of(holding, at, began, since) for holding in verdict.holdings])
-            contradicting = tuple([_pod_name(pod) for pod in verdict.contradicting])
+            since: HoldStarts = {}
+            began = self._hold_starts.get(uuid, since)
+            self._hold_starts[uuid] = since
+            holders = tuple([make_holder(holding, at, began, since) for holding in verdict.holders])
+            contradicting = tuple([_display_name(pod) for pod in verdict.conflicting_pods])
             new = replace(
                 known,
                 holders=holders,
                 conflicts=verdict.conflicts,
-                contradicting=contradicting,
+                conflicting_pods=contradicting,
                 access=access,
             )
             if new == known:
@@ -311,19 +314,19 @@ class Attributor:
                 moved.add(uuid)
             self.attributions[uuid] = new
         # A name and a uid that may be of one pod: who has told them is to tell them again.
-        asking = bool(self._pairs.waiting - waited)
-        hint = Hint(frozenset(moved), sources=frozenset(self._due_to))
-        self._due_to.clear()
+        asking = bool(self._pod_identities.pending_sources - waited)
+        hint = Hint(frozenset(moved), sources=frozenset(self._changed_sources))
+        self._changed_sources.clear()
         return Outcome(changed, (hint,) if moved or asking else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:
         """Return how many devices stand behind each extended resource."""
         present = [known.device for known in self.attributions.values() if known.present]
         return self.resources.count(
-            present, self._devices, self._resolution.allocated, heard=self._claims
+            present, self._devices, self._resolution.allocated, active_sources=self._claims
         )
 
-    def meant(self, name: Name, moment: Instant) -> bool:
+    def name_referred_to_pod(self, name: ContainerName, moment: Instant) -> bool:
         """Whether the name of a container's pod meant that very pod at a moment.
 
         Args:
@@ -331,39 +334,45 @@ class Attributor:
             moment: not after now.
         """
         namespace, pod, _, uid = name
-        known = self.pods.meant((namespace, pod), uid, moment)
-        return self._pairs.meant((namespace, pod), uid, moment) if known is None else known
+        known = self.pods.referred_to((namespace, pod), uid, moment)
+        return (
+            self._pod_identities.referred_to((namespace, pod), uid, moment)
+            if known is None
+            else known
+        )
 
-    def _said(self, source: str) -> Iterable[Claim]:
+    def _claims_of(self, source: str) -> Iterable[Claim]:
         said = self._claims.get(source)
         if said is not None:
             yield from said.claims
         yield from self.pods.claims(source)
         yield from self.containers.claims(source)
 
-    def _resource_claims(self, ranking: Iterable[str]) -> Iterator[tuple[Claim, Known]]:
+    def _resource_claims(
+        self, ranking: Iterable[str]
+    ) -> Iterator[tuple[Claim, IdentifiedContainer]]:
         """Yield the claims on ResourceClaims, and what is known of their containers."""
         for source in ranking:
-            for claim in self._said(source):
+            for claim in self._claims_of(source):
                 if claim.resource_claim and (known := self._identify(source, claim)) is not None:
                     yield claim, known
 
-    def _identify(self, source: str, claim: Claim) -> Known | None:
+    def _identify(self, source: str, claim: Claim) -> IdentifiedContainer | None:
         said = self._sources.confirmed_at(source)
         if said is None:  # it made no claims
             return None
         known = self.pods.identify(claim.subject, said, claim.origin.evidence)
         if known is None and not claim.subject.uid:
-            self._early.add(source)
+            self._premature_sources.add(source)
         return known
 
 
-def _access(words: Iterable[Word]) -> tuple[Access, ...]:
+def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
     """Return the containers that have access to a device without a holding, each once."""
-    if not words:
+    if not resolved_claims:
         return ()
     found: dict[PartialRef, Access] = {}
-    for word in words:
+    for word in resolved_claims:
         subject = word.subject
         found.setdefault(
             replace(subject, container_id=""),
@@ -376,6 +385,6 @@ def _access(words: Iterable[Word]) -> tuple[Access, ...]:
     return tuple(sorted(found.values()))
 
 
-def _pod_name(pod: PodKey) -> str:
+def _display_name(pod: PodKey) -> str:
     namespace, name, uid = pod
     return f"{namespace}/{name}" if name else uid

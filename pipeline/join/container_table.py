@@ -7,7 +7,7 @@ from pipeline.model import Claim, ContainersReplaced, RunningContainer
 
 
 @dataclass(slots=True)
-class _Told:
+class _SourceContainers:
     """What one source tells of."""
 
     good_for_ns: int = 0
@@ -18,26 +18,26 @@ class ContainerTable:
     """Containers by source and container id."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._by_source: dict[str, _SourceContainers] = {}
 
     @property
-    def known(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether some source tells of containers, and has not been silent for too long since."""
-        return bool(self._told)
+        return bool(self._by_source)
 
     def replace(self, source: str, event: ContainersReplaced) -> bool:
         """Take in all containers of a source; return whether anything changed."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         coming = {one.subject.container_id: one for one in event.containers}
         if told is not None and told.containers == coming:
             told.good_for_ns = event.good_for_ns
             return False
-        self._told[source] = _Told(event.good_for_ns, coming)
+        self._by_source[source] = _SourceContainers(event.good_for_ns, coming)
         return True
 
     def start(self, source: str, container: RunningContainer) -> bool:
         """Take in a container; return whether that changed anything."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         key = container.subject.container_id
         if told is None or told.containers.get(key) == container:
             return False
@@ -46,23 +46,23 @@ class ContainerTable:
 
     def stop(self, source: str, container_id: str) -> RunningContainer | None:
         """Take out a container and return it."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         return None if told is None else told.containers.pop(container_id, None)
 
     def find(self, container_id: str) -> RunningContainer | None:
         """Return a container that runs."""
-        for told in self._told.values():
+        for told in self._by_source.values():
             if (found := told.containers.get(container_id)) is not None:
                 return found
         return None
 
     def remove(self, source: str) -> None:
         """Forget a source's containers."""
-        self._told.pop(source, None)
+        self._by_source.pop(source, None)
 
     def expire(self, source: str, silent_ns: int) -> bool:
         """Let go of a source's containers if it has been silent for too long; return whether."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         if told is None or silent_ns <= told.good_for_ns:
             return False
         self.remove(source)
@@ -70,14 +70,14 @@ class ContainerTable:
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield what a source's containers were given."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         if told is not None:
             for container in told.containers.values():
                 yield from container.claims
 
     def pods(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield place and uid of each container's pod."""
-        for told in self._told.values():
+        for told in self._by_source.values():
             for container in told.containers.values():
                 subject = container.subject
                 if subject.pod and subject.uid:

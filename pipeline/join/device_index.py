@@ -39,38 +39,38 @@ _GPU_KIND: Final = re.compile(r"(?:.+\.)?nvidia\.com/gpu")
 _CLAIMED: Final = re.compile(rf"{_HEX}-(.+)")
 _BY_MINOR: Final = re.compile(rf"gpu-({_N})")
 _MIG_BY_MINOR: Final = re.compile(rf"gpu-({_N})-mig-([0-9]+g[0-9a-z-]+)-{_N}-({_N})")
-_NAMES_ONE: Final = re.compile(
+_UNIQUE_ID: Final = re.compile(
     rf"(?:(?:gpu-|mig-)?{_HEX}|mig-gpu-{_HEX}/{_N}/{_N})(?:(?:::|/vgpu){_N})?"
     r"|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 )
 """A uuid, or a PCI address: whatever device that is, it is none that has another."""
 _CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
 _NVIDIA_DRIVER: Final = "gpu.nvidia.com/"
-_FOR_ALL: Final = "management."
-_MOST: Final = 20_000
+_MANAGEMENT_PREFIX: Final = "management."
+_MAX_CACHED: Final = 20_000
 
 
-class Found(NamedTuple):
+class ResolvedDevice(NamedTuple):
     """What an id names.
 
     Attributes:
         uuid: of the device.
-        whole: the id is the one under which a device plugin offers the device as a whole; the
-            kubelet gives it to one pod only.
+        is_whole_device: the id is the one under which a device plugin offers the device as a whole;
+            the kubelet gives it to one pod only.
         replica: the number behind the id, where it is one of several that a device plugin made of
             the device, to share it; else empty.
-        placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
+        is_placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
             container really gets, and it need not be this one.
-        reserved: the id means what another pod got from the kubelet, to be shared.
-        admin: the id gives access for monitoring (`adminAccess`), and holds nothing.
+        is_reserved: the id means what another pod got from the kubelet, to be shared.
+        admin_access: the id gives access for monitoring (`adminAccess`), and holds nothing.
     """
 
     uuid: str
-    whole: bool = False
+    is_whole_device: bool = False
     replica: str = ""
-    placeholder: bool = False
-    reserved: bool = False
-    admin: bool = False
+    is_placeholder: bool = False
+    is_reserved: bool = False
+    admin_access: bool = False
 
 
 class DeviceIndex:
@@ -90,28 +90,28 @@ class DeviceIndex:
         self._uuids: dict[str, str] = {}
         self._minors: dict[str, str] = {}
         self._indices: dict[str, str] = {}
-        self._slices: dict[tuple[str, int], list[Device]] = {}
-        self._placed: dict[str, set[str]] = {}
-        self._told: dict[tuple[str, str], str] = {}
-        self._claimed: dict[str, set[str]] = {}
-        self._known: dict[tuple[str, str], Found | None] = {}
+        self._mig_instances: dict[tuple[str, int], list[Device]] = {}
+        self._placements: dict[str, set[str]] = {}
+        self._aliases: dict[tuple[str, str], str] = {}
+        self._dra_names: dict[str, set[str]] = {}
+        self._cache: dict[tuple[str, str], ResolvedDevice | None] = {}
         self._whole: set[str] = set()
         for device in devices:
             self._add(device)
         for name, uuid in (aliases or {}).items():
             text = name.text.lower()
-            self._told[name.scheme, text] = uuid.lower()
+            self._aliases[name.scheme, text] = uuid.lower()
             if text.startswith(_NVIDIA_DRIVER):
-                self._claimed.setdefault(text.rpartition("/")[2], set()).add(uuid.lower())
+                self._dra_names.setdefault(text.rpartition("/")[2], set()).add(uuid.lower())
 
     def _add(self, device: Device) -> None:
         # The driver writes uuids in lower case; people and tools don't always.
         self._uuids[device.uuid.lower()] = device.uuid
         if device.mig is not None:
             place = (device.mig.parent_uuid.lower(), device.mig.gpu_instance_id)
-            self._slices.setdefault(place, []).append(device)
+            self._mig_instances.setdefault(place, []).append(device)
             if placement := device.mig.placement:
-                self._placed.setdefault(placement.lower(), set()).add(device.uuid)
+                self._placements.setdefault(placement.lower(), set()).add(device.uuid)
             if device.index is not None and device.mig.index is not None:
                 self._indices[f"{device.index}:{device.mig.index}"] = device.uuid
             return
@@ -122,7 +122,7 @@ class DeviceIndex:
             self._indices[str(device.index)] = device.uuid
 
     @property
-    def lone(self) -> bool:
+    def single_gpu(self) -> bool:
         """Whether the node has one physical GPU, so that there is no mistaking which."""
         return len(self._whole) == 1
 
@@ -131,56 +131,56 @@ class DeviceIndex:
         """The uuids of the physical GPUs."""
         return frozenset(self._whole)
 
-    def resolve(self, raw: RawDeviceId) -> Found | None:
+    def resolve(self, raw: RawDeviceId) -> ResolvedDevice | None:
         """Return what the id names; None if this node has no such device."""
         key = (raw.scheme, raw.text)
-        if key in self._known:
-            return self._known[key]
-        if len(self._known) >= _MOST:  # a churn of replicas over weeks
-            self._known.clear()
-        found = self._known[key] = self._look_up(raw.scheme, raw.text.lower())
+        if key in self._cache:
+            return self._cache[key]
+        if len(self._cache) >= _MAX_CACHED:  # a churn of replicas over weeks
+            self._cache.clear()
+        found = self._cache[key] = self._resolve_uncached(raw.scheme, raw.text.lower())
         return found
 
-    def target(self, told: str) -> Found | None:
+    def alias_target(self, alias: str) -> ResolvedDevice | None:
         """Return the device that a source means by a uuid or by a `MigPlace.placement`."""
-        uuid = self._told_device(told.lower())
-        return None if uuid is None else Found(uuid)
+        uuid = self._device_of_alias(alias.lower())
+        return None if uuid is None else ResolvedDevice(uuid)
 
-    def _told_device(self, told: str) -> str | None:
-        placed = self._placed.get(told, set())
+    def _device_of_alias(self, alias: str) -> str | None:
+        placed = self._placements.get(alias, set())
         # Several compute instances may share a GPU instance: then it isn't known which is meant.
-        return self._uuids.get(told) or (next(iter(placed)) if len(placed) == 1 else None)
+        return self._uuids.get(alias) or (next(iter(placed)) if len(placed) == 1 else None)
 
-    def vague(self, raw: RawDeviceId) -> bool:
+    def is_ambiguous(self, raw: RawDeviceId) -> bool:
         """Whether an id that names no device of this node may be meant for one all the same.
 
         One with a uuid or a PCI address in it isn't, nor one that is told to be such a device's,
         nor the name of something else than a GPU.
         """
         text = raw.text.lower()
-        if (raw.scheme, text) in self._told:
+        if (raw.scheme, text) in self._aliases:
             return False
         if raw.scheme == "cdi" or (raw.scheme == "visible" and "=" in text):
             kind, _, text = text.partition("=")
-            if kind.startswith(_FOR_ALL):
+            if kind.startswith(_MANAGEMENT_PREFIX):
                 return False
             if kind != _CLAIM_KIND and _GPU_KIND.fullmatch(kind) is None:
                 return False
-        return _NAMES_ONE.fullmatch(text) is None
+        return _UNIQUE_ID.fullmatch(text) is None
 
-    def _look_up(self, scheme: str, text: str) -> Found | None:
+    def _resolve_uncached(self, scheme: str, text: str) -> ResolvedDevice | None:
         if scheme == "plugin":
-            return self._plugin(text)
-        told = self._told.get((scheme, text))
-        uuid = self._plain(scheme, text) if told is None else self._told_device(told)
+            return self._by_plugin_id(text)
+        told = self._aliases.get((scheme, text))
+        uuid = self._by_scheme(scheme, text) if told is None else self._device_of_alias(told)
         if uuid is not None:
-            return Found(uuid)
+            return ResolvedDevice(uuid)
         match = _REPLICA.fullmatch(text) if scheme in {"uuid", "visible"} else None
         if match is None or (uuid := self._uuid(match[1])) is None:
             return None
-        return Found(uuid, replica=match[2])
+        return ResolvedDevice(uuid, replica=match[2])
 
-    def _plain(self, scheme: str, text: str) -> str | None:
+    def _by_scheme(self, scheme: str, text: str) -> str | None:
         match scheme:
             case "uuid":
                 return self._uuid(text)
@@ -200,13 +200,13 @@ class DeviceIndex:
     def _uuid(self, text: str) -> str | None:
         known = self._uuids.get(text)
         if known is None and (match := _LEGACY_MIG.fullmatch(text)):
-            return self._slice(match[1], int(match[2]), int(match[3]))
+            return self._mig_instance(match[1], int(match[2]), int(match[3]))
         return known
 
-    def _slice(self, parent: str, gi: int, ci: int | None) -> str | None:
+    def _mig_instance(self, parent: str, gi: int, ci: int | None) -> str | None:
         there = [
             (device.uuid, device.mig.compute_instance_id)
-            for device in self._slices.get((parent, gi), ())
+            for device in self._mig_instances.get((parent, gi), ())
             if device.mig is not None
         ]
         fit = [uuid for uuid, known in there if known == ci]
@@ -215,21 +215,21 @@ class DeviceIndex:
 
     def _cdi(self, text: str) -> str | None:
         kind, _, name = text.partition("=")
-        if kind.startswith(_FOR_ALL):
+        if kind.startswith(_MANAGEMENT_PREFIX):
             return None
         if kind == _CLAIM_KIND:
             claimed = _CLAIMED.fullmatch(name)
-            return self._device_of_claim(claimed[1]) if claimed else None
+            return self._by_dra_name(claimed[1]) if claimed else None
         # Others number other things: IMEX channels, network cards, another vendor's GPUs.
         if _GPU_KIND.fullmatch(kind) and (match := _INDEX.fullmatch(name)):
             return self._indices.get(match[1] or match[2])
         return self._uuid(name)
 
-    def _device_of_claim(self, name: str) -> str | None:
+    def _by_dra_name(self, name: str) -> str | None:
         """Resolve a device name of NVIDIA's resource driver: as told, else `gpu-<minor>`."""
-        told = self._claimed.get(name, set())
+        told = self._dra_names.get(name, set())
         if told:
-            return self._told_device(next(iter(told))) if len(told) == 1 else None
+            return self._device_of_alias(next(iter(told))) if len(told) == 1 else None
         if match := _BY_MINOR.fullmatch(name):
             return self._minors.get(match[1])
         return self._by_placement(name)
@@ -242,22 +242,26 @@ class DeviceIndex:
             return None
         fit = [
             uuid
-            for placement, uuids in self._placed.items()
+            for placement, uuids in self._placements.items()
             if placement.replace(".", "").replace("+", "-")
             == placement_name(gpu.lower(), match[2], int(match[3])).lower()
             for uuid in uuids
         ]
         return fit[0] if len(fit) == 1 else None
 
-    def _plugin(self, text: str) -> Found | None:
+    def _by_plugin_id(self, text: str) -> ResolvedDevice | None:
         match = _REPLICA.fullmatch(text)
         body = match[1] if match else text
-        told = self._told.get(("plugin", body))
+        told = self._aliases.get(("plugin", body))
         uuid = self._uuid(body) or self._by_minor(body) if told is None else self._uuids.get(told)
         if uuid is not None:
-            return Found(uuid, replica=match[2]) if match else Found(uuid, whole=True)
+            return (
+                ResolvedDevice(uuid, replica=match[2])
+                if match
+                else ResolvedDevice(uuid, is_whole_device=True)
+            )
         if (holding := _PLACEHOLDER.fullmatch(body)) and (uuid := self._uuids.get(holding[1])):
-            return Found(uuid, placeholder=True)
+            return ResolvedDevice(uuid, is_placeholder=True)
         return None
 
     def _by_minor(self, text: str) -> str | None:
@@ -267,4 +271,4 @@ class DeviceIndex:
         gpu = self._minors.get(match[1])
         if gpu is None or match[2] is None:
             return gpu
-        return self._slice(gpu.lower(), int(match[2]), None)
+        return self._mig_instance(gpu.lower(), int(match[2]), None)

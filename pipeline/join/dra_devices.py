@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.join.device_index import DeviceIndex, Found
-from pipeline.join.pod_table import Known
+from pipeline.join.device_index import DeviceIndex, ResolvedDevice
+from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.model import (
     NS,
     Claim,
@@ -33,9 +33,9 @@ _CDI: Final = re.compile(
     r"k8s\.gpu\.nvidia\.com/claim=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(.+)", re.I
 )
 _DRIVER: Final = "gpu.nvidia.com/"
-_MEANINGS: Final = 16
+_MAX_BINDINGS: Final = 16
 """How many meanings of one name are kept; the pods that began in older ones have theirs pinned."""
-_NAMES: Final = 20_000
+_MAX_NAMES: Final = 20_000
 
 _FOREVER: Final = 1 << 63
 
@@ -44,135 +44,137 @@ _Key: TypeAlias = tuple[str, str, str, str]
 """Namespace and name of a pod, a ResourceClaim, and a device's name."""
 
 
-Lives: TypeAlias = Callable[[str], bool | None]
+IsPodAlive: TypeAlias = Callable[[str], bool | None]
 
 
-def _nobody_knows(_uid: str) -> None:
+def _liveness_unknown(_uid: str) -> None:
     return None
 
 
-class _Meaning(NamedTuple):
-    """What a name meant: not before `early_ns`, certainly from `since_ns`, and to `until_ns`."""
+class _NameBinding(NamedTuple):
+    """A name's device: not before `not_before_ns`, certainly from `since_ns` to `until_ns`."""
 
     target: str
-    early_ns: int
+    not_before_ns: int
     since_ns: int
     until_ns: int = _FOREVER
 
 
-class _Pin(NamedTuple):
+class _Allocation(NamedTuple):
     uid: str
     target: str
 
 
-class ClaimedDevices:
+class DraNameHistory:
     """The meanings of names over time, and what each claim was given.
 
-    The state is explicit: it changes by `tell` and `remove`, and by `find`, which pins.
+    The state is explicit: it changes by `update_names` and `remove`, and by `resolve`, which pins.
     """
 
     def __init__(self) -> None:
-        self._history: dict[str, dict[str, list[_Meaning]]] = {}
-        self._heard: dict[str, int] = {}
-        self._pins: dict[_Key, _Pin] = {}
-        self._starts: dict[str, int] = {}
-        self._lives: Lives = _nobody_knows
+        self._history: dict[str, dict[str, list[_NameBinding]]] = {}
+        self._first_reported_ns: dict[str, int] = {}
+        self._allocations: dict[_Key, _Allocation] = {}
+        self._first_use_ns: dict[str, int] = {}
+        self._is_pod_alive: IsPodAlive = _liveness_unknown
         self._used: set[_Key] = set()
 
-    def tell(self, source: str, told: DeviceAliasesReplaced, at: Instant) -> None:
+    def update_names(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> None:
         """Take in what the names of a source mean now."""
-        since = dict(told.since)
-        first = self._heard.setdefault(source, at.mono_ns)
+        since = dict(event.since)
+        first = self._first_reported_ns.setdefault(source, at.mono_ns)
         if not since and source not in self._history:
             return
-        present = {raw.text.lower(): uuid for raw, uuid in told.aliases if raw in since}
+        present = {raw.text.lower(): uuid for raw, uuid in event.aliases if raw in since}
         known = self._history.setdefault(source, {})
         for name, meanings in known.items():
             last = meanings[-1]
             if last.until_ns == _FOREVER and present.get(name) != last.target:
                 meanings[-1] = last._replace(until_ns=at.mono_ns)
-        for raw, target in told.aliases:
+        for raw, target in event.aliases:
             name = raw.text.lower()
-            if raw not in since or (name not in known and len(known) >= _NAMES):
+            if raw not in since or (name not in known and len(known) >= _MAX_NAMES):
                 continue
             meanings = known.setdefault(name, [])
             told_since = since[raw]
             sure = at.mono_ns if told_since is None else min(told_since.mono_ns, at.mono_ns)
             if not meanings:
                 early = 0 if told_since is None and first == at.mono_ns else sure - NS
-                meanings.append(_Meaning(target, early, sure))
+                meanings.append(_NameBinding(target, early, sure))
             elif meanings[-1].target == target:
                 # Published again as it was: nothing has changed.
                 meanings[-1] = meanings[-1]._replace(until_ns=_FOREVER)
             else:
-                meanings.append(_Meaning(target, sure - NS, sure))
-                del meanings[:-_MEANINGS]
+                meanings.append(_NameBinding(target, sure - NS, sure))
+                del meanings[:-_MAX_BINDINGS]
 
     def remove(self, source: str) -> None:
         """Forget the names of a source; claims keep what they were given."""
         self._history.pop(source, None)
-        self._heard.pop(source, None)
+        self._first_reported_ns.pop(source, None)
 
     @property
-    def idle(self) -> bool:
+    def is_static(self) -> bool:
         """Whether no name can change, so that ids mean what they say now."""
-        return not self._history and not self._pins
+        return not self._history and not self._allocations
 
-    def begin(self, claims: Iterable[tuple[Claim, Known]], lives: Lives) -> None:
+    def begin_resolution(
+        self, claims: Iterable[tuple[Claim, IdentifiedContainer]], is_pod_alive: IsPodAlive
+    ) -> None:
         """Begin to resolve all claims.
 
         Args:
             claims: those on ResourceClaims, and what is known of their pods.
-            lives: whether a pod is there, by uid; None where nobody knows.
+            is_pod_alive: whether a pod is there, by uid; None where nobody knows.
         """
-        self._lives = lives
+        self._is_pod_alive = is_pod_alive
         self._used.clear()
-        self._starts.clear()
+        self._first_use_ns.clear()
         for claim, known in claims:
             pod = known.pod
             if claim.resource_claim and pod is not None and pod.started is not None:
                 started = pod.started.mono_ns
-                before = self._starts.get(claim.resource_claim, started)
-                self._starts[claim.resource_claim] = min(started, before)
+                before = self._first_use_ns.get(claim.resource_claim, started)
+                self._first_use_ns[claim.resource_claim] = min(started, before)
 
-    def end(self) -> None:
+    def end_resolution(self) -> None:
         """Forget the claims of pods that are gone."""
-        for key in [key for key in self._pins if key not in self._used]:
-            if self._lives(self._pins[key].uid) is False:
-                del self._pins[key]
+        for key in [key for key in self._allocations if key not in self._used]:
+            if self._is_pod_alive(self._allocations[key].uid) is False:
+                del self._allocations[key]
 
-    def concerns(self, claim: Claim) -> bool:
+    def handles(self, claim: Claim) -> bool:
         """Whether a claim has ids that this class resolves."""
-        return any(_named(raw) for raw in claim.devices)
+        return any(_is_dra_name(raw) for raw in claim.devices)
 
-    def find(
-        self, claim: Claim, known: Known, devices: DeviceIndex
-    ) -> tuple[list[Found], RawIds, bool]:
+    def resolve(
+        self, claim: Claim, container: IdentifiedContainer, devices: DeviceIndex
+    ) -> tuple[list[ResolvedDevice], RawIds, bool]:
         """Return the devices that a claim was given.
 
         Returns:
             The devices; the ids that fit none; whether it holds something that isn't known, or not
             yet.
         """
-        found: dict[Found, None] = {}
+        found: dict[ResolvedDevice, None] = {}
         unknown: RawIds = {}
         open_ = False
         for raw in claim.devices:
-            if not _named(raw):
-                one: Found | None = devices.resolve(raw)
+            if not _is_dra_name(raw):
+                one: ResolvedDevice | None = devices.resolve(raw)
                 if one is None:
                     unknown[raw.scheme, raw.text] = raw
                 else:
                     found[one] = None
                 continue
-            admin = _is_admin(raw, _object(claim, raw, known))
-            target, waits = self._target(claim, raw, known)
+            admin = _has_admin_access(raw, _resource_claim_of(claim, raw, container))
+            target, waits = self._target(claim, raw, container)
             if target is None and not waits and not self._histories(raw):
                 one = devices.resolve(raw)
             else:
-                one = devices.target(target) if target is not None else None
+                one = devices.alias_target(target) if target is not None else None
             if one is not None:
-                found[one._replace(admin=admin)] = None
+                found[one._replace(admin_access=admin)] = None
             if one is not None or admin:
                 continue
             open_ = True
@@ -180,53 +182,64 @@ class ClaimedDevices:
                 unknown[raw.scheme, raw.text] = raw
         return list(found), unknown, open_
 
-    def _target(self, claim: Claim, raw: RawDeviceId, known: Known) -> tuple[str | None, bool]:
+    def _target(
+        self, claim: Claim, raw: RawDeviceId, identified: IdentifiedContainer
+    ) -> tuple[str | None, bool]:
         """Return what a name meant, and whether that may be known later."""
-        subject, text = known.subject, _text(raw)
+        subject, text = identified.subject, _normalized_name(raw)
         key = (subject.namespace, subject.pod, claim.resource_claim, text)
-        pin = self._pins.get(key)
-        if pin is not None and _same(pin.uid, subject):
+        pin = self._allocations.get(key)
+        if pin is not None and _is_same_pod(pin.uid, subject):
             self._used.add(key)
             return pin.target, False
         histories = self._histories(raw)
         if not histories:
             return None, False
-        target, waits = self._shared(claim, key), False
+        target, waits = self._target_of_other_pod(claim, key), False
         if target is None:
-            target, waits = self._looked_up(claim, raw, known, histories)
-        if target is not None and subject.uid and known.pod is not None and known.pod.started:
-            self._pins[key] = _Pin(subject.uid, target)
+            target, waits = self._target_at_allocation(claim, raw, identified, histories)
+        if (
+            target is not None
+            and subject.uid
+            and identified.pod is not None
+            and identified.pod.started
+        ):
+            self._allocations[key] = _Allocation(subject.uid, target)
             self._used.add(key)
         return target, waits
 
-    def _shared(self, claim: Claim, key: _Key) -> str | None:
+    def _target_of_other_pod(self, claim: Claim, key: _Key) -> str | None:
         """Return what another pod was given by the same ResourceClaim."""
         if not claim.resource_claim:
             return None
         targets = {
             pin.target
-            for other, pin in self._pins.items()
+            for other, pin in self._allocations.items()
             if other[2:] == key[2:] and other[:2] != key[:2]
-            if self._lives(pin.uid) is not False
+            if self._is_pod_alive(pin.uid) is not False
         }
         return targets.pop() if len(targets) == 1 else None
 
-    def _looked_up(
-        self, claim: Claim, raw: RawDeviceId, known: Known, histories: list[list[_Meaning]]
+    def _target_at_allocation(
+        self,
+        claim: Claim,
+        raw: RawDeviceId,
+        identified: IdentifiedContainer,
+        histories: list[list[_NameBinding]],
     ) -> tuple[str | None, bool]:
-        pod = known.pod
+        pod = identified.pod
         if pod is None:
             return None, True
         if pod.started is None:
             # It is being prepared: what the name means now is what it will be given.
             now = {each[-1].target for each in histories if each[-1].until_ns == _FOREVER}
             return (now.pop(), False) if len(now) == 1 else (None, False)
-        earliest = latest = self._starts.get(claim.resource_claim, pod.started.mono_ns)
-        made = _object(claim, raw, known)
+        earliest = latest = self._first_use_ns.get(claim.resource_claim, pod.started.mono_ns)
+        made = _resource_claim_of(claim, raw, identified)
         if made is not None and made.allocated is not None:
             earliest = latest = made.allocated.mono_ns
         elif made is not None and made.created is not None and not made.own:
-            heard = min(self._heard.values(), default=_FOREVER)
+            heard = min(self._first_reported_ns.values(), default=_FOREVER)
             if heard > pod.started.mono_ns:
                 earliest = min(earliest, made.created.mono_ns)
         meant: set[str] = set()
@@ -234,16 +247,16 @@ class ClaimedDevices:
         for meanings in histories:
             for each in meanings:
                 # Times of the API server are in whole seconds, rounded down.
-                if each.early_ns < latest + NS and each.until_ns > earliest:
+                if each.not_before_ns < latest + NS and each.until_ns > earliest:
                     meant.add(each.target)
                     sure = sure or each.since_ns <= earliest
         return (meant.pop(), False) if len(meant) == 1 and sure else (None, False)
 
-    def _histories(self, raw: RawDeviceId) -> list[list[_Meaning]]:
+    def _histories(self, raw: RawDeviceId) -> list[list[_NameBinding]]:
         if raw.scheme == "dra":
             found = [known.get(raw.text.lower()) for known in self._history.values()]
             return [meanings for meanings in found if meanings]
-        device = "/" + _text(raw).rpartition("=")[2]
+        device = "/" + _normalized_name(raw).rpartition("=")[2]
         return [
             meanings
             for known in self._history.values()
@@ -252,37 +265,39 @@ class ClaimedDevices:
         ]
 
 
-def _named(raw: RawDeviceId) -> bool:
+def _is_dra_name(raw: RawDeviceId) -> bool:
     return raw.scheme == "dra" or ("=" in raw.text and _CDI.fullmatch(raw.text) is not None)
 
 
-def _text(raw: RawDeviceId) -> str:
+def _normalized_name(raw: RawDeviceId) -> str:
     """Return a name that is the same for one claim: of a CDI name `<claim uid>=<device>`."""
     match = None if raw.scheme == "dra" else _CDI.fullmatch(raw.text)
     return raw.text.lower() if match is None else f"{match[1].lower()}={match[2].lower()}"
 
 
-def _same(uid: str, subject: PartialRef) -> bool:
+def _is_same_pod(uid: str, subject: PartialRef) -> bool:
     """Whether a pin is the subject's; where its uid isn't known now, its name tells."""
     return not subject.uid or uid == subject.uid
 
 
-def _object(claim: Claim, raw: RawDeviceId, known: Known) -> ResourceClaim | None:
+def _resource_claim_of(
+    claim: Claim, raw: RawDeviceId, identified: IdentifiedContainer
+) -> ResourceClaim | None:
     """Return the ResourceClaim that an id was given by, where the pod's are known."""
-    if known.pod is None:
+    if identified.pod is None:
         return None
-    uid = "" if raw.scheme == "dra" else _text(raw).partition("=")[0]
+    uid = "" if raw.scheme == "dra" else _normalized_name(raw).partition("=")[0]
     name = claim.resource_claim.rpartition("/")[2]
-    for each in known.pod.resource_claims:
+    for each in identified.pod.resource_claims:
         if each.uid and (each.uid.lower() == uid if uid else each.name == name):
             return each
     return None
 
 
-def _is_admin(raw: RawDeviceId, made: ResourceClaim | None) -> bool:
+def _has_admin_access(raw: RawDeviceId, made: ResourceClaim | None) -> bool:
     if made is None:
         return False
     if raw.scheme == "dra":
         return raw in made.admin
-    device = _text(raw).rpartition("=")[2]
+    device = _normalized_name(raw).rpartition("=")[2]
     return any(each.text.lower().endswith("/" + device) for each in made.admin)

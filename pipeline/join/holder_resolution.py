@@ -35,15 +35,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pipeline.join.arbitration import Stake, Verdict, weigh
-from pipeline.join.claim_resolution import Identify, PodKey, RawIds, Word, hear
+from pipeline.join.arbitration import ArbitrationResult, Candidate, arbitrate
+from pipeline.join.claim_resolution import (
+    IdentifyContainer,
+    PodKey,
+    RawIds,
+    ResolvedClaim,
+    resolve_claims,
+)
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.dra_devices import ClaimedDevices
-from pipeline.join.partial_claims import Place
-from pipeline.join.pod_evidence import Standing, sift
-from pipeline.join.pod_identity import Moment, Pairs
-from pipeline.join.reservations import share
-from pipeline.join.trust_rules import IN_CONTAINER
+from pipeline.join.dra_devices import DraNameHistory
+from pipeline.join.partial_claims import PodName
+from pipeline.join.pod_evidence import PodClaims, select_claims
+from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.reservations import resolve_shared
+from pipeline.join.trust_rules import CONTAINER_RANK
 from pipeline.model import Claim, Evidence, Instant
 
 
@@ -52,39 +58,41 @@ class Resolution:
     """What the claims come to.
 
     Attributes:
-        lone: the node has one GPU.
+        single_gpu: the node has one GPU.
         pods: what stands of all that is said of each pod.
-        stakes: by device uuid, who stands by a claim on it; devices that nobody claims are missing.
-        verdicts: by device uuid, who holds it.
+        candidates: by device uuid, who stands by a claim on it; devices that nobody claims are
+            missing.
+        arbitrations: by device uuid, who holds it.
         unresolved: by source, ids that fit no device; sources without any are missing.
         allocated: by extended resource, what the kubelet gave out.
-        denied: by device uuid, claims without effect.
+        ineffective: by device uuid, claims without effect.
         access: by device uuid, what gives access without a holding.
-        closed: devices that no scheduler gives out.
-        unknown: GPUs that some container may hold which was given devices, and nobody knows which.
-        blind: there is such a container.
+        plugin_managed: devices that no scheduler gives out.
+        possibly_held: GPUs that some container may hold which was given devices, and nobody knows
+            which.
+        has_unresolved_holder: there is such a container.
     """
 
-    lone: bool = False
-    pods: dict[PodKey, Standing] = field(default_factory=dict)
-    stakes: dict[str, list[Stake]] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    single_gpu: bool = False
+    pods: dict[PodKey, PodClaims] = field(default_factory=dict)
+    candidates: dict[str, list[Candidate]] = field(default_factory=dict)
+    arbitrations: dict[str, ArbitrationResult] = field(default_factory=dict)
     unresolved: dict[str, RawIds] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
-    denied: dict[str, list[Word]] = field(default_factory=dict)
-    access: dict[str, list[Word]] = field(default_factory=dict)
-    closed: frozenset[str] = frozenset()
-    unknown: frozenset[str] = frozenset()
-    blind: bool = False
+    ineffective: dict[str, list[ResolvedClaim]] = field(default_factory=dict)
+    access: dict[str, list[ResolvedClaim]] = field(default_factory=dict)
+    plugin_managed: frozenset[str] = frozenset()
+    possibly_held: frozenset[str] = frozenset()
+    has_unresolved_holder: bool = False
 
-    def let_watch(self, words: Iterable[Word]) -> None:
+    def add_admin_access(self, claims: Iterable[ResolvedClaim]) -> None:
         """Note access for monitoring."""
-        for word in words:
-            for found in word.found:
+        for word in claims:
+            for found in word.devices:
                 self.access.setdefault(found.uuid, []).append(word)
 
     @property
-    def accessed(self) -> bool:
+    def has_env_access(self) -> bool:
         """Whether a variable or a mount gives a container access to a device it doesn't hold."""
         return any(
             word.evidence == Evidence.RUNTIME_ENV
@@ -96,17 +104,17 @@ class Resolution:
 def resolve(
     claims: Mapping[str, Iterable[Claim]],
     devices: DeviceIndex,
-    identify: Identify,
+    identify: IdentifyContainer,
     *,
-    pods: Iterable[tuple[Place, str]] = (),
+    pods: Iterable[tuple[PodName, str]] = (),
     complete: bool = False,
-    closed: frozenset[str] = frozenset(),
+    plugin_managed: frozenset[str] = frozenset(),
     parents: Mapping[str, str] = MappingProxyType({}),
-    numbered: frozenset[str] = frozenset(),
-    pairs: Pairs | None = None,
-    moment: Moment | None = None,
-    before: Resolution | None = None,
-    claimed: ClaimedDevices | None = None,
+    numbered_schemes: frozenset[str] = frozenset(),
+    pod_identities: PodIdentities | None = None,
+    moment: ResolutionTime | None = None,
+    previous: Resolution | None = None,
+    dra_names: DraNameHistory | None = None,
 ) -> Resolution:
     """Apply the rule of this module.
 
@@ -116,105 +124,127 @@ def resolve(
         identify: tells which container a claim is about.
         pods: names and uids of pods that the runtime has containers of.
         complete: all pods that hold something are named by some source.
-        closed: devices that a device plugin or a DRA driver offers by their real ids; those that it
-            gave out are added, and the GPUs of MIG instances.
+        plugin_managed: devices that a device plugin or a DRA driver offers by their real ids; those
+            that it gave out are added, and the GPUs of MIG instances.
         parents: of MIG instances, by their uuids.
-        numbered: as for `hear`.
-        pairs: which uid goes with which name, as far as that was seen before.
+        numbered_schemes: as for `resolve_claims`.
+        pod_identities: which uid goes with which name, as far as that was seen before.
         moment: when, and what was told when; None where that makes no difference.
-        before: an earlier resolution; spares weighing anew what hasn't changed, no more.
-        claimed: what names of DRA drivers meant when they were given out.
+        previous: an earlier resolution; spares weighing anew what hasn't changed, no more.
+        dra_names: what names of DRA drivers meant when they were given out.
     """
-    heard = hear(claims, devices, identify, claimed=claimed, numbered=numbered)
-    moment = moment or Moment(Instant(0, 0), _untold, _untold, claims.keys())
-    (pairs or Pairs()).name(heard, devices, pods, moment, complete=complete)
-    said: dict[PodKey, list[Word]] = {}
-    reservations: list[Word] = []
-    for word in heard.words:
+    heard = resolve_claims(
+        claims, devices, identify, dra_names=dra_names, numbered_schemes=numbered_schemes
+    )
+    moment = moment or ResolutionTime(
+        Instant(0, 0), _never_confirmed, _never_confirmed, claims.keys()
+    )
+    (pod_identities or PodIdentities()).complete(heard, devices, pods, moment, complete=complete)
+    said: dict[PodKey, list[ResolvedClaim]] = {}
+    reservations: list[ResolvedClaim] = []
+    for word in heard.claims:
         if word.pod is not None and word.pod.reserves:
             reservations.append(word)
         else:
-            said.setdefault(_pod(word), []).append(word)
-    for word in share(heard.sharing, reservations):
-        said.setdefault(_pod(word), []).append(word)
-    closed |= _given_out(heard.words)
-    closed |= {parents[uuid] for uuid in closed if uuid in parents}
+            said.setdefault(_pod_key(word), []).append(word)
+    for word in resolve_shared(heard.shared_reservations, reservations):
+        said.setdefault(_pod_key(word), []).append(word)
+    plugin_managed |= _allocated_by_plugin(heard.claims)
+    plugin_managed |= {parents[uuid] for uuid in plugin_managed if uuid in parents}
     resolution = Resolution(
-        devices.lone, unresolved=heard.unresolved, allocated=heard.allocated, closed=closed
+        devices.single_gpu,
+        unresolved=heard.unresolved,
+        allocated=heard.allocated,
+        plugin_managed=plugin_managed,
     )
-    known = before if before is not None and before.lone == devices.lone else Resolution()
-    stakes = resolution.stakes
+    known = (
+        previous
+        if previous is not None and previous.single_gpu == devices.single_gpu
+        else Resolution()
+    )
+    stakes = resolution.candidates
     for key, words in said.items():
         standing = known.pods.get(key)
-        if standing is None or standing.words != words or standing.closed not in (None, closed):
-            standing = sift(words, lone=devices.lone, closed=closed)
+        if (
+            standing is None
+            or standing.claims != words
+            or standing.plugin_managed not in (None, plugin_managed)
+        ):
+            standing = select_claims(
+                words, single_gpu=devices.single_gpu, plugin_managed=plugin_managed
+            )
         resolution.pods[key] = standing
-        for word in standing.unexplained:
-            _give_up(word, heard.unresolved)
+        for word in standing.unresolved_placeholders:
+            _add_unresolved(word, heard.unresolved)
             # What counts for a scheduler means one of its GPUs.
-            resolution.blind = True
-            resolution.unknown = (devices.gpus - closed) or devices.gpus
-        for uuid, stake in standing.stakes:
+            resolution.has_unresolved_holder = True
+            resolution.possibly_held = (devices.gpus - plugin_managed) or devices.gpus
+        for uuid, stake in standing.candidates:
             stakes.setdefault(uuid, []).append(stake)
-        for uuid, word in standing.denied:
-            resolution.denied.setdefault(uuid, []).append(word)
+        for uuid, word in standing.ineffective:
+            resolution.ineffective.setdefault(uuid, []).append(word)
             if word.evidence == Evidence.RUNTIME_ENV:
                 resolution.access.setdefault(uuid, []).append(word)
-    resolution.let_watch(heard.admin)
+    resolution.add_admin_access(heard.admin_access)
     for uuid, on_it in stakes.items():
-        denied = resolution.denied.get(uuid, [])
-        same = known.stakes.get(uuid) == on_it and known.denied.get(uuid, []) == denied
-        resolution.verdicts[uuid] = known.verdicts[uuid] if same else weigh(on_it, denied)
-    vague = heard.vague
-    given = {uuid for uuid, on_it in stakes.items() if any(stake.given for stake in on_it)}
-    if vague and closed | given >= devices.gpus:
+        denied = resolution.ineffective.get(uuid, [])
+        same = known.candidates.get(uuid) == on_it and known.ineffective.get(uuid, []) == denied
+        resolution.arbitrations[uuid] = (
+            known.arbitrations[uuid] if same else arbitrate(on_it, denied)
+        )
+    vague = heard.ambiguous
+    given = {
+        uuid for uuid, on_it in stakes.items() if any(stake.allocated_whole for stake in on_it)
+    }
+    if vague and plugin_managed | given >= devices.gpus:
         # Then a scheduler has nothing to give out, and its annotation can't mean any of them.
         vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
-    if not all(_explained(word, resolution.pods) for word in vague):
-        resolution.blind = True
-        resolution.unknown = devices.gpus
+    if not all(_is_explained(word, resolution.pods) for word in vague):
+        resolution.has_unresolved_holder = True
+        resolution.possibly_held = devices.gpus
     return resolution
 
 
-def _untold(_source: str) -> None:
+def _never_confirmed(_source: str) -> None:
     """Tell of no source when it said something."""
 
 
-def _given_out(words: Iterable[Word]) -> set[str]:
+def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:
     """Return the devices that a device plugin or a DRA driver gave out by their real ids."""
     return {
         found.uuid
-        for word in words
-        if word.evidence == Evidence.KUBELET_IDS and word.rank == IN_CONTAINER[Evidence.KUBELET_IDS]
-        for found in word.found
-        if not found.placeholder
+        for word in resolved_claims
+        if word.evidence == Evidence.KUBELET_IDS
+        and word.rank == CONTAINER_RANK[Evidence.KUBELET_IDS]
+        for found in word.devices
+        if not found.is_placeholder
     }
 
 
-def _pod(word: Word) -> PodKey:
-    return (word.subject.namespace, word.subject.pod, word.subject.uid)
+def _pod_key(resolved: ResolvedClaim) -> PodKey:
+    return (resolved.subject.namespace, resolved.subject.pod, resolved.subject.uid)
 
 
-def _explained(word: Word, pods: Mapping[PodKey, Standing]) -> bool:
+def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> bool:
     """Whether it is known otherwise what the container holds of which a vague word is."""
-    mine = word.subject.container
+    mine = resolved.subject.container
     for pod, standing in pods.items():
-        if _same(pod, _pod(word)):
-            held = {stake.subject.container for _, stake in standing.stakes}
+        if _is_same_pod(pod, _pod_key(resolved)):
+            held = {stake.subject.container for _, stake in standing.candidates}
             if held and (not mine or not held.isdisjoint({mine, ""})):
                 return True
     return False
 
 
-def _same(one: PodKey, other: PodKey) -> bool:
+def _is_same_pod(one: PodKey, other: PodKey) -> bool:
     """Whether two pods are one, as far as is known of each."""
     if one[2] and other[2]:
         return one[2] == other[2]
     return one[1] != "" and one[:2] == other[:2]
 
 
-def _give_up(word: Word, unresolved: dict[str, RawIds]) -> None:
+def _add_unresolved(resolved: ResolvedClaim, unresolved: dict[str, RawIds]) -> None:
     """Count placeholders that nothing else explains as ids that fit no device."""
-    strange = unresolved.setdefault(word.source, {})
-    for raw in word.claim.devices:
+    strange = unresolved.setdefault(resolved.source, {})
+    for raw in resolved.claim.devices:
         strange[raw.scheme, raw.text] = raw

@@ -4,23 +4,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from pipeline.join.arbitration import Holding
+from pipeline.join.arbitration import DeviceHolder
 from pipeline.model import Holder, Instant, PartialRef
 
 
-class Began(NamedTuple):
+class HoldStart(NamedTuple):
     """When a container began to hold a device, and whether that is only when it was first seen."""
 
     at: Instant
-    seen: bool
+    is_observed: bool
 
 
-Since: TypeAlias = dict[PartialRef, Began]
+HoldStarts: TypeAlias = dict[PartialRef, HoldStart]
 """By container, when it began to hold one device."""
 
 
-def holder_of(
-    holding: Holding, at: Instant, began: Mapping[PartialRef, Began], since: Since
+def make_holder(
+    holding: DeviceHolder, at: Instant, previous: Mapping[PartialRef, HoldStart], starts: HoldStarts
 ) -> Holder:
     """Return a holder, and note since when it has been one.
 
@@ -30,10 +30,10 @@ def holder_of(
     if subject.container_id:
         # A container that is made anew goes on holding what it held.
         subject = replace(subject, container_id="")
-    start = began.get(subject, Began(at, seen=True))
+    start = previous.get(subject, HoldStart(at, is_observed=True))
     if holding.since is not None:
-        start = Began(holding.since, seen=False)
-    since[subject] = start
+        start = HoldStart(holding.since, is_observed=False)
+    starts[subject] = start
     return Holder(
         holding.subject,
         holding.share,
@@ -42,5 +42,5 @@ def holder_of(
         holding.evidence,
         holding.pod,
         holding.replicas,
-        start.seen,
+        start.is_observed,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from pipeline.join.mig_placement import Places
+from pipeline.join.mig_placement import MigPlacements
 from pipeline.model import Device
 
 
@@ -17,10 +17,10 @@ class Inventory:
 
     def __init__(self) -> None:
         self._present: dict[str, dict[str, Device]] = {}
-        self._known: dict[str, dict[str, Device]] = {}
+        self._ever_seen: dict[str, dict[str, Device]] = {}
 
     @property
-    def declared(self) -> bool:
+    def is_enumerated(self) -> bool:
         """Whether any source has enumerated devices, be it none at all."""
         return bool(self._present)
 
@@ -30,7 +30,7 @@ class Inventory:
         if self._present.get(source) == present:
             return False
         self._present[source] = present
-        known = self._known.setdefault(source, {})
+        known = self._ever_seen.setdefault(source, {})
         for device in devices:
             if device.mig is None:
                 known[device.uuid] = device
@@ -39,7 +39,7 @@ class Inventory:
 
     def remove(self, source: str) -> bool:
         """Forget a source; return whether it had enumerated anything."""
-        self._known.pop(source, None)
+        self._ever_seen.pop(source, None)
         return self._present.pop(source, None) is not None
 
     def devices(self, ranking: list[str], down: Collection[str] = ()) -> list[tuple[Device, bool]]:
@@ -53,25 +53,25 @@ class Inventory:
         """
         said = [
             (device, present)
-            for table, present in ((self._present, True), (self._known, False))
+            for table, present in ((self._present, True), (self._ever_seen, False))
             for source in ranking
             for device in table.get(source, {}).values()
         ]
-        places = Places(device for device, _ in said)
+        places = MigPlacements(device for device, _ in said)
         merged: dict[str, tuple[Device, bool]] = {}
         for device, present in said:
-            uuid = places.find(device.uuid)
+            uuid = places.canonical_uuid(device.uuid)
             known = merged.get(uuid)
             if known is None:
                 named = device if uuid == device.uuid else replace(device, uuid=uuid)
                 merged[uuid] = (named, present)
             elif known[0] != device:
-                merged[uuid] = (_filled(known[0], device), known[1])
+                merged[uuid] = (_merge(known[0], device), known[1])
         for source in reversed(ranking):
             for device in () if source in down else self._present.get(source, {}).values():
-                uuid = places.find(device.uuid)
+                uuid = places.canonical_uuid(device.uuid)
                 if device.mig is not None and device.mig.profile:
-                    merged[uuid] = (_of_profile(merged[uuid][0], device.mig.profile), True)
+                    merged[uuid] = (_with_profile(merged[uuid][0], device.mig.profile), True)
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
@@ -81,7 +81,7 @@ class Inventory:
             present.update(devices)
             taken.update(_slot(device) for device in devices.values() if device.mig is None)
         taken.discard("")
-        for known in self._known.values():
+        for known in self._ever_seen.values():
             gone = [
                 uuid
                 for uuid, device in known.items()
@@ -96,14 +96,14 @@ def _slot(device: Device) -> str:
     return device.pci_bus_id.lower()
 
 
-def _of_profile(device: Device, profile: str) -> Device:
+def _with_profile(device: Device, profile: str) -> Device:
     mig = device.mig
     if mig is None or mig.profile == profile:
         return device
     return replace(device, mig=replace(mig, profile=profile))
 
 
-def _filled(device: Device, other: Device) -> Device:
+def _merge(device: Device, other: Device) -> Device:
     """Return a device with what only the other description knows of it."""
     mig = device.mig
     if mig is not None and other.mig is not None:
@@ -127,7 +127,7 @@ def _filled(device: Device, other: Device) -> Device:
     )
 
 
-def numbered(devices: Iterable[Device]) -> frozenset[str]:
+def numbered_schemes(devices: Iterable[Device]) -> frozenset[str]:
     """Return the schemes, `minor` and `index`, in which every GPU has a number."""
     gpus = [device for device in devices if device.mig is None]
     every = {"minor": [gpu.minor for gpu in gpus], "index": [gpu.index for gpu in gpus]}

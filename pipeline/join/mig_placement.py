@@ -14,7 +14,7 @@ from pipeline.model import Device
 _PLACE: Final = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})(?:/([0-9]{1,9}))?", re.IGNORECASE)
 
 
-class Places:
+class MigPlacements:
     """The node's MIG instances by their place.
 
     Args:
@@ -31,7 +31,7 @@ class Places:
             instances = self._uuids.setdefault(place, {})
             instances.setdefault(mig.compute_instance_id, set()).add(device.uuid)
 
-    def find(self, uuid: str) -> str:
+    def canonical_uuid(self, uuid: str) -> str:
         """Return the uuid that the device goes by; `uuid` itself where it is no place.
 
         A GPU instance with one compute instance is that one; with several it is a device of its

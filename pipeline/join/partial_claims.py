@@ -4,39 +4,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.join.claim_resolution import Word, find_ids
+from pipeline.join.claim_resolution import ResolvedClaim, resolve_ids
 from pipeline.join.device_index import DeviceIndex
 from pipeline.model import Evidence
 
-Place: TypeAlias = tuple[str, str]
+PodName: TypeAlias = tuple[str, str]
 """Namespace and name of a pod."""
 
-Slot: TypeAlias = tuple[str, str, str]
+ClaimSlot: TypeAlias = tuple[str, str, str]
 """Source, container and resource of a claim."""
 
-Ids: TypeAlias = frozenset[str]
+DeviceIds: TypeAlias = frozenset[str]
 """The ids that the kubelet asked a device plugin for."""
 
 
 @dataclass(slots=True)
-class Round:
+class PartialClaims:
     """What is told now.
 
     Attributes:
         listed: by name, what it is listed with.
-        kept: by uid, the words that have no name.
+        unnamed: by uid, the words that have no name.
         stated: names and uids that were stated at once, by name; each with its beginning.
     """
 
-    listed: dict[Place, dict[Slot, frozenset[Ids]]] = field(default_factory=dict)
-    kept: dict[str, list[Word]] = field(default_factory=dict)
-    stated: dict[Place, dict[str, int]] = field(default_factory=dict)
+    listed: dict[PodName, dict[ClaimSlot, frozenset[DeviceIds]]] = field(default_factory=dict)
+    unnamed: dict[str, list[ResolvedClaim]] = field(default_factory=dict)
+    stated: dict[PodName, dict[str, int]] = field(default_factory=dict)
 
 
-def sort(words: Iterable[Word]) -> Round:
+def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
     """Find out what is told with a part missing."""
-    told = Round()
-    for word in words:
+    told = PartialClaims()
+    for word in claims:
         ref = word.claim.subject
         if ref.pod and not ref.uid:
             slots = told.listed.setdefault((ref.namespace, ref.pod), {})
@@ -45,42 +45,44 @@ def sort(words: Iterable[Word]) -> Round:
             ids = ids_of(word) if word.evidence >= Evidence.PLUGIN_ANSWER else frozenset[str]()
             slots[slot] = slots.get(slot, frozenset()) | {ids}
         elif ref.uid and not word.subject.pod:
-            told.kept.setdefault(ref.uid, []).append(word)
+            told.unnamed.setdefault(ref.uid, []).append(word)
     return told
 
 
-def unlisted(word: Word, listed: set[tuple[str, str]], devices: DeviceIndex) -> Word | None:
+def without_listed_ids(
+    claim: ResolvedClaim, listed: set[tuple[str, str]], devices: DeviceIndex
+) -> ResolvedClaim | None:
     """Return a word without the ids that the kubelet lists under a name; None if nothing is left.
 
     Args:
-        word: one that nobody has a name for.
+        claim: one that nobody has a name for.
         listed: resources and ids that are listed under names.
         devices: the devices of the node.
     """
-    if word.evidence < Evidence.PLUGIN_ANSWER or not word.claim.resource:
-        return word
-    ids = word.claim.asked or word.claim.devices
-    left = tuple([raw for raw in ids if (word.claim.resource, raw.text) not in listed])
+    if claim.evidence < Evidence.PLUGIN_ANSWER or not claim.claim.resource:
+        return claim
+    ids = claim.claim.asked or claim.claim.devices
+    left = tuple([raw for raw in ids if (claim.claim.resource, raw.text) not in listed])
     if len(left) == len(ids):
-        return word
-    if word.claim.asked or not left:
+        return claim
+    if claim.claim.asked or not left:
         return None
-    if not word.found:
-        return word
-    found, _ = find_ids(left, devices)
-    return word._replace(found=found) if found else None
+    if not claim.devices:
+        return claim
+    found, _ = resolve_ids(left, devices)
+    return claim._replace(devices=found) if found else None
 
 
-def place_of(word: Word) -> Place:
+def pod_name_of(claim: ResolvedClaim) -> PodName:
     """Return the name of a word's pod."""
-    return (word.subject.namespace, word.subject.pod)
+    return (claim.subject.namespace, claim.subject.pod)
 
 
-def slot_of(word: Word) -> Slot:
+def slot_of(claim: ResolvedClaim) -> ClaimSlot:
     """Return what a word's ids are told of."""
-    return (word.source, word.subject.container, word.claim.resource)
+    return (claim.source, claim.subject.container, claim.claim.resource)
 
 
-def ids_of(word: Word) -> Ids:
+def ids_of(claim: ResolvedClaim) -> DeviceIds:
     """Return the ids that were asked for."""
-    return frozenset([raw.text for raw in word.claim.asked or word.claim.devices])
+    return frozenset([raw.text for raw in claim.claim.asked or claim.claim.devices])

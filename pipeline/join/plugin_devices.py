@@ -12,88 +12,90 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.trust_rules import COUNTING
+from pipeline.join.trust_rules import COUNT_ONLY_RESOURCES
 from pipeline.model import DeviceAliasesReplaced, RawDeviceId, ResourcesAdvertised
 from pipeline.model.plugin_ids import without_replica
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST: Final = 20_000
+_MAX_DEVICES: Final = 20_000
 """How many devices of one source are kept in mind: those that were told last."""
 
 
-class _Told(NamedTuple):
+class _ReportedId(NamedTuple):
     """An id, when the source last told of it, and whether ids of its resource only count."""
 
     raw: RawDeviceId
-    time: int
-    counts: bool
+    sequence: int
+    count_only: bool
 
 
-class ClosedDevices:
+class PluginManagedDevices:
     """The devices that were offered by ids of their own."""
 
     def __init__(self) -> None:
-        self._offered: dict[str, dict[str, _Told]] = {}
+        self._advertised: dict[str, dict[str, _ReportedId]] = {}
         self._published: dict[str, dict[str, None]] = {}
-        self._time = 0
-        self._found: tuple[DeviceIndex, frozenset[str]] | None = None
+        self._sequence = 0
+        self._cached: tuple[DeviceIndex, frozenset[str]] | None = None
 
-    def offer(self, source: str, event: ResourcesAdvertised) -> None:
+    def update_resources(self, source: str, event: ResourcesAdvertised) -> None:
         """Take in what the kubelet offers."""
-        self._time += 1
-        ids = self._offered.setdefault(source, {})
+        self._sequence += 1
+        ids = self._advertised.setdefault(source, {})
         for offer in event.resources:
-            counts = offer.resource in COUNTING
+            counts = offer.resource in COUNT_ONLY_RESOURCES
             for raw in offer.devices:
                 # Of a device's replicas one says it all.
-                _keep(ids, without_replica(raw.text), _Told(raw, self._time, counts))
-        self._found = None
+                _insert_bounded(
+                    ids, without_replica(raw.text), _ReportedId(raw, self._sequence, counts)
+                )
+        self._cached = None
 
-    def publish(self, source: str, told: DeviceAliasesReplaced) -> None:
+    def update_aliases(self, source: str, event: DeviceAliasesReplaced) -> None:
         """Take in which devices DRA drivers have."""
         targets = self._published.setdefault(source, {})
-        for raw, target in told.aliases:
+        for raw, target in event.aliases:
             if raw.scheme == "dra":
-                _keep(targets, target, None)
-        self._found = None
+                _insert_bounded(targets, target, None)
+        self._cached = None
 
     def remove(self, source: str) -> None:
         """Forget a source."""
-        self._offered.pop(source, None)
+        self._advertised.pop(source, None)
         self._published.pop(source, None)
-        self._found = None
+        self._cached = None
 
     def devices(self, index: DeviceIndex) -> frozenset[str]:
         """Return their uuids; of a MIG instance that of the instance alone."""
-        if self._found is None or self._found[0] is not index:
+        if self._cached is None or self._cached[0] is not index:
             closed = {
                 found.uuid
                 for targets in self._published.values()
                 for target in targets
-                if (found := index.target(target)) is not None
+                if (found := index.alias_target(target)) is not None
             }
-            for ids in self._offered.values():
-                closed |= _really_offered(ids.values(), index)
-            self._found = (index, frozenset(closed))
-        return self._found[1]
+            for ids in self._advertised.values():
+                closed |= _offered_by_real_id(ids.values(), index)
+            self._cached = (index, frozenset(closed))
+        return self._cached[1]
 
 
-def _really_offered(ids: Iterable[_Told], index: DeviceIndex) -> set[str]:
+def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[str]:
     """Return the devices that were last told of by an id of their own."""
     last: dict[str, tuple[int, bool]] = {}
     for told in ids:
         found = index.resolve(told.raw)
         if found is not None:
-            real = not (told.counts or found.placeholder)
-            last[found.uuid] = max((told.time, real), last.get(found.uuid, (0, False)))
+            real = not (told.count_only or found.is_placeholder)
+            last[found.uuid] = max((told.sequence, real), last.get(found.uuid, (0, False)))
     return {uuid for uuid, (_, real) in last.items() if real}
 
 
-def _keep(table: dict[K, V], key: K, value: V) -> None:
+def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
     """Put a value at the end, and let go of the oldest if there are too many."""
     table.pop(key, None)
     table[key] = value
-    if len(table) > _MOST:
+    if len(table) > _MAX_DEVICES:
         del table[next(iter(table))]

@@ -3,11 +3,11 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pipeline.join.source_pods import Name, Told, name_of, names_of
+from pipeline.join.source_pods import PodIdentifier, SourcePods, identifier_of, identifiers_of
 from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, PodsReplaced
 
 
-class Known(NamedTuple):
+class IdentifiedContainer(NamedTuple):
     """What is known of the container that a source names.
 
     Attributes:
@@ -19,19 +19,20 @@ class Known(NamedTuple):
     pod: Pod | None
 
 
-class Change(NamedTuple):
+class PodChange(NamedTuple):
     """What a source's word on a pod did.
 
     Attributes:
-        matters: who holds what may have changed.
-        moved: the pod, if it was taken on, or a container of it started, ended or was made anew.
+        affects_claims: who holds what may have changed.
+        changed_pod: the pod, if it was taken on, or a container of it started, ended or was made
+            anew.
     """
 
-    matters: bool
-    moved: Pod | None = None
+    affects_claims: bool
+    changed_pod: Pod | None = None
 
 
-_NOTHING = Change(matters=False)
+_NO_CHANGE = PodChange(affects_claims=False)
 
 
 class PodTable:
@@ -41,148 +42,157 @@ class PodTable:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
-        self._ranked: list[Told] = []
-        self._lagging: list[Told] = []
-        self._knowing = False
-        self._named: set[Name] = set()
+        self._by_source: dict[str, SourcePods] = {}
+        self._by_rank: list[SourcePods] = []
+        self._down_sources: list[SourcePods] = []
+        self._pods_listed = False
+        self._referenced: set[PodIdentifier] = set()
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
 
-    def replace(self, source: str, event: PodsReplaced, at: Instant) -> Change:
+    def replace(self, source: str, event: PodsReplaced, at: Instant) -> PodChange:
         """Take in all pods of a source."""
-        told = self._told.setdefault(source, Told())
+        told = self._by_source.setdefault(source, SourcePods())
         told.good_for_ns = event.good_for_ns
         coming = {pod.info.uid: pod for pod in event.pods}
         if told.listed and told.pods == coming:
-            return _NOTHING
-        told.list(at)
-        told.forget(at.mono_ns, self._named)
+            return _NO_CHANGE
+        told.mark_listed(at)
+        told.prune(at.mono_ns, self._referenced)
         for uid in [uid for uid in told.pods if uid not in coming]:
-            told.drop(uid, at)
+            told.delete(uid, at)
         self._subjects.clear()
         for pod in coming.values():
-            told.put(pod, at)
-        return Change(matters=True)
+            told.upsert(pod, at)
+        return PodChange(affects_claims=True)
 
-    def upsert(self, source: str, pod: Pod, at: Instant) -> Change:
+    def upsert(self, source: str, pod: Pod, at: Instant) -> PodChange:
         """Take in a pod."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         if told is None or not told.listed:
-            return _NOTHING
+            return _NO_CHANGE
         before = told.pods.get(pod.info.uid)
         if before == pod:
-            return _NOTHING
-        told.put(pod, at)
-        moved = before is None or _course(before) != _course(pod)
-        matters = self._matters(pod) or (before is not None and self._matters(before))
-        return Change(matters, pod if moved else None)
+            return _NO_CHANGE
+        told.upsert(pod, at)
+        moved = before is None or _lifecycle(before) != _lifecycle(pod)
+        matters = self._affects_claims(pod) or (before is not None and self._affects_claims(before))
+        return PodChange(matters, pod if moved else None)
 
-    def delete(self, source: str, uid: str, at: Instant) -> Change:
+    def delete(self, source: str, uid: str, at: Instant) -> PodChange:
         """Take out a pod."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         pod = None if told is None else told.pods.get(uid)
         if told is None or pod is None:
-            return _NOTHING
-        shown = told.shown(uid) or pod
-        told.drop(uid, at)
-        told.forget(at.mono_ns, self._named)
+            return _NO_CHANGE
+        shown = told.with_node_uid(uid) or pod
+        told.delete(uid, at)
+        told.prune(at.mono_ns, self._referenced)
         self._subjects.pop(shown.info.uid, None)
         # A static pod may go on without its mirror: that is for the kubelet to say.
-        return Change(self._matters(pod), pod if pod.static_uid else None)
+        return PodChange(self._affects_claims(pod), pod if pod.static_uid else None)
 
     def remove(self, source: str) -> None:
         """Forget a source's pods."""
-        self._told.pop(source, None)
+        self._by_source.pop(source, None)
         self._subjects.clear()
 
     def expire(self, source: str, silent_ns: int, at: Instant) -> bool:
         """Let go of a source's pods if it has been silent for too long; return whether it has."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         if told is None or not told.listed or silent_ns <= told.good_for_ns:
             return False
-        told.fade(at)
+        told.expire(at)
         self._subjects.clear()
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield what a source's pods say that they hold."""
-        told = self._told.get(source)
+        told = self._by_source.get(source)
         if told is not None:
             for pod in told.pods.values():
                 yield from pod.claims
 
-    def find(self, name: Name) -> Pod | None:
+    def find(self, name: PodIdentifier) -> Pod | None:
         """Return the pod that goes by a name, by the word of the first source that knows it."""
-        found = (told.find(name) for told in self._ranked)
+        found = (told.find(name) for told in self._by_rank)
         return next((pod for pod in found if pod is not None), None)
 
-    def meant(self, place: tuple[str, str], uid: str, moment: Instant) -> bool | None:
+    def referred_to(self, pod_name: tuple[str, str], uid: str, moment: Instant) -> bool | None:
         """Whether a name meant a pod at a moment; None where no source tells of the pod."""
-        for told in self._told.values():
+        for told in self._by_source.values():
             pod = told.find(uid)
             if pod is not None:
-                return told.find(place) is pod and told.may_mean(pod, moment)
+                return told.find(pod_name) is pod and told.may_refer_to(pod, moment)
         return None
 
-    def shown(self, source: str, pod: Pod) -> Pod:
+    def with_node_uid(self, source: str, pod: Pod) -> Pod:
         """Return a pod that a source has told of as it is shown: under the uid of the node."""
-        told = self._told.get(source)
-        return (told.shown(pod.info.uid) if told is not None else None) or pod
+        told = self._by_source.get(source)
+        return (told.with_node_uid(pod.info.uid) if told is not None else None) or pod
 
-    def lives(self, uid: str) -> bool | None:
+    def is_alive(self, uid: str) -> bool | None:
         """Whether a pod is there and has not ended; None where no source lists pods now."""
-        if not any(told.listed for told in self._told.values()):
+        if not any(told.listed for told in self._by_source.values()):
             return None
-        found = (told.find(uid) for told in self._told.values())
+        found = (told.find(uid) for told in self._by_source.values())
         return any(pod is not None and not pod.ended for pod in found)
 
-    def begin(self, ranking: Iterable[str], up: Container[str]) -> None:
+    def begin_resolution(self, ranking: Iterable[str], up: Container[str]) -> None:
         """Begin to work out what all claims mean.
 
         Args:
             ranking: the sources in their order.
             up: those that do their work.
         """
-        self._ranked = [self._told[source] for source in ranking if source in self._told]
-        self._lagging = [told for s, told in self._told.items() if s not in up]
-        self._knowing = any(told.listed and told not in self._lagging for told in self._ranked)
-        self._named.clear()
+        self._by_rank = [self._by_source[source] for source in ranking if source in self._by_source]
+        self._down_sources = [told for s, told in self._by_source.items() if s not in up]
+        self._pods_listed = any(
+            told.listed and told not in self._down_sources for told in self._by_rank
+        )
+        self._referenced.clear()
 
-    def end(self, at: Instant) -> None:
+    def end_resolution(self, at: Instant) -> None:
         """Note that no claim is left to be identified."""
-        for told in self._ranked:
-            told.forget(at.mono_ns, self._named)
+        for told in self._by_rank:
+            told.prune(at.mono_ns, self._referenced)
 
-    def identify(self, ref: PartialRef, said: Instant, evidence: Evidence) -> Known | None:
+    def identify(
+        self, ref: PartialRef, confirmed_at: Instant, evidence: Evidence
+    ) -> IdentifiedContainer | None:
         """Return which container a source means; None if its word is no longer about any.
 
         Args:
             ref: the container, as the source knows it.
-            said: when the source stood by its word.
+            confirmed_at: when the source stood by its word.
             evidence: what the word rests on. What the runtime itself says of a container is true
                 whatever the API server thinks of its pod.
         """
-        name = name_of(ref)
-        self._named.add(name)
+        name = identifier_of(ref)
+        self._referenced.add(name)
         certain = evidence <= Evidence.RUNTIME_ENV
-        found = [(told, pod) for told in self._ranked if (pod := told.find(name)) is not None]
+        found = [(told, pod) for told in self._by_rank if (pod := told.find(name)) is not None]
         if not certain and any(pod.ended for _, pod in found):
             return None
         if found:
             told, pod = found[0]
-            if certain or self._took_on(told, pod, ref, said, evidence):
-                return Known(self._complete(ref, pod), pod)
+            if certain or self._was_admitted(told, pod, ref, confirmed_at, evidence):
+                return IdentifiedContainer(self._complete(ref, pod), pod)
             return None
         # The checkpoint keeps pods that are gone, until it is written anew.
-        unheard_of = self._knowing and not ref.pod
-        if not certain and (unheard_of or any(told.is_gone(name) for told in self._ranked)):
+        unheard_of = self._pods_listed and not ref.pod
+        if not certain and (unheard_of or any(told.is_deleted(name) for told in self._by_rank)):
             return None
         if ref.container_id:
             ref = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)
-        return Known(ref, None)
+        return IdentifiedContainer(ref, None)
 
-    def _took_on(
-        self, told: Told, pod: Pod, ref: PartialRef, said: Instant, evidence: Evidence
+    def _was_admitted(
+        self,
+        source_pods: SourcePods,
+        pod: Pod,
+        ref: PartialRef,
+        confirmed_at: Instant,
+        evidence: Evidence,
     ) -> bool:
         """Whether the kubelet had taken on the pod that is meant, so that it can hold something."""
         if evidence == Evidence.SCHEDULER_ANNOTATION:
@@ -191,14 +201,18 @@ class PodTable:
             return True
         # Only the kubelet's own word tells that the kubelet knows a pod.
         unstarted = pod.started is None and evidence == Evidence.POD_LIST_FILE
-        if not unstarted and told.took_on(pod, said):
+        if not unstarted and source_pods.was_admitted(pod, confirmed_at):
             return True
         # A start that can't be heard of is no reason to doubt a name that had no other owner.
-        return pod.started is None and told in self._lagging and not told.is_gone(name_of(ref))
+        return (
+            pod.started is None
+            and source_pods in self._down_sources
+            and not source_pods.is_deleted(identifier_of(ref))
+        )
 
-    def _matters(self, pod: Pod) -> bool:
+    def _affects_claims(self, pod: Pod) -> bool:
         """Whether any claim can mean a pod."""
-        return bool(pod.claims) or not self._named.isdisjoint(names_of(pod))
+        return bool(pod.claims) or not self._referenced.isdisjoint(identifiers_of(pod))
 
     def _complete(self, ref: PartialRef, pod: Pod) -> PartialRef:
         """Return all that names the container; the same object while the pod doesn't change."""
@@ -219,7 +233,7 @@ class PodTable:
         return subject
 
 
-def _course(pod: Pod) -> Mapping[str, object]:
+def _lifecycle(pod: Pod) -> Mapping[str, object]:
     """Return how far a pod has come."""
     course: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
     course[""] = (pod.ended, pod.started is None)

@@ -10,19 +10,19 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.pod_table import PodTable
 from pipeline.model import Attribution, PartialRef, Pod, PodInfo, RunningContainer
-from pipeline.usage import Name
+from pipeline.usage import ContainerName
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_Held: TypeAlias = dict[PartialRef, PodInfo | None]
+_PodHolders: TypeAlias = dict[PartialRef, PodInfo | None]
 """Containers of a pod that hold something, and what is known of their pod."""
 
-MOST_REMEMBERED: Final = 2048
+MAX_REMEMBERED: Final = 2048
 """How many containers, and names of pods, are kept in mind: those that were told of last."""
 
 
-class Owner(NamedTuple):
+class ProcessOwner(NamedTuple):
     """A container.
 
     Attributes:
@@ -31,14 +31,14 @@ class Owner(NamedTuple):
         pod: what is known of its pod.
     """
 
-    container: Name | None
+    container: ContainerName | None
     pod: PodInfo | None = None
 
 
-_NOBODY: Final = Owner(None)
+_NO_OWNER: Final = ProcessOwner(None)
 
 
-class Owners:
+class ProcessOwners:
     """Finds containers by pod uid and container id.
 
     Args:
@@ -49,83 +49,87 @@ class Owners:
     def __init__(self, pods: PodTable, containers: ContainerTable) -> None:
         self._pods = pods
         self._containers = containers
-        self._was_container: dict[str, PartialRef] = {}
-        self._was_pod: dict[str, Pod] = {}
-        self._holding: dict[str, _Held] = {}
-        self._was_holding: dict[str, _Held] = {}
-        self._found: dict[tuple[str, str], Owner] = {}
+        self._past_containers: dict[str, PartialRef] = {}
+        self._past_pods: dict[str, Pod] = {}
+        self._holders: dict[str, _PodHolders] = {}
+        self._past_holders: dict[str, _PodHolders] = {}
+        self._cache: dict[tuple[str, str], ProcessOwner] = {}
 
-    def tell_containers(self, containers: Iterable[RunningContainer]) -> None:
+    def update_containers(self, containers: Iterable[RunningContainer]) -> None:
         """Keep in mind what was told of containers."""
         for one in containers:
-            _keep(self._was_container, one.subject.container_id, one.subject)
-        self._found.clear()
+            _insert_bounded(self._past_containers, one.subject.container_id, one.subject)
+        self._cache.clear()
 
-    def tell_pods(self, pods: Iterable[Pod]) -> None:
+    def update_pods(self, pods: Iterable[Pod]) -> None:
         """Keep in mind what was told of pods, as they are shown."""
         for pod in pods:
             info = pod.info
-            _keep(self._was_pod, info.uid, pod)
+            _insert_bounded(self._past_pods, info.uid, pod)
             for one in pod.containers:
                 if one.container_id:
-                    _keep(
-                        self._was_container,
+                    _insert_bounded(
+                        self._past_containers,
                         one.container_id,
                         PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id),
                     )
-        self._found.clear()
+        self._cache.clear()
 
-    def changed(self, attributions: Mapping[str, Attribution]) -> None:
+    def update_holders(self, attributions: Mapping[str, Attribution]) -> None:
         """Note that something was told, or that others hold something."""
-        self._found.clear()
-        self._holding.clear()
+        self._cache.clear()
+        self._holders.clear()
         for known in attributions.values():
             for holder in known.holders:
                 if holder.subject.uid:
-                    of_pod = self._holding.setdefault(holder.subject.uid, {})
+                    of_pod = self._holders.setdefault(holder.subject.uid, {})
                     of_pod[holder.subject] = holder.pod
-        for uid, held in self._holding.items():
-            _keep(self._was_holding, uid, held)
+        for uid, held in self._holders.items():
+            _insert_bounded(self._past_holders, uid, held)
 
-    def find(self, ref: PartialRef) -> Owner:
+    def find(self, ref: PartialRef) -> ProcessOwner:
         """Return the container that is meant.
 
         Args:
             ref: uid and container id, one of which may be missing.
         """
         key = (ref.uid, ref.container_id)
-        found = self._found.get(key)
+        found = self._cache.get(key)
         if found is None:
-            if len(self._found) >= MOST_REMEMBERED:
-                self._found.clear()
-            found = self._found[key] = self._resolve(ref)
+            if len(self._cache) >= MAX_REMEMBERED:
+                self._cache.clear()
+            found = self._cache[key] = self._resolve(ref)
         return found
 
-    def _resolve(self, ref: PartialRef) -> Owner:
+    def _resolve(self, ref: PartialRef) -> ProcessOwner:
         running = self._containers.find(ref.container_id) if ref.container_id else None
-        subject = running.subject if running else self._was_container.get(ref.container_id)
+        subject = running.subject if running else self._past_containers.get(ref.container_id)
         uid = ref.uid or (subject.uid if subject else "")
         if not uid:
-            return _NOBODY
-        pod = self._pods.find(uid) or self._was_pod.get(uid)
+            return _NO_OWNER
+        pod = self._pods.find(uid) or self._past_pods.get(uid)
         if pod is not None:
             info = pod.info
-            name = _name(pod, ref, subject) or self._sole(info.uid, ref) or _lasting(pod)
-            return Owner((info.namespace, info.name, name, info.uid), info)
+            name = (
+                _container_name(pod, ref, subject)
+                or self._only_holder(info.uid, ref)
+                or _main_container(pod)
+            )
+            return ProcessOwner((info.namespace, info.name, name, info.uid), info)
         if subject is not None:
-            return Owner((subject.namespace, subject.pod, subject.container, uid))
-        if holding := self._held(uid):
+            return ProcessOwner((subject.namespace, subject.pod, subject.container, uid))
+        if holding := self._holders_of(uid):
             held, info_ = next(iter(holding.items()))
-            return Owner((held.namespace, held.pod, self._sole(uid, ref), uid), info_)
-        return Owner(("", "", "", uid))
+            return ProcessOwner((held.namespace, held.pod, self._only_holder(uid, ref), uid), info_)
+        return ProcessOwner(("", "", "", uid))
 
-    def _held(self, uid: str) -> _Held:
+    def _holders_of(self, uid: str) -> _PodHolders:
         """Return what holds something of a pod, or did last: its last look comes after its end."""
-        return self._holding.get(uid) or self._was_holding.get(uid) or {}
+        return self._holders.get(uid) or self._past_holders.get(uid) or {}
 
-    def _sole(self, uid: str, ref: PartialRef) -> str:
+    def _only_holder(self, uid: str, ref: PartialRef) -> str:
         """Return the one container of a pod that holds anything, or did; unless it is another."""
-        holding = self._held(uid)
+        holding = self._holders_of(uid)
         names = {held.container for held in holding}
         ids = {held.container_id for held in holding}
         if len(names) != 1 or not ids <= {"", ref.container_id}:
@@ -133,7 +137,7 @@ class Owners:
         return next(iter(names))
 
 
-def _name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> str:
+def _container_name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> str:
     """Return the name of the container, as far as it is told."""
     if ref.container_id:
         for one in pod.containers:
@@ -142,15 +146,15 @@ def _name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> str:
     return subject.container if subject is not None else ""
 
 
-def _lasting(pod: Pod) -> str:
+def _main_container(pod: Pod) -> str:
     """Return the one container of a pod that doesn't end before the others."""
     lasting = [one.name for one in pod.containers if one.kind in {"app", "sidecar"}]
     return lasting[0] if len(lasting) == 1 else ""
 
 
-def _keep(table: dict[K, V], key: K, value: V) -> None:
+def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
     """Put a value at the end, and let go of the oldest if there are too many."""
     table.pop(key, None)
     table[key] = value
-    if len(table) > MOST_REMEMBERED:
+    if len(table) > MAX_REMEMBERED:
         del table[next(iter(table))]

@@ -5,7 +5,7 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE
-from pipeline.join.mig_placement import Places
+from pipeline.join.mig_placement import MigPlacements
 from pipeline.model import Attrs, Device, Instant, ProcessList, Reading
 
 _FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
@@ -14,11 +14,11 @@ _PROCESS_MEMORY = "process_memory_used_bytes"
 
 _NEVER = 1 << 63
 
-MOST_PROCESSES: Final = 256
+MAX_PROCESS_SERIES: Final = 256
 """How many processes of a device have series: those that use the most memory."""
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """One source's series. The device is named as the source does: by its place perhaps."""
 
     source: str
@@ -27,11 +27,11 @@ class Key(NamedTuple):
     attrs: Attrs
 
 
-class _Listed(NamedTuple):
+class _ProcessSeries(NamedTuple):
     """A source's newest process list of a device, and the series that it makes."""
 
-    found: ProcessList
-    series: tuple[tuple[Key, int], ...]
+    process_list: ProcessList
+    series: tuple[tuple[SeriesKey, int], ...]
 
 
 class ReadingTable:
@@ -41,34 +41,34 @@ class ReadingTable:
     is shown, whole: its attributes are never mixed with another's.
 
     Attributes:
-        reshaped: a series came, went or changed its winner since `keys` was last called.
+        layout_changed: a series came, went or changed its winner since `keys` was last called.
         fresh: keys read since the owner last cleared it.
         starts: since when each counter has counted without a break, as far as is known.
-        restarted: one of them has another start than when `restarted` was last cleared.
+        starts_changed: one of them has another start than when `starts_changed` was last cleared.
     """
 
     def __init__(self) -> None:
-        self._latest: dict[Key, Reading] = {}
-        self._processes: dict[tuple[str, str], _Listed] = {}
+        self._latest: dict[SeriesKey, Reading] = {}
+        self._processes: dict[tuple[str, str], _ProcessSeries] = {}
         self._scan_at_ns = _NEVER
-        self.reshaped = True
-        self.fresh: set[Key] = set()
-        self.starts: dict[Key, Instant] = {}
-        self.restarted = False
+        self.layout_changed = True
+        self.fresh: set[SeriesKey] = set()
+        self.starts: dict[SeriesKey, Instant] = {}
+        self.starts_changed = False
 
-    def __getitem__(self, key: Key) -> Reading:
+    def __getitem__(self, key: SeriesKey) -> Reading:
         return self._latest[key]
 
-    def take(self, source: str, readings: Iterable[Reading]) -> None:
+    def update(self, source: str, readings: Iterable[Reading]) -> None:
         """Apply a patch of readings. Fields that the catalogue lacks are passed over."""
         latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
         for reading in readings:
-            key = Key(source, reading.device, reading.field, reading.attrs)
+            key = SeriesKey(source, reading.device, reading.field, reading.attrs)
             before = latest.get(key)
             if before is None:
                 if reading.field not in _FIELD_ORDER:
                     continue
-                self.reshaped = True
+                self.layout_changed = True
                 if reading.field in _COUNTERS:
                     self._start(key, reading)
             elif reading.value < before.value and reading.field in _COUNTERS:
@@ -81,12 +81,12 @@ class ReadingTable:
             fresh.add(key)
         self._scan_at_ns = first_end
 
-    def _start(self, key: Key, reading: Reading) -> None:
+    def _start(self, key: SeriesKey, reading: Reading) -> None:
         """Note since when a counter counts: as its source says, else from this reading on."""
         self.starts[key] = reading.window_start or reading.at
-        self.restarted = True
+        self.starts_changed = True
 
-    def take_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
+    def update_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
         """Replace the process lists of the devices named; a process that is gone has no series.
 
         Of a list that says what the one before said, by the same tuple, no more than the time is
@@ -95,16 +95,16 @@ class ReadingTable:
         for found in lists:
             place = (source, found.device)
             before = self._processes.get(place)
-            if before is not None and before.found.processes is found.processes:
+            if before is not None and before.process_list.processes is found.processes:
                 series = before.series
             else:
                 series = _series(source, found)
                 if before is not None:
                     self._drop({key for key, _ in before.series}.difference(k for k, _ in series))
-            self._processes[place] = _Listed(found, series)
-            self._scan_at_ns = min(self._scan_at_ns, _end(found))
+            self._processes[place] = _ProcessSeries(found, series)
+            self._scan_at_ns = min(self._scan_at_ns, _expires_ns(found))
             at, good_for_ns = found.at, found.good_for_ns
-            self.take(
+            self.update(
                 source,
                 [
                     Reading(key.device, key.field, key.attrs, used, None, at, good_for_ns)
@@ -112,26 +112,32 @@ class ReadingTable:
                 ],
             )
 
-    def processes(self, ranking: Iterable[str], places: Places) -> dict[str, ProcessList]:
+    def processes(
+        self, ranking: Iterable[str], placements: MigPlacements
+    ) -> dict[str, ProcessList]:
         """Return each device's process list, from the first source in `ranking` that has one."""
         chosen: dict[str, ProcessList] = {}
         for wanted in ranking:
             for (source, device), listed in self._processes.items():
                 if source == wanted:
-                    chosen.setdefault(places.find(device), listed.found)
+                    chosen.setdefault(placements.canonical_uuid(device), listed.process_list)
         return chosen
 
     def expire(self, now_ns: int) -> bool:
         """Drop what is no longer good; return whether anything was."""
         if now_ns <= self._scan_at_ns:
             return False
-        stale = {key for key, reading in self._latest.items() if _end(reading) < now_ns}
-        stale_lists = [at for at, listed in self._processes.items() if _end(listed.found) < now_ns]
+        stale = {key for key, reading in self._latest.items() if _expires_ns(reading) < now_ns}
+        stale_lists = [
+            at
+            for at, listed in self._processes.items()
+            if _expires_ns(listed.process_list) < now_ns
+        ]
         for at in stale_lists:
             del self._processes[at]
         self._drop(stale)
-        ends = [_end(reading) for reading in self._latest.values()]
-        ends += [_end(listed.found) for listed in self._processes.values()]
+        ends = [_expires_ns(reading) for reading in self._latest.values()]
+        ends += [_expires_ns(listed.process_list) for listed in self._processes.values()]
         self._scan_at_ns = min(ends, default=_NEVER)
         return bool(stale or stale_lists)
 
@@ -144,24 +150,30 @@ class ReadingTable:
         self._drop(mine)
         return bool(mine or lists)
 
-    def moved(self, before: Places, after: Places) -> None:
+    def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
         """Withdraw what was read at places where another instance is now, or none.
 
         The ids of a place are used again: what was read before is not the new instance's.
         """
         names = {key.device for key in self._latest} | {device for _, device in self._processes}
-        gone = {name for name in names if before.find(name) not in (name, after.find(name))}
+        gone = {
+            name
+            for name in names
+            if before.canonical_uuid(name) not in (name, after.canonical_uuid(name))
+        }
         if not gone:
             return
         for at in [at for at in self._processes if at[1] in gone]:
             del self._processes[at]
         self._drop([key for key in self._latest if key.device in gone])
 
-    def keys(self, devices: Mapping[str, Device], ranking: list[str], places: Places) -> list[Key]:
+    def keys(
+        self, devices: Mapping[str, Device], ranking: list[str], placements: MigPlacements
+    ) -> list[SeriesKey]:
         """Return the winners for the devices given: by field, then device, then attributes."""
-        self.reshaped = False
+        self.layout_changed = False
         rank = {source: at for at, source in enumerate(ranking)}
-        found = {key.device: places.find(key.device) for key in self._latest}
+        found = {key.device: placements.canonical_uuid(key.device) for key in self._latest}
         # A source that calls a device by two names counts by the one that says more.
         winner: dict[tuple[str, str], tuple[int, bool, str, str]] = {}
         for key in self._latest:
@@ -179,29 +191,33 @@ class ReadingTable:
             and winner[device, key.field][2:] == (key.source, key.device)
         ]
         chosen.sort(
-            key=lambda key: (_FIELD_ORDER[key.field], place[found[key.device]], _natural(key))
+            key=lambda key: (
+                _FIELD_ORDER[key.field],
+                place[found[key.device]],
+                _by_numeric_value(key),
+            )
         )
         return chosen
 
-    def _drop(self, keys: Iterable[Key]) -> None:
+    def _drop(self, keys: Iterable[SeriesKey]) -> None:
         for key in keys:
             if self._latest.pop(key, None) is not None:
-                self.reshaped = True
+                self.layout_changed = True
                 self.fresh.discard(key)
                 self.starts.pop(key, None)
 
 
-def _end(found: Reading | ProcessList) -> int:
+def _expires_ns(found: Reading | ProcessList) -> int:
     """Return the last moment at which it is good, on the monotonic clock in nanoseconds."""
     return found.at.mono_ns + found.good_for_ns
 
 
-def _natural(key: Key) -> list[tuple[int, str]]:
+def _by_numeric_value(key: SeriesKey) -> list[tuple[int, str]]:
     """Order numbers among the attributes by size: XID 13 before XID 119."""
     return [(len(value), value) for _, value in key.attrs]
 
 
-def _series(source: str, found: ProcessList) -> tuple[tuple[Key, int], ...]:
+def _series(source: str, found: ProcessList) -> tuple[tuple[SeriesKey, int], ...]:
     """Return key and bytes of each process that has a series, those with the most memory first."""
     known = [
         (-used, process.pid, process.kind)
@@ -209,6 +225,9 @@ def _series(source: str, found: ProcessList) -> tuple[tuple[Key, int], ...]:
         if (used := process.memory_bytes) is not None
     ]
     return tuple(
-        (Key(source, found.device, _PROCESS_MEMORY, (("kind", kind), ("pid", str(pid)))), -less)
-        for less, pid, kind in nsmallest(MOST_PROCESSES, known)
+        (
+            SeriesKey(source, found.device, _PROCESS_MEMORY, (("kind", kind), ("pid", str(pid)))),
+            -less,
+        )
+        for less, pid, kind in nsmallest(MAX_PROCESS_SERIES, known)
     )

@@ -55,7 +55,7 @@ class ResourceTable:
         index: DeviceIndex,
         allocated: Mapping[str, set[str]],
         *,
-        heard: Container[str],
+        active_sources: Container[str],
     ) -> dict[str, ResourceCount]:
         """Return the counts by resource, sorted.
 
@@ -63,13 +63,13 @@ class ResourceTable:
             devices: those that are present.
             index: resolves ids to devices of the node.
             allocated: by resource, uuids and ids that fit no device.
-            heard: sources whose claims are good.
+            active_sources: sources whose claims are good.
         """
         offered = self._resolved(index)
         present = list(devices)
         names = set(allocated).union(offered, *self._seen.values())
         told = bool(self._advertised)
-        held = any(source in heard for source in self._seen)
+        held = any(source in active_sources for source in self._seen)
         return {
             name: ResourceCount(
                 present=_present(name, offered.get(name, set()) | given, present),
@@ -87,11 +87,11 @@ class ResourceTable:
             for event, _ in self._advertised.values():
                 for offer in event.resources:
                     ids = self._offered.setdefault(offer.resource, set())
-                    ids.update(_named(raw, index) for raw in offer.devices)
+                    ids.update(_device_key(raw, index) for raw in offer.devices)
         return self._offered
 
 
-def _named(raw: RawDeviceId, index: DeviceIndex) -> str:
+def _device_key(raw: RawDeviceId, index: DeviceIndex) -> str:
     found = index.resolve(raw)
     return raw.text if found is None else found.uuid
 

@@ -19,7 +19,7 @@ from pipeline.model import (
     TopologyRead,
 )
 
-MOST_UNRESOLVED: Final = 1000
+MAX_UNRESOLVED: Final = 1000
 """How many ids that fit no device a source's state names; all of them are counted."""
 
 
@@ -40,11 +40,11 @@ class SourceTable:
     def __init__(self) -> None:
         self._states: dict[str, SourceState] = {}
         self._ranking: list[str] = []
-        self._via: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._relayed_by: dict[str, str] = {}
+        self._reporting_sources: set[str] = set()
         self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
-        self._given_up = False
-        self._begun = False
+        self._wait_expired = False
+        self._kubelet_complete = False
         # No more than the claims that name them, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
@@ -56,7 +56,7 @@ class SourceTable:
         """Return a copy of all states, in the order of the configuration."""
         return {name: self._states[name] for name in self._ranking}
 
-    def added(self, envelope: Envelope) -> None:
+    def record_start(self, envelope: Envelope) -> None:
         """Note a source that starts; one that starts again keeps its counts."""
         event = envelope.event
         order = event.order if isinstance(event, SourceAdded) else len(self._states)
@@ -64,50 +64,50 @@ class SourceTable:
         if known is None or known.kind != envelope.kind:
             known = SourceState(envelope.kind, order)
             self._unresolved.pop(envelope.source, None)
-            self._told.discard(envelope.source)
+            self._reporting_sources.discard(envelope.source)
             if isinstance(event, SourceAdded) and event.resolves:
                 self._awaited[envelope.source] = (envelope.at.mono_ns, frozenset(event.resolves))
         self._put(envelope.source, replace(known, order=order))
 
-    def heard(self, envelope: Envelope) -> bool:
+    def record_event(self, envelope: Envelope) -> bool:
         """Note an event of a source; return whether this brought the source up."""
-        name, via = envelope.source, envelope.via
+        name, via = envelope.source, envelope.relayed_by
         if name not in self._states:  # a relayed source, which nobody started
-            self.added(envelope)
+            self.record_start(envelope)
         if via and via in self._states:
-            self._via[name] = via
-            self._spoke(via, envelope.at)
-            self._told.add(via)
+            self._relayed_by[name] = via
+            self._mark_up(via, envelope.at)
+            self._reporting_sources.add(via)
         if not isinstance(
             envelope.event, DeviceAliasesReplaced | ResourcesAdvertised | TopologyRead
         ):
-            self._told.add(name)
+            self._reporting_sources.add(name)
         match envelope.event:
             case DevicesDiscovered():
-                self._reported(name, "devices")
+                self._stop_waiting_for(name, "devices")
             case ClaimsReplaced():
-                self._reported(name, "claims")
+                self._stop_waiting_for(name, "claims")
             case DeviceAliasesReplaced():
-                self._reported(name, "names")
-                if self._states[name].lost is not None:
+                self._stop_waiting_for(name, "names")
+                if self._states[name].down_since is not None:
                     # Names are a list of their own: they show nothing of what the source lost.
                     return False
             case _:
                 pass
-        return self._spoke(name, envelope.at)
+        return self._mark_up(name, envelope.at)
 
-    def _reported(self, name: str, what: str) -> None:
+    def _stop_waiting_for(self, name: str, what: str) -> None:
         if name in self._awaited:
             since_ns, awaited = self._awaited[name]
             if left := awaited - {what}:
                 self._awaited[name] = (since_ns, left)
             else:
-                self._answered(name)
+                self._stop_waiting(name)
 
-    def _answered(self, name: str) -> bool:
+    def _stop_waiting(self, name: str) -> bool:
         """Wait for a source no longer; return whether it was waited for."""
         _, left = self._awaited.pop(name, (0, _NONE))
-        self._begun |= not left.isdisjoint(_CLAIMS) and all(
+        self._kubelet_complete |= not left.isdisjoint(_CLAIMS) and all(
             others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
         )
         return bool(left)
@@ -118,92 +118,98 @@ class SourceTable:
             for ns, left in self._awaited.values()
         )
 
-    def begun(self, now: Instant) -> bool:
+    def kubelet_claims_complete(self, now: Instant) -> bool:
         """Whether each source has told what the kubelet gave out, or can't.
 
         Before that it isn't known which devices are left for a scheduler. A source that is added
         later is not waited for.
         """
-        return self._begun or not self._awaits(now, _CLAIMS)
+        return self._kubelet_complete or not self._awaits(now, _CLAIMS)
 
-    def waited(self, now: Instant) -> bool:
+    def take_wait_expired(self, now: Instant) -> bool:
         """Return whether a source was given up since the last call, or has been by this moment."""
         late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
         for name in late:
-            self._answered(name)
-        given_up, self._given_up = self._given_up or bool(late), False
+            self._stop_waiting(name)
+        given_up, self._wait_expired = self._wait_expired or bool(late), False
         return given_up
 
-    def _spoke(self, name: str, at: Instant) -> bool:
+    def _mark_up(self, name: str, at: Instant) -> bool:
         state = self._states[name]
         self._states[name] = replace(
-            state, up=True, spoken=True, reason="", lost=None, events=state.events + 1, heard=at
+            state,
+            up=True,
+            has_reported=True,
+            reason="",
+            down_since=None,
+            events=state.events + 1,
+            last_event_at=at,
         )
         return not state.up
 
     def with_relayed(self, name: str) -> list[str]:
         """Return a source and all whose events it relayed."""
-        return [name, *(relayed for relayed, via in self._via.items() if via == name)]
+        return [name, *(relayed for relayed, via in self._relayed_by.items() if via == name)]
 
-    def lost(self, envelope: Envelope) -> bool:
+    def record_loss(self, envelope: Envelope) -> bool:
         """Note that a source can't work; return whether that was news."""
         event = envelope.event
         if envelope.source not in self._states:
-            self.added(envelope)
+            self.record_start(envelope)
         reason = event.reason if isinstance(event, SourceLost) else ""
         news = False
         for name in self.with_relayed(envelope.source):
             state = self._states[name]
             self._states[name] = replace(
-                state, up=False, spoken=True, reason=reason, lost=envelope.at
+                state, up=False, has_reported=True, reason=reason, down_since=envelope.at
             )
-            self._told.add(name)
-            self._given_up |= self._answered(name)
-            news = news or state.up or not state.spoken or state.reason != reason
+            self._reporting_sources.add(name)
+            self._wait_expired |= self._stop_waiting(name)
+            news = news or state.up or not state.has_reported or state.reason != reason
         return news
 
-    def removed(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Forget a source."""
-        self._via.pop(name, None)
+        self._relayed_by.pop(name, None)
         self._unresolved.pop(name, None)
-        self._told.discard(name)
+        self._reporting_sources.discard(name)
         self._awaited.pop(name, None)
         if self._states.pop(name, None) is not None:
             self._rank()
 
     @property
-    def all_told(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether each source has told what it is there for, or that it can't.
 
         What devices are called besides, what the kubelet offers and how GPUs are joined comes of
         lists of their own, which may be there before that of pods or claims.
         """
-        return self._told.issuperset(self._states)
+        return self._reporting_sources.issuperset(self._states)
 
     def is_up(self, name: str) -> bool:
         """Whether the last thing heard of a source was not a loss."""
         state = self._states.get(name)
         return state is not None and state.up
 
-    def confirmed(self, name: str, at: Instant) -> None:
+    def record_confirmation(self, name: str, at: Instant) -> None:
         """Note that a source stood by its claims."""
-        self._states[name] = replace(self._states[name], confirmed=at)
+        self._states[name] = replace(self._states[name], confirmed_at=at)
 
     def confirmed_at(self, name: str) -> Instant | None:
         """Return when a source last stood by its claims."""
         state = self._states.get(name)
-        return state.confirmed if state is not None else None
+        return state.confirmed_at if state is not None else None
 
-    def counted(self, name: str, devices: int) -> None:
+    def record_device_count(self, name: str, devices: int) -> None:
         """Note how many devices a source enumerated."""
         self._states[name] = replace(self._states[name], devices=devices)
 
-    def unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
+    def record_unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
         """Note the ids that fit no device, by source; return whether anything changed.
 
         While a source that may resolve them has not reported, ids that turn up don't count yet.
         An id counts when it turns up, not each time it is said again. The state names the first
-        `MOST_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
+        `MAX_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
         """
         changed, early = False, self._awaits(at, _IDS)
         for name, state in self._states.items():
@@ -213,7 +219,7 @@ class SourceTable:
             if now.keys() == before.keys():
                 continue
             self._unresolved[name] = now
-            named = sorted(now)[:MOST_UNRESOLVED]
+            named = sorted(now)[:MAX_UNRESOLVED]
             self._states[name] = replace(
                 state,
                 unresolved=tuple([now[written] for written in named]),

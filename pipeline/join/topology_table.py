@@ -14,7 +14,7 @@ class TopologyTable:
     Attributes:
         topology: built from its word; None while no source says anything.
         source: whose word that is; empty while no source says anything.
-        availability: what is free, by the holders that `settle` was given last; None while
+        availability: what is free, by the holders that `recompute` was given last; None while
             no topology is known, its source is down, or it isn't known who holds what.
     """
 
@@ -22,22 +22,22 @@ class TopologyTable:
         self.topology: Topology | None = None
         self.source = ""
         self.availability: Availability | None = None
-        self._told: dict[str, TopologyRead] = {}
-        self._believed: TopologyRead | None = None
+        self._by_source: dict[str, TopologyRead] = {}
+        self._selected: TopologyRead | None = None
 
-    def replace(self, source: str, told: TopologyRead) -> bool:
+    def replace(self, source: str, event: TopologyRead) -> bool:
         """Take the whole word of a source; return whether it differs from the last."""
-        before = self._told.get(source)
-        if before == told:
+        before = self._by_source.get(source)
+        if before == event:
             return False
-        self._told[source] = told
+        self._by_source[source] = event
         return True
 
     def remove(self, source: str) -> None:
         """Forget a source."""
-        self._told.pop(source, None)
+        self._by_source.pop(source, None)
 
-    def settle(
+    def recompute(
         self,
         ranking: Iterable[str],
         attributions: Mapping[str, Attribution] | None,
@@ -51,13 +51,13 @@ class TopologyTable:
             is_up: whether a source does its work. How the GPUs are joined stands while it doesn't;
                 whether they can be had, nobody knows then.
         """
-        self.source = next((name for name in ranking if name in self._told), "")
-        believed = self._told.get(self.source)
+        self.source = next((name for name in ranking if name in self._by_source), "")
+        believed = self._by_source.get(self.source)
         if believed is None:
             self.topology = None
-        elif believed is not self._believed:
+        elif believed is not self._selected:
             self.topology = build(believed, self.topology)
-        self._believed = believed
+        self._selected = believed
         if self.topology is None or attributions is None or not is_up(self.source):
             self.availability = None
         else:

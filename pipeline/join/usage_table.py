@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pipeline.join.mig_placement import Places
-from pipeline.join.process_owners import Owners
+from pipeline.join.mig_placement import MigPlacements
+from pipeline.join.process_owners import ProcessOwners
 from pipeline.join.source_table import SourceTable
 from pipeline.model import (
     NS,
@@ -17,12 +17,12 @@ from pipeline.model import (
     ProcessUse,
     Usage,
 )
-from pipeline.usage import Accounts, Meant, Process
+from pipeline.usage import NameReferredTo, ProcessSample, UsageAccounts
 
-_KEPT_NS: Final = 300 * NS
+_RETENTION_NS: Final = 300 * NS
 """How long the accounts are kept when no source is left that looks."""
 
-_PATIENCE_NS: Final = 10 * NS
+_STARTUP_WAIT_NS: Final = 10 * NS
 """How long looks are passed over at the start, while a source has yet to speak: an account under
 half of a container's name would end as soon as another source tells the rest."""
 
@@ -41,19 +41,19 @@ class UsageTable:
         run: identifies this run of podgpu.
     """
 
-    def __init__(self, sources: SourceTable, owners: Owners, run: str = "") -> None:
-        self.accounts = Accounts(run)
+    def __init__(self, sources: SourceTable, owners: ProcessOwners, run: str = "") -> None:
+        self.accounts = UsageAccounts(run)
         self._sources = sources
         self._owners = owners
-        self._looked: dict[str, dict[str, int]] = {}
-        self._feeder: dict[str, str] = {}
-        self._tellers: set[str] = set()
+        self._sampled_until: dict[str, dict[str, int]] = {}
+        self._sampling_source: dict[str, str] = {}
+        self._reporting_sources: set[str] = set()
         self._silent_ns: int | None = None
         self._first: Instant | None = None
-        self._begun = False
+        self._started = False
         self._start_ns: int | None = None
-        self._told_ns: int | None = None
-        self._again = False
+        self._all_reported_ns: int | None = None
+        self._resample_needed = False
 
     @property
     def usage(self) -> Usage | None:
@@ -61,132 +61,136 @@ class UsageTable:
 
         Holdings that have ended are told of all the same.
         """
-        return self.accounts.usage() if self._tellers else self.accounts.ended()
+        return self.accounts.usage() if self._reporting_sources else self.accounts.ended()
 
-    def hold(
+    def update_holders(
         self,
         attributions: Mapping[str, Attribution],
         at: Instant,
         *,
-        informed: bool,
-        meant: Meant,
+        holders_known: bool,
+        referred_to: NameReferredTo,
     ) -> None:
         """Note who holds what from a moment on.
 
         Args:
             attributions: by device uuid.
             at: the moment.
-            informed: whether a source tells that.
-            meant: tells what a pod's name meant before its uid was known.
+            holders_known: whether a source tells that.
+            referred_to: tells what a pod's name meant before its uid was known.
         """
-        self._owners.changed(attributions)
-        self.accounts.hold(attributions, at, informed=informed, meant=meant)
-        for uuid in [uuid for uuid in self._looked if uuid not in attributions]:
-            del self._looked[uuid]
-            self._feeder.pop(uuid, None)
+        self._owners.update_holders(attributions)
+        self.accounts.update_holders(
+            attributions, at, holders_known=holders_known, referred_to=referred_to
+        )
+        for uuid in [uuid for uuid in self._sampled_until if uuid not in attributions]:
+            del self._sampled_until[uuid]
+            self._sampling_source.pop(uuid, None)
 
-    def tell_pods(self, pods: Iterable[Pod], meant: Meant) -> None:
+    def update_pods(self, pods: Iterable[Pod], referred_to: NameReferredTo) -> None:
         """Let those go on under their full names that were known by the name of a pod alone.
 
         Args:
             pods: of which a source tells, as they are shown.
-            meant: tells what a pod's name meant before its uid was known.
+            referred_to: tells what a pod's name meant before its uid was known.
         """
         for pod in pods:
             info = pod.info
-            self.accounts.name_pod((info.namespace, info.name), info, meant)
+            self.accounts.complete_pod_identity((info.namespace, info.name), info, referred_to)
 
-    def take(self, envelope: Envelope, uses: tuple[DeviceUse, ...], places: Places) -> bool:
+    def add_samples(
+        self, envelope: Envelope, uses: tuple[DeviceUse, ...], placements: MigPlacements
+    ) -> bool:
         """Take in looks; return whether any of them counts. Devices not known are passed over."""
         source, accounts = envelope.source, self.accounts
-        news = source not in self._tellers
-        self._tellers.add(source)
+        news = source not in self._reporting_sources
+        self._reporting_sources.add(source)
         self._silent_ns = None
         self._first = self._first or envelope.at
-        if not self._begins(envelope.at):
+        if not self._has_started(envelope.at):
             return news
         rank = {name: at for at, name in enumerate(self._sources.ranking())}
         for use in uses:
-            device = places.find(use.device)
+            device = placements.canonical_uuid(use.device)
             if device not in accounts:
                 continue
-            if self._waited_at(use.at.mono_ns):
-                self._again = True
+            if self._was_waiting_at(use.at.mono_ns):
+                self._resample_needed = True
                 continue
-            looked = self._looked.setdefault(device, {})
+            looked = self._sampled_until.setdefault(device, {})
             looked[source] = use.at.mono_ns + use.good_for_ns
             if any(
                 rank[other] < rank[source] and end >= envelope.at.mono_ns
                 for other, end in looked.items()
             ):
                 continue
-            for before in accounts.nameless(device):
+            for before in accounts.unnamed_containers(device):
                 container, pod = self._owners.find(PartialRef(uid=before[3]))
                 if container is not None:
-                    accounts.name(device, before, container, pod)
-            processes = [self._process(one) for one in use.processes]
-            if accounts.take(source, device, use, processes):
-                self._feeder[device] = source
+                    accounts.set_container_name(device, before, container, pod)
+            processes = [self._process_sample(one) for one in use.processes]
+            if accounts.add_sample(source, device, use, processes):
+                self._sampling_source[device] = source
                 news = True
         return news
 
-    def begin(self, now: Instant) -> bool:
+    def started_counting(self, now: Instant) -> bool:
         """Return whether looks count from now on, after the first of them were passed over."""
         if self._start_ns is None:
             self._start_ns = now.mono_ns
-        if not self._begun:
-            if not self._sources.all_told:
-                self._told_ns = None
-            elif self._told_ns is None:
-                self._told_ns = now.mono_ns
-            return self._first is not None and self._begins(now)
-        again, self._again = self._again, False
+        if not self._started:
+            if not self._sources.all_reported:
+                self._all_reported_ns = None
+            elif self._all_reported_ns is None:
+                self._all_reported_ns = now.mono_ns
+            return self._first is not None and self._has_started(now)
+        again, self._resample_needed = self._resample_needed, False
         return again
 
-    def _waited_at(self, moment_ns: int) -> bool:
+    def _was_waiting_at(self, moment_ns: int) -> bool:
         """Whether a source had yet to speak at a moment since podgpu began.
 
         What a recording tells of the time before is not of that kind.
         """
-        return (self._start_ns or 0) <= moment_ns < (self._told_ns or 0)
+        return (self._start_ns or 0) <= moment_ns < (self._all_reported_ns or 0)
 
-    def _begins(self, now: Instant) -> bool:
-        if self._begun:
+    def _has_started(self, now: Instant) -> bool:
+        if self._started:
             return True
         first = self._first or now
-        late = now.mono_ns - first.mono_ns >= _PATIENCE_NS
-        self._begun = late or self._sources.all_told
-        if self._begun and self._told_ns is None:
-            self._told_ns = now.mono_ns
-        return self._begun
+        late = now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS
+        self._started = late or self._sources.all_reported
+        if self._started and self._all_reported_ns is None:
+            self._all_reported_ns = now.mono_ns
+        return self._started
 
     def remove(self, source: str, at: Instant) -> None:
         """Forget that a source looked. What it found stays in the accounts, but for memory."""
-        if source not in self._tellers:
+        if source not in self._reporting_sources:
             return
-        self._tellers.discard(source)
-        for device, looked in self._looked.items():
+        self._reporting_sources.discard(source)
+        for device, looked in self._sampled_until.items():
             looked.pop(source, None)
-            if self._feeder.get(device) == source:
-                self.accounts.withdraw(device, at)
-        if not self._tellers:
+            if self._sampling_source.get(device) == source:
+                self.accounts.forget_memory(device, at)
+        if not self._reporting_sources:
             self._silent_ns = at.mono_ns
 
     def expire(self, now: Instant) -> bool:
         """Let go of what is no longer good; return whether anything was."""
         silent_ns = self._silent_ns
-        cleared = silent_ns is not None and now.mono_ns - silent_ns > _KEPT_NS
+        cleared = silent_ns is not None and now.mono_ns - silent_ns > _RETENTION_NS
         if cleared:
             self._silent_ns = None
             self.accounts.clear(now.mono_ns)
         return self.accounts.expire(now) or cleared
 
-    def _process(self, use: ProcessUse) -> Process:
+    def _process_sample(self, use: ProcessUse) -> ProcessSample:
         owner = use.owner
         rest = (use.kind != "", use.memory_bytes, use.busy_ns, use.kind == "mps")
         if owner is None:
-            return Process(None, False, None, *rest)
+            return ProcessSample(None, False, None, *rest)
         if not (owner.uid or owner.container_id):  # outside all pods
-            return Process(None, True, None, *rest)
+            return ProcessSample(None, True, None, *rest)
         container, pod = self._owners.find(owner)
-        return Process(container, container is not None, pod, *rest)
+        return ProcessSample(container, container is not None, pod, *rest)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pipeline.join.mig_placement import Places
-from pipeline.join.process_owners import Owners
+from pipeline.join.mig_placement import MigPlacements
+from pipeline.join.process_owners import ProcessOwners
 from pipeline.model import (
     NS,
     Attribution,
@@ -18,18 +18,18 @@ from pipeline.model import (
     XidReport,
     XidVictim,
 )
-from pipeline.usage import Accounts, Name
+from pipeline.usage import ContainerName, UsageAccounts
 
-KEPT_NS: Final = 300 * NS
+RETENTION_NS: Final = 300 * NS
 """For how long an error is told of."""
 
-MOST_ERRORS: Final = 256
+MAX_ERRORS: Final = 256
 """How many errors are told of; beyond that the oldest are no more."""
 
-PAIRED_NS: Final = 5 * NS
+DEDUPLICATION_NS: Final = 5 * NS
 """How far apart two sources may tell of one error."""
 
-MOST_UNPLACED: Final = 64
+MAX_UNKNOWN_DEVICES: Final = 64
 """How many devices that nobody knows are told apart."""
 
 _BUS: Final = re.compile(
@@ -38,38 +38,39 @@ _BUS: Final = re.compile(
 
 
 @dataclass(slots=True)
-class _Known:
+class _RecentError:
     """An error that is told of.
 
     Attributes:
         gpu: uuid of the GPU on which it was, or which carries the instance.
         sources: those that have told of it.
-        heard_ns: when the first of them did.
+        first_reported_ns: when the first of them did.
     """
 
     error: XidError
     gpu: str
     sources: set[str]
-    heard_ns: int
+    first_reported_ns: int
 
 
 class XidTable:
     """The errors of the last minutes.
 
     Attributes:
-        unplaced: how many errors were of devices that nobody knows, by what their source wrote;
-            they are told of nowhere else. What is beyond `MOST_UNPLACED` counts under `others`.
+        unknown_devices: how many errors were of devices that nobody knows, by what their source
+            wrote; they are told of nowhere else. What is beyond `MAX_UNKNOWN_DEVICES` counts under
+            `others`.
 
     Args:
         accounts: tell who held and used the devices, and count the errors of containers.
         owners: tells whose a process is.
     """
 
-    def __init__(self, accounts: Accounts, owners: Owners) -> None:
-        self.unplaced: Counter[str] = Counter()
+    def __init__(self, accounts: UsageAccounts, owners: ProcessOwners) -> None:
+        self.unknown_devices: Counter[str] = Counter()
         self._accounts = accounts
         self._owners = owners
-        self._known: deque[_Known] = deque()
+        self._recent: deque[_RecentError] = deque()
         self._serial = 0
         self._shown: tuple[XidError, ...] | None = ()
 
@@ -77,16 +78,16 @@ class XidTable:
     def errors(self) -> tuple[XidError, ...]:
         """The errors, by serial; the same object while they are the same."""
         if self._shown is None:
-            self._shown = tuple([known.error for known in self._known])
+            self._shown = tuple([known.error for known in self._recent])
         return self._shown
 
-    def take(
+    def add_reports(
         self,
         source: str,
         reports: Iterable[XidReport],
         now: Instant,
         attributions: Mapping[str, Attribution],
-        places: Places,
+        placements: MigPlacements,
     ) -> bool:
         """Take in what a source tells; return whether anything of it is news.
 
@@ -95,25 +96,25 @@ class XidTable:
             reports: the errors.
             now: what lies after it is moved there.
             attributions: the devices that are known.
-            places: the MIG instances among them.
+            placements: the MIG instances among them.
         """
         news = False
         for report in reports:
-            device = _find(report, attributions, places)
+            device = _find(report, attributions, placements)
             if device is None:
-                self._misplaced(report)
+                self._count_unknown_device(report)
                 continue
             mig = attributions[device].device.mig
             moment = min(report.at, now)
             gpu = device if mig is None else mig.parent_uuid
-            before = self._pair(source, gpu, device, report.code, moment)
+            before = self._find_duplicate(source, gpu, device, report.code, moment)
             if before is None:
                 error = self._error(device, report, moment)
-                if len(self._known) >= MOST_ERRORS:
-                    self._known.popleft()
-                self._known.append(_Known(error, gpu, {source}, now.mono_ns))
+                if len(self._recent) >= MAX_ERRORS:
+                    self._recent.popleft()
+                self._recent.append(_RecentError(error, gpu, {source}, now.mono_ns))
                 news = True
-            elif self._complete(before, source, device, report):
+            elif self._merge(before, source, device, report):
                 news = True
         if news:
             self._shown = None
@@ -121,31 +122,31 @@ class XidTable:
 
     def expire(self, now_ns: int) -> bool:
         """Let go of what was told of for long enough; return whether there was any."""
-        known, before = self._known, len(self._known)
-        while known and now_ns - known[0].heard_ns > KEPT_NS:
+        known, before = self._recent, len(self._recent)
+        while known and now_ns - known[0].first_reported_ns > RETENTION_NS:
             known.popleft()
         if len(known) == before:
             return False
         self._shown = None
         return True
 
-    def _misplaced(self, report: XidReport) -> None:
+    def _count_unknown_device(self, report: XidReport) -> None:
         written = (report.device or report.pci_bus_id)[:64]
-        room = written in self.unplaced or len(self.unplaced) < MOST_UNPLACED
-        self.unplaced[written if room else "others"] += 1
+        room = written in self.unknown_devices or len(self.unknown_devices) < MAX_UNKNOWN_DEVICES
+        self.unknown_devices[written if room else "others"] += 1
 
-    def _pair(
+    def _find_duplicate(
         self, source: str, gpu: str, device: str, code: int, moment: Instant
-    ) -> _Known | None:
+    ) -> _RecentError | None:
         """Return the error, nearest in time, that another source has told of."""
-        nearest: tuple[int, _Known] | None = None
-        for known in self._known:
+        nearest: tuple[int, _RecentError] | None = None
+        for known in self._recent:
             error = known.error
             apart_ns = abs(error.at.mono_ns - moment.mono_ns)
             if (
                 error.code == code
                 and known.gpu == gpu
-                and apart_ns <= PAIRED_NS
+                and apart_ns <= DEDUPLICATION_NS
                 and source not in known.sources
                 and (gpu in (device, error.device) or device == error.device)
                 and (nearest is None or apart_ns < nearest[0])
@@ -156,7 +157,7 @@ class XidTable:
     def _error(self, device: str, report: XidReport, moment: Instant) -> XidError:
         victims = [
             XidVictim(PartialRef(*one.container), one.pod, where, one.holds, one.uses)
-            for where, one in self._accounts.struck(device, moment.mono_ns)
+            for where, one in self._accounts.affected_by_xid(device, moment.mono_ns)
         ]
         found = sorted(self._with_cause(victims, device, report), key=_order)
         self._serial += 1
@@ -166,7 +167,7 @@ class XidTable:
         self._count(error, error.victims)
         return error
 
-    def _complete(self, known: _Known, source: str, device: str, report: XidReport) -> bool:
+    def _merge(self, known: _RecentError, source: str, device: str, report: XidReport) -> bool:
         """Add what another source knows of an error; return whether that is anything."""
         known.sources.add(source)
         error = before = known.error
@@ -204,32 +205,34 @@ class XidTable:
         for at in its:
             found[at] = replace(found[at], caused=True)
         if not its:
-            found.append(_caused(container, pod, device))
+            found.append(_causing_container(container, pod, device))
         return found
 
     def _count(self, error: XidError, victims: Iterable[XidVictim]) -> None:
         for one in victims:
             name = _name(one.subject)
-            self._accounts.strike(one.device, name, error.code, error.at.mono_ns)
+            self._accounts.count_xid(one.device, name, error.code, error.at.mono_ns)
 
 
-def _caused(container: Name, pod: PodInfo | None, device: str) -> XidVictim:
+def _causing_container(container: ContainerName, pod: PodInfo | None, device: str) -> XidVictim:
     """Return a container that was on a device by the kernel's word alone."""
     return XidVictim(PartialRef(*container), pod, device, holds=False, uses=True, caused=True)
 
 
-def _name(subject: PartialRef) -> Name:
+def _name(subject: PartialRef) -> ContainerName:
     return (subject.namespace, subject.pod, subject.container, subject.uid)
 
 
-def _order(victim: XidVictim) -> tuple[Name, str]:
+def _order(victim: XidVictim) -> tuple[ContainerName, str]:
     return _name(victim.subject), victim.device
 
 
-def _find(report: XidReport, attributions: Mapping[str, Attribution], places: Places) -> str | None:
+def _find(
+    report: XidReport, attributions: Mapping[str, Attribution], placements: MigPlacements
+) -> str | None:
     """Return the uuid of the device that a source means; None if nobody knows it."""
     if report.device:
-        uuid = places.find(report.device)
+        uuid = placements.canonical_uuid(report.device)
         if uuid in attributions:
             return uuid
         return next((one for one in attributions if one.lower() == uuid.lower()), None)

@@ -8,7 +8,7 @@ import orjson
 
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
-from pipeline.kube.json_access import number, table, text
+from pipeline.kube.json_access import as_dict, as_int, as_text
 from pipeline.kube.request import Request
 
 _DENIED: Final = "is denied at admission"
@@ -20,7 +20,7 @@ _WRITTEN_ALONE: Final = "events"
 """These podgpu makes and changes, and reads none."""
 
 
-def refusal(
+def response_error(
     server: str,
     request: Request,
     *,
@@ -40,15 +40,15 @@ def refusal(
         credentials: where they come from, for people.
     """
     try:
-        answer = table(orjson.loads(body))
+        answer = as_dict(orjson.loads(body))
     except orjson.JSONDecodeError:
         answer = {}
-    error = failure(answer, status)
+    error = status_error(answer, status)
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
         retry_after = float(seconds)
     asked = f"{request.method} {request.path}"
-    if _denial(text(answer.get("message"))):
+    if _is_denial_text(as_text(answer.get("message"))):
         return ApiError(
             f"{server}: {asked} {_DENIED} ({error}): the right is there, and a webhook or policy "
             "refuses this change",
@@ -68,18 +68,18 @@ def refusal(
     )
 
 
-def failure(status: Mapping[str, object], code: int = 0) -> ApiError:
+def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
     """Return the error that a Status object tells of, whatever it lacks.
 
     Args:
         status: the object, as parsed.
         code: the HTTP status it came with; 0 for an object that came in a stream.
     """
-    code = code or number(status.get("code")) or 0
-    reason = line(text(status.get("reason")), 60)
-    seconds = number(table(status.get("details")).get("retryAfterSeconds"))
+    code = code or as_int(status.get("code")) or 0
+    reason = line(as_text(status.get("reason")), 60)
+    seconds = as_int(as_dict(status.get("details")).get("retryAfterSeconds"))
     told = [word for word in (str(code) if code else "", reason or _phrase(code)) if word]
-    message = line(text(status.get("message")))
+    message = line(as_text(status.get("message")))
     said = " ".join(told) or "an error without a code"
     return ApiError(
         f"{said}: {message}" if message else said,
@@ -89,16 +89,16 @@ def failure(status: Mapping[str, object], code: int = 0) -> ApiError:
     )
 
 
-def denied(error: ApiError) -> bool:
+def is_admission_denial(error: ApiError) -> bool:
     """Whether a webhook or an admission policy refused a change: it means this one object.
 
     Who lacks the right to make it is refused before admission.
     """
     told = str(error)
-    return _DENIED in told or _denial(told)
+    return _DENIED in told or _is_denial_text(told)
 
 
-def _denial(message: str) -> bool:
+def _is_denial_text(message: str) -> bool:
     # Webhooks choose the status that goes with it, policies a reason; the text is the server's.
     webhook = "admission webhook" in message and "denied the request" in message
     return webhook or "denied request" in message

@@ -17,10 +17,10 @@ from typing import Any, Final
 import aiohttp
 
 from pipeline.base.errors import ApiError, TransientError
-from pipeline.base.safe_text import concealed, line
+from pipeline.base.safe_text import line, redact
 from pipeline.base.version import VERSION
 from pipeline.host.daemon_threads import DaemonExecutor
-from pipeline.kube.api_errors import refusal
+from pipeline.kube.api_errors import response_error
 from pipeline.kube.client_library import library
 from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.line_splitter import Lines, LineTooLongError
@@ -33,7 +33,7 @@ the old one expires."""
 
 _CONNECT: Final = 10.0
 _ANSWER: Final = 60.0
-_QUIET: Final = 30.0
+_READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 2 << 20
 """Bytes that are read ahead: more than one object, which is at most 1.5 MiB in etcd."""
@@ -71,7 +71,7 @@ class Client:
         """End all connections."""
         self._threads.shutdown()
         if self._connection is not None:
-            await self._connection.retire(now=True)
+            await self._connection.close_when_unused(now=True)
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the body of an answer."""
@@ -87,7 +87,7 @@ class Client:
 
     async def _whole(self, request: Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
-            total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_QUIET
+            total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_READ_TIMEOUT
         )
         async with self._answer(request, timeout) as response:
             try:
@@ -134,7 +134,7 @@ class Client:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask; what might be mended by reading the credentials again is asked twice."""
         for again in (True, False):
-            access, connection = await self._ready(request)
+            access, connection = await self._credentials_and_pool(request)
             async with connection:
                 response = await self._ask(access, connection, request, timeout, again=again)
                 if response is None:
@@ -177,7 +177,7 @@ class Client:
                 _request_timeout=timeout,
             )
         except _BROKEN as error:
-            if _certificates(error):
+            if _is_tls_error(error):
                 self._refused = True
                 if again:
                     return None
@@ -199,7 +199,7 @@ class Client:
             self._refused = True
             if again:
                 return None
-        raise refusal(
+        raise response_error(
             access.server,
             request,
             status=response.status,
@@ -208,14 +208,14 @@ class Client:
             credentials=self._credentials.place,
         )
 
-    async def _ready(self, request: Request) -> "tuple[Access, _Connection]":
+    async def _credentials_and_pool(self, request: Request) -> "tuple[Access, _Connection]":
         """Return credentials that are fresh, and connections that they are good for."""
         async with self._lock:
             access = await self._fresh()
             connection = self._connection
             if connection is None or connection.serves != access.connection:
                 if connection is not None:
-                    await connection.retire()
+                    await connection.close_when_unused()
                 try:
                     connection = self._connection = _Connection(access)
                 except (OSError, ValueError) as error:
@@ -237,7 +237,7 @@ class Client:
         if refused:
             self._refused = False
             if self._connection is not None:
-                await self._connection.retire()
+                await self._connection.close_when_unused()
                 self._connection = None
         return access
 
@@ -245,7 +245,7 @@ class Client:
         loop = asyncio.get_running_loop()
         begun, anew = loop.time(), self._refused
         self._access = await loop.run_in_executor(
-            self._threads, lambda: self._credentials.load(anew=anew)
+            self._threads, lambda: self._credentials.load(reload=anew)
         )
         self._read_at = begun
         return self._access
@@ -253,7 +253,7 @@ class Client:
     def _error(self, request: Request, error: BaseException | str) -> ApiError:
         server = self._access.server if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
-        told = f"{server}: {request.method} {request.path}: {_told(error)}"
+        told = f"{server}: {request.method} {request.path}: {_describe(error)}"
         return ApiError(told, reason=reason)
 
 
@@ -301,7 +301,7 @@ class _Connection:
         if self._retired and not self._users:
             await self.rest.close()
 
-    async def retire(self, *, now: bool = False) -> None:
+    async def close_when_unused(self, *, now: bool = False) -> None:
         """Close the pool once nobody uses it any more, or at once."""
         self._retired = True
         if now or not self._users:
@@ -324,10 +324,10 @@ async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = F
 def _concealed(body: bytes, access: Access) -> bytes:
     """Return an answer without our own token, which a server may repeat that refuses it."""
     token = access.authorization.rpartition(" ")[2]
-    return concealed(body.decode("utf-8", "replace"), [token]).encode()
+    return redact(body.decode("utf-8", "replace"), [token]).encode()
 
 
-def _certificates(error: BaseException) -> bool:
+def _is_tls_error(error: BaseException) -> bool:
     """Whether TLS failed, at the start or by the other side's alert later."""
     return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
         getattr(error, "os_error", error.__cause__), ssl.SSLError
@@ -336,21 +336,21 @@ def _certificates(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Return what tells this fault from others: the texts of libraries may vary each time."""
-    if _certificates(error):
+    if _is_tls_error(error):
         return "TLS"
     cause = getattr(error, "os_error", None)
     code = errno.errorcode.get(getattr(cause or error, "errno", None) or 0, "")
     return f"{type(error).__name__} {code}".rstrip()
 
 
-def _told(error: BaseException | str) -> str:
+def _describe(error: BaseException | str) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {_CONNECT:.0f} s; see that the address is right and reachable"
     if isinstance(error, aiohttp.SocketTimeoutError):
         return "fell silent"
-    if _certificates(error):
+    if _is_tls_error(error):
         return (
             f"TLS failed: {line(str(error))}; see that the certificates of server and client "
             "belong together and have not expired"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.base.errors import CodeRefusedError, TransientError
-from pipeline.component.code_permissions import MEND
+from pipeline.component.code_permissions import FIX
 from pipeline.kube.client_library import library
 from pipeline.kube.credential_plugins import PluginLoop
-from pipeline.kube.kubeconfig_errors import program, told
+from pipeline.kube.kubeconfig_errors import describe_error, program
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
@@ -50,11 +50,11 @@ class Credentials(Protocol):
         """The place, for people."""
         ...
 
-    def load(self, *, anew: bool) -> Access:
+    def load(self, *, reload: bool) -> Access:
         """Read what is there now. Blocks: call it in a thread.
 
         Args:
-            anew: what was read before is not accepted any more; keep none of it.
+            reload: what was read before is not accepted any more; keep none of it.
 
         Raises:
             TransientError: it isn't there, or can't be read.
@@ -69,19 +69,19 @@ class ServiceAccount:
     Attributes:
         folder: where the kubelet puts token and certificate; it exchanges the token each hour.
         environ: where the kubelet puts the server's address.
-        instead: how other credentials are named, for messages.
+        alternative: how other credentials are named, for messages.
     """
 
     folder: Path = _ACCOUNT
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    instead: str = "set kubeconfig"
+    alternative: str = "set kubeconfig"
 
     @property
     def place(self) -> str:
         """The token's file."""
         return str(self.folder / "token")
 
-    def load(self, *, anew: bool) -> Access:  # noqa: ARG002 - nothing is kept
+    def load(self, *, reload: bool) -> Access:  # noqa: ARG002 - nothing is kept
         """Read address, token and certificate."""
         try:
             configuration = library().configuration()
@@ -96,12 +96,12 @@ class ServiceAccount:
             raise TransientError(
                 f"no credentials of a pod: KUBERNETES_SERVICE_HOST and {self.folder}/token, "
                 f"ca.crt were looked for ({error}); run podgpu in a pod with a service account, "
-                f"or {self.instead}"
+                f"or {self.alternative}"
             ) from error
         return _access(configuration)
 
 
-class _ToldError(Exception):
+class _KnownProblemError(Exception):
     """It is known what is wrong; the text names it and the mend."""
 
 
@@ -124,7 +124,7 @@ class KubeconfigFile:
         """The file."""
         return str(self._path)
 
-    def load(self, *, anew: bool) -> Access:
+    def load(self, *, reload: bool) -> Access:
         """Read the file and what it points to; a plugin runs again once its token expires.
 
         Raises:
@@ -134,7 +134,7 @@ class KubeconfigFile:
         try:
             _check_file(self._path)
             stamp = _stamp(self._path)
-            if anew or stamp != self._stamp:
+            if reload or stamp != self._stamp:
                 self._loader = None
             configuration = library().configuration()
             # In a loop of its own: reading files blocks, a plugin is waited for asynchronously.
@@ -144,13 +144,15 @@ class KubeconfigFile:
         except CodeRefusedError:
             self._loader = None
             raise
-        except _ToldError as error:
+        except _KnownProblemError as error:
             self._loader = None
             raise TransientError(f"{self._path}: {error}") from None
         except Exception as error:  # noqa: BLE001 - a bad file makes it stumble in many ways
             self._loader = None
             # Without its cause, whose text may hold secrets: a traceback would show it.
-            raise TransientError(f"{self._path}: {_NONE}: {told(error, self._path)}") from None
+            raise TransientError(
+                f"{self._path}: {_NONE}: {describe_error(error, self._path)}"
+            ) from None
         return _access(configuration)
 
     async def _fill(self, configuration: Any) -> None:
@@ -173,20 +175,22 @@ class KubeconfigFile:
             await loop.kill()
             late = f"did not answer within {_PLUGIN_SECONDS:g} s"
             if not loop.commands:
-                raise _ToldError(
+                raise _KnownProblemError(
                     f"{_NONE}: the server that renews tokens {late}; see that it can be reached"
                 ) from error
-            raise _ToldError(
+            raise _KnownProblemError(
                 f"the plugin {program(loop.commands[-1])} {late}, and was ended; see that it works "
                 "without anybody to answer its questions"
             ) from error
         except Exception as error:  # only here it is known whether a plugin was asked
             self._check_refused(loop)
-            raise _ToldError(f"{_NONE}: {told(error, self._path, loop.commands)}") from error
+            raise _KnownProblemError(
+                f"{_NONE}: {describe_error(error, self._path, loop.commands)}"
+            ) from error
         # The library goes on without the plugin, with a token if there is one.
         self._check_refused(loop)
-        if loop.commands and not _given(configuration):
-            raise _ToldError(
+        if loop.commands and not _has_credentials(configuration):
+            raise _KnownProblemError(
                 f"{_NONE}: the plugin {program(loop.commands[-1])} gave neither a token nor a "
                 "certificate with its key; run it by hand where podgpu runs"
             )
@@ -196,7 +200,7 @@ class KubeconfigFile:
             # Without what was raised: the library repeats what stands in the file.
             raise CodeRefusedError(
                 f"{self._path}: {_NONE}: the plugin {program(loop.refused[-1])} is not run, since "
-                f"the configuration names this file; {MEND}"
+                f"the configuration names this file; {FIX}"
             ) from None
 
 
@@ -208,10 +212,10 @@ def _check_file(path: Path) -> None:
         _ToldError: it is no file.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise _ToldError("is not a regular file; give the path of one")
+        raise _KnownProblemError("is not a regular file; give the path of one")
 
 
-def _given(configuration: Any) -> bool:
+def _has_credentials(configuration: Any) -> bool:
     return bool(configuration.api_key.get("BearerToken") or configuration.cert_file)
 
 

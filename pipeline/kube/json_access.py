@@ -3,21 +3,21 @@
 from typing import Any
 
 
-def table(value: object) -> dict[str, Any]:
+def as_dict(value: object) -> dict[str, Any]:
     """Return an object's members; none if it is no object."""
     return value if isinstance(value, dict) else {}
 
 
-def items(value: object) -> list[dict[str, Any]]:
+def as_dicts(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list; none if it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def text(value: object) -> str:
+def as_text(value: object) -> str:
     """Return a text; an empty one if it is no text."""
     return value if isinstance(value, str) else ""
 
 
-def number(value: object) -> int | None:
+def as_int(value: object) -> int | None:
     """Return a whole number; None if it is none. A boolean is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

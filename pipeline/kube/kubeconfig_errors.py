@@ -17,10 +17,10 @@ from pipeline.base.safe_text import line
 _LONGEST: Final = 100
 """Characters of a name; a certificate or key in its place has more."""
 
-_UNREPEATED: Final = (
+_NOT_REPEATED: Final = (
     "; what it wrote may be a secret and is not repeated: run it by hand where podgpu runs"
 )
-_FORM: Final = "see that it is readable and has a current-context"
+_FORM_FIX: Final = "see that it is readable and has a current-context"
 
 _OF_PLUGINS: Final[Sequence[tuple[str, str]]] = (
     (r"exec: process returned (-?\d{1,5})\b", "ended with status {}"),
@@ -54,7 +54,7 @@ def program(command: str) -> str:
     return line(name, _LONGEST) + (" ..." if space else "")
 
 
-def told(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
+def describe_error(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
     """Return what is wrong and what mends it.
 
     Args:
@@ -64,8 +64,8 @@ def told(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
     """
     plugin = f"the plugin {program(commands[-1])} " if commands else ""
     text = str(error)
-    if said := _recognised(text, _OF_PLUGINS):
-        return f"{plugin or 'the plugin '}{said}{_UNREPEATED}"
+    if said := _match_text(text, _OF_PLUGINS):
+        return f"{plugin or 'the plugin '}{said}{_NOT_REPEATED}"
     if isinstance(error, OSError) and commands and error.filename == commands[-1]:
         reason = _reason(error)
         return f"{plugin}can't be started: {reason}; give a command that is there where podgpu runs"
@@ -73,14 +73,14 @@ def told(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
     if said := _of_a_file(error, path) or _of_yaml(error):
         return said
     if plugin:
-        return f"{plugin}gave an answer that can't be used ({type(error).__name__}){_UNREPEATED}"
+        return f"{plugin}gave an answer that can't be used ({type(error).__name__}){_NOT_REPEATED}"
     if isinstance(error, UnicodeError):
         return "it, or a token of it, is no text"
-    said = _recognised(text, _OF_FILES) or f"it has not that form ({type(error).__name__})"
-    return f"{said}; {_FORM}"
+    said = _match_text(text, _OF_FILES) or f"it has not that form ({type(error).__name__})"
+    return f"{said}; {_FORM_FIX}"
 
 
-def _recognised(text: str, forms: Sequence[tuple[str, str]]) -> str:
+def _match_text(text: str, forms: Sequence[tuple[str, str]]) -> str:
     for pattern, said in forms:
         if found := re.match(pattern, text, re.DOTALL):
             return said.format(*found.groups())
@@ -90,7 +90,7 @@ def _recognised(text: str, forms: Sequence[tuple[str, str]]) -> str:
 def _of_a_file(error: Exception, path: Path) -> str:
     text = str(error)
     if text.startswith(_ABSENT):
-        name = _named(text.removeprefix(_ABSENT), path)
+        name = _file_suffix(text.removeprefix(_ABSENT), path)
         return (
             f"a certificate or key that it names isn't there{name}; mount it, "
             "or put it in as certificate-authority-data, client-certificate-data, client-key-data"
@@ -112,7 +112,7 @@ def _is_temporary(path: Path) -> bool:
     return path.parent == Path(tempfile.gettempdir()) and path.name.startswith(prefix)
 
 
-def _named(name: str, path: Path) -> str:
+def _file_suffix(name: str, path: Path) -> str:
     """Return a file's name for a message; nothing where it may be what belongs into the file."""
     given = name.removeprefix(f"{path.parent}/")
     return f" ({line(name)})" if len(given) <= _LONGEST else ""

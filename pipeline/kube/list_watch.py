@@ -31,7 +31,7 @@ _NOT_OFFERED = {
     HTTPStatus.INTERNAL_SERVER_ERROR,
     HTTPStatus.NOT_IMPLEMENTED,
 }
-_NOT_OURS = {
+_SERVER_STATUSES = {
     0,
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
@@ -43,36 +43,36 @@ _NOT_OURS = {
 }
 """What goes by without what we know being wrong: the version that we have is asked for again."""
 
-_PATIENCE = 5
+_MAX_UNEXPECTED = 5
 """Watches in a row that bring an error of another kind, before the collection is read anew."""
 
 _PAGE = 500
 
 
 @dataclass(slots=True)
-class Course:
+class ListWatch:
     """Where a reflector stands.
 
     Attributes:
         version: of the newest thing that was heard; opaque, empty before anything was.
         complete: the copy is whole as of `version`, so that a watch can go on from there.
-        streams: the server may offer the stream; once refused it isn't asked for again.
-        unset: the server doesn't know our version: its newest state is asked for, which costs it
-            a read from its database.
+        stream_supported: the server may offer the stream; once refused it isn't asked for again.
+        any_version: the server doesn't know our version: its newest state is asked for, which costs
+            it a read from its database.
     """
 
     version: str = ""
     complete: bool = False
-    streams: bool = True
-    unset: bool = False
-    _odd: int = 0
+    stream_supported: bool = True
+    any_version: bool = False
+    _unexpected: int = 0
 
     @property
     def step(self) -> Step:
         """What to do next."""
         if self.complete:
             return Step.WATCH
-        return Step.STREAM if self.streams else Step.LIST
+        return Step.STREAM if self.stream_supported else Step.LIST
 
     def parameters(self, seconds: int) -> dict[str, str]:
         """Return the query parameters of the next step.
@@ -82,7 +82,7 @@ class Course:
         """
         step = self.step
         # 0 is what the server has at hand, however old; later never what is older than ours.
-        version = {} if self.unset else {"resourceVersion": self.version or "0"}
+        version = {} if self.any_version else {"resourceVersion": self.version or "0"}
         if step is Step.LIST:
             # A server that answers from its cache answers whole; its database is read in pages.
             return version or {"limit": str(_PAGE)}
@@ -92,20 +92,20 @@ class Course:
             return watch | whole | version
         return watch | {"resourceVersion": self.version}
 
-    def saw(self, version: str) -> None:
+    def note_version(self, version: str) -> None:
         """Note the version of something that came in a watch."""
         if version:
             self.version = version
-        self._odd = 0
+        self._unexpected = 0
 
     def completed(self, version: str) -> None:
         """Note that the copy is whole as of this version."""
-        self.saw(version)
-        self.complete, self.unset = True, False
+        self.note_version(version)
+        self.complete, self.any_version = True, False
 
-    def refused(self) -> None:
+    def stream_unsupported(self) -> None:
         """Note that the server offers no stream, though it doesn't say so."""
-        self.streams = False
+        self.stream_supported = False
 
     def failed(self, error: ApiError) -> bool:
         """Choose another way where this one has no end.
@@ -115,18 +115,18 @@ class Course:
         """
         expired = _expired(error)
         if self.complete:
-            if error.status not in _NOT_OURS:
-                self._odd += 1
+            if error.status not in _SERVER_STATUSES:
+                self._unexpected += 1
             # Bad requests are never going to be good ones, other errors may be.
             bad = error.status in _NOT_OFFERED - {HTTPStatus.INTERNAL_SERVER_ERROR}
-            if expired or bad or self._odd >= _PATIENCE:
-                self.complete, self._odd = False, 0
+            if expired or bad or self._unexpected >= _MAX_UNEXPECTED:
+                self.complete, self._unexpected = False, 0
             return False
-        if expired and not self.unset:
-            self.unset = True
+        if expired and not self.any_version:
+            self.any_version = True
             return True
-        if self.streams and error.status in _NOT_OFFERED:
-            self.refused()
+        if self.stream_supported and error.status in _NOT_OFFERED:
+            self.stream_unsupported()
             return True
         return False
 

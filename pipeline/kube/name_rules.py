@@ -11,12 +11,12 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-def subdomain(text: str) -> bool:
+def is_subdomain(text: str) -> bool:
     """Whether a text is a DNS subdomain (RFC 1123), as names of Nodes are."""
     return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def wrong_with_key(key: str) -> str:
+def key_problem(key: str) -> str:
     """Return what is wrong with a key and how to mend it; an empty text if nothing is.
 
     It is a qualified name: a name of up to 63 letters, before it a DNS subdomain and a slash where
@@ -24,7 +24,7 @@ def wrong_with_key(key: str) -> str:
     it in lower case.
     """
     prefix, slash, name = key.rpartition("/")
-    if slash and not subdomain(prefix.lower()):
+    if slash and not is_subdomain(prefix.lower()):
         return f'"{key}": before the slash stands a domain of yours, such as example.com/topology'
     if len(name) > 63 or _NAME.fullmatch(name) is None:
         return (

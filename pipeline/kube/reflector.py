@@ -13,9 +13,9 @@ from pipeline.base.clock import Clock
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
 from pipeline.component.contracts import KubeApi
-from pipeline.kube.api_errors import failure
-from pipeline.kube.json_access import table, text
-from pipeline.kube.list_watch import Course, Step
+from pipeline.kube.api_errors import status_error
+from pipeline.kube.json_access import as_dict, as_text
+from pipeline.kube.list_watch import ListWatch, Step
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -37,7 +37,7 @@ streams gives one whose beginning has no end."""
 _PAGES: Final = 1000
 _END: Final = "k8s.io/initial-events-end"
 
-Distil = Callable[[Mapping[str, Any]], T | None]
+MapObject = Callable[[Mapping[str, Any]], T | None]
 """Takes what is needed from an object as it was sent; None leaves it out. Must take any JSON."""
 
 
@@ -48,11 +48,11 @@ class Handler(Protocol[T_contra]):
         """Take the whole collection: what isn't in it is gone."""
         ...
 
-    async def upserted(self, found: T_contra) -> None:
+    async def upserted(self, obj: T_contra) -> None:
         """Take an object that came or may have changed."""
         ...
 
-    async def deleted(self, found: T_contra) -> None:
+    async def deleted(self, obj: T_contra) -> None:
         """Take an object that is gone, as it was last."""
         ...
 
@@ -60,7 +60,7 @@ class Handler(Protocol[T_contra]):
         """Note that the server was heard: nothing else has changed until now."""
         ...
 
-    async def lost(self, error: ApiError) -> None:
+    async def watch_failed(self, error: ApiError) -> None:
         """Note that the collection can't be followed now; said for each attempt that fails."""
         ...
 
@@ -87,7 +87,7 @@ class Reflector(Generic[T]):
         api: session with the server.
         path: of the collection, such as `/api/v1/pods`.
         query: parameters that choose from it.
-        distil: what is kept of an object.
+        map_object: what is kept of an object.
         handler: who is told.
         clock: for delays.
         rng: for the jitter of delays and the length of watches.
@@ -98,7 +98,7 @@ class Reflector(Generic[T]):
         api: KubeApi,
         path: str,
         query: Mapping[str, str],
-        distil: Distil[T],
+        map_object: MapObject[T],
         handler: Handler[T],
         *,
         clock: Clock,
@@ -107,47 +107,47 @@ class Reflector(Generic[T]):
         self._api = api
         self._path = path
         self._query = dict(query)
-        self._distil = distil
+        self._map_object = map_object
         self._handler = handler
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
-        self._course = Course()
+        self._list_watch = ListWatch()
         self._backoff = Backoff(0.8, 30.0, _HEALTHY, 1.0, self._rng)
-        self._opened_ns: int | None = None
+        self._stream_opened_ns: int | None = None
         self._failures = 0
 
     async def run(self) -> NoReturn:
         """Follow the collection; never gives up. What the handler raises ends it."""
         while True:
-            self._opened_ns = None
+            self._stream_opened_ns = None
             try:
-                if self._course.step is Step.LIST:
+                if self._list_watch.step is Step.LIST:
                     await self._list()
                 else:
-                    await self._follow()
+                    await self._watch()
             except ApiError as error:
                 await self._failed(error)
 
     async def _failed(self, error: ApiError) -> None:
         lasted = 0.0
-        if self._opened_ns is not None:
-            lasted = (self._clock.now().mono_ns - self._opened_ns) / 1e9
+        if self._stream_opened_ns is not None:
+            lasted = (self._clock.now().mono_ns - self._stream_opened_ns) / 1e9
         if lasted >= _SHORT:
             self._failures = 0
         self._failures += 1
-        following = self._course.complete
-        if self._course.failed(error):
+        following = self._list_watch.complete
+        if self._list_watch.failed(error):
             return
         # Streams break, servers are exchanged, versions expire: what works at the next attempt is
         # nobody's news.
-        mending = following and (self._failures == 1 or not self._course.complete)
+        mending = following and (self._failures == 1 or not self._list_watch.complete)
         if not mending or error.status in {401, 403}:
-            await self._handler.lost(error)
+            await self._handler.watch_failed(error)
         await self._clock.sleep(self._backoff.delay(lasted, error.retry_after))
 
     async def _list(self) -> None:
         objects: list[T] = []
-        query = self._query | self._course.parameters(0)
+        query = self._query | self._list_watch.parameters(0)
         page: dict[str, str] = {}
         for _ in range(_PAGES):
             try:
@@ -161,11 +161,12 @@ class Reflector(Generic[T]):
             try:
                 listed = msgspec.json.decode(body, type=_List)
                 found = (
-                    self._distil(table(orjson.loads(bytes(raw)))) for raw in listed.items or ()
+                    self._map_object(as_dict(orjson.loads(bytes(raw))))
+                    for raw in listed.items or ()
                 )
                 objects += [kept for kept in found if kept is not None]
             except (msgspec.MsgspecError, UnicodeDecodeError, orjson.JSONDecodeError) as error:
-                raise self._strange(body) from error
+                raise self._unexpected(body) from error
             metadata = listed.metadata
             if not metadata.token:
                 self._completed(metadata.version)
@@ -175,16 +176,16 @@ class Reflector(Generic[T]):
         told = f"{self._path}: the list has no end after {_PAGES} pages"
         raise ApiError(told, reason="endless list")
 
-    async def _follow(self) -> None:
+    async def _watch(self) -> None:
         """Read a stream until it ends; one that ends too soon is a failed one."""
         # A time of our own for each watch spreads the load of a cluster's nodes.
-        query = self._query | self._course.parameters(self._rng.randint(300, 600))
+        query = self._query | self._list_watch.parameters(self._rng.randint(300, 600))
         async with self._api.watch(self._path, query, silence=_SILENCE) as lines:
             opened = self._clock.now()
-            self._opened_ns = opened.mono_ns
-            if self._course.complete:
-                await self._first(lines)
-            elif not await self._initial(lines):
+            self._stream_opened_ns = opened.mono_ns
+            if self._list_watch.complete:
+                await self._first_event(lines)
+            elif not await self._initial_events(lines):
                 return
             async for sent in lines:
                 await self._event(*self._parsed(sent))
@@ -192,7 +193,7 @@ class Reflector(Generic[T]):
             told = f"{self._path}: the server ends each watch at once"
             raise ApiError(told, reason="short watches")
 
-    async def _first(self, lines: AsyncIterator[bytes]) -> None:
+    async def _first_event(self, lines: AsyncIterator[bytes]) -> None:
         """Take the first event; until it comes, that the stream stays open confirms the copy."""
         reading = asyncio.ensure_future(anext(lines, None))
         try:
@@ -206,7 +207,7 @@ class Reflector(Generic[T]):
             reading.cancel()
             await asyncio.wait({reading})
 
-    async def _initial(self, lines: AsyncIterator[bytes]) -> bool:
+    async def _initial_events(self, lines: AsyncIterator[bytes]) -> bool:
         """Take in the collection; return whether it came to its end.
 
         It is put together aside and told of as a whole, so that a stream that breaks off, or an
@@ -217,41 +218,42 @@ class Reflector(Generic[T]):
             async with asyncio.timeout(_INITIAL):
                 async for sent in lines:
                     kind, found = self._parsed(sent)
-                    metadata = table(found.get("metadata"))
-                    key = (text(metadata.get("namespace")), text(metadata.get("name")))
+                    metadata = as_dict(found.get("metadata"))
+                    key = (as_text(metadata.get("namespace")), as_text(metadata.get("name")))
                     if kind == "BOOKMARK":
-                        if text(table(metadata.get("annotations")).get(_END)) == "true":
-                            version = text(metadata.get("resourceVersion"))
+                        if as_text(as_dict(metadata.get("annotations")).get(_END)) == "true":
+                            version = as_text(metadata.get("resourceVersion"))
                             break
                     elif kind == "DELETED":
                         objects.pop(key, None)
                     elif (
-                        kind in {"ADDED", "MODIFIED"} and (kept := self._distil(found)) is not None
+                        kind in {"ADDED", "MODIFIED"}
+                        and (kept := self._map_object(found)) is not None
                     ):
                         objects[key] = kept
                 else:
                     told = f"{self._path}: the stream ended before the collection was told"
                     raise ApiError(told, reason="short stream")
         except TimeoutError:
-            self._course.refused()
+            self._list_watch.stream_unsupported()
             return False
         self._completed(version)
         await self._handler.replaced(tuple(objects.values()))
         return True
 
     async def _event(self, kind: str, found: Mapping[str, Any]) -> None:
-        version = text(table(found.get("metadata")).get("resourceVersion"))
+        version = as_text(as_dict(found.get("metadata")).get("resourceVersion"))
         if kind in {"ADDED", "MODIFIED", "DELETED"}:
-            kept = self._distil(found)
+            kept = self._map_object(found)
             if kept is not None:
                 await (self._handler.deleted if kind == "DELETED" else self._handler.upserted)(kept)
         # Only then: an event whose handling was cut off has to come again.
         self._failures = 0
-        self._course.saw(version)
+        self._list_watch.note_version(version)
         await self._handler.confirmed()
 
     def _completed(self, version: str) -> None:
-        self._course.completed(version)
+        self._list_watch.completed(version)
         self._failures = 0
 
     def _parsed(self, sent: bytes) -> tuple[str, Mapping[str, Any]]:
@@ -261,14 +263,14 @@ class Reflector(Generic[T]):
             ApiError: it is an error, or no event at all.
         """
         try:
-            event = table(orjson.loads(sent))
+            event = as_dict(orjson.loads(sent))
         except orjson.JSONDecodeError as error:
-            raise self._strange(sent) from error
-        kind, found = text(event.get("type")), event.get("object")
+            raise self._unexpected(sent) from error
+        kind, found = as_text(event.get("type")), event.get("object")
         if not kind or not isinstance(found, dict):
-            raise self._strange(sent)
+            raise self._unexpected(sent)
         if kind == "ERROR":
-            told = failure(found)
+            told = status_error(found)
             raise ApiError(
                 f"{self._path}: the stream brought {told}",
                 status=told.status or 500,
@@ -277,7 +279,7 @@ class Reflector(Generic[T]):
             )
         return kind, found
 
-    def _strange(self, sent: bytes) -> ApiError:
+    def _unexpected(self, sent: bytes) -> ApiError:
         shown = line(sent[:80].decode("utf-8", "replace"))
         return ApiError(
             f'{self._path}: the server sent what is no JSON of its API: "{shown}"; '

@@ -17,7 +17,7 @@ class Sessions:
 
     Args:
         account: folder of the pod's own credentials, if not the usual one.
-        instead: how a kubeconfig is named where there are none, for messages.
+        alternative: how a kubeconfig is named where there are none, for messages.
         plugins: whether programs that a kubeconfig names may be run.
     """
 
@@ -25,15 +25,15 @@ class Sessions:
         self,
         account: Path | None = None,
         *,
-        instead: str = "set kubeconfig",
+        alternative: str = "set kubeconfig",
         plugins: bool = False,
     ) -> None:
         self._account = account
-        self._instead = instead
+        self._instead = alternative
         self._plugins = plugins
         self._shared: dict[Path | None, _Shared] = {}
 
-    def join(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+    def session(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         """Join the session for a kubeconfig, or for the pod's own credentials, or start it.
 
         Raises:
@@ -74,8 +74,8 @@ class Sessions:
         if kubeconfig is not None:
             return Client(KubeconfigFile(kubeconfig, plugins=self._plugins))
         if self._account is not None:
-            return Client(ServiceAccount(self._account, instead=self._instead))
-        return Client(ServiceAccount(instead=self._instead))
+            return Client(ServiceAccount(self._account, alternative=self._instead))
+        return Client(ServiceAccount(alternative=self._instead))
 
 
 class _Shared:

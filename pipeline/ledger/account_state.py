@@ -30,28 +30,28 @@ def load(device: str, text: str) -> DeviceUsage:
     try:
         told = json.loads(text)
         usage = msgspec.convert(told, DeviceUsage)
-        possible = _possible(told)
+        possible = _is_in_range(told)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    if usage.device != device or not possible or not _sound(usage):
+    if usage.device != device or not possible or not _is_consistent(usage):
         raise ValueError("the parts of the account don't come to the whole")
     return usage
 
 
-def _possible(told: Any, name: str = "") -> bool:
+def _is_in_range(item: Any, name: str = "") -> bool:
     """Whether each number is one that can be reckoned with, and written again."""
-    if isinstance(told, dict):
-        return all(_possible(value, key) for key, value in told.items())
-    if isinstance(told, list):
-        return all(_possible(value) for value in told)
-    if not isinstance(told, int):
+    if isinstance(item, dict):
+        return all(_is_in_range(value, key) for key, value in item.items())
+    if isinstance(item, list):
+        return all(_is_in_range(value) for value in item)
+    if not isinstance(item, int):
         return True
     # A moment may lie before its clock began.
     least = -_MOST if name in {"mono_ns", "wall_ns"} else 0
-    return least <= told < (_MOST_BYTE_NS if name == "memory_byte_ns" else _MOST)
+    return least <= item < (_MOST_BYTE_NS if name == "memory_byte_ns" else _MOST)
 
 
-def _sound(usage: DeviceUsage) -> bool:
+def _is_consistent(usage: DeviceUsage) -> bool:
     """Whether all adds up, and can go on."""
     those = usage.containers
     sums: tuple[tuple[int | None, int, list[int]], ...] = (
@@ -75,12 +75,12 @@ def _sound(usage: DeviceUsage) -> bool:
     )
 
 
-def rebased(
+def to_current_clock(
     devices: Iterable[DeviceUsage],
     now: Instant,
     boots: Mapping[str, str] = MappingProxyType({}),
     boot: str = "",
-    born: Instant | None = None,
+    started: Instant | None = None,
 ) -> TotalsRestored:
     """Return accounts with moments of the present monotonic clock.
 
@@ -97,7 +97,7 @@ def rebased(
         now: the present.
         boots: by device, the boot in which its account was written; empty where that isn't known.
         boot: the present one; likewise.
-        born: a moment before any account of this run; `now`, if none is given. An account of
+        started: a moment before any account of this run; `now`, if none is given. An account of
             another boot was last looked at before that.
     """
     found: list[DeviceUsage] = []
@@ -107,12 +107,12 @@ def rebased(
             shift_ns = 0
         else:
             # Another podgpu, which still ran then, may have written it in a boot nobody knows.
-            base = born if born is not None and boot and written else now
+            base = started if started is not None and boot and written else now
             # What was heard after the last look lies after it, in this boot as in that.
             since_ns = max(_moments(device)) - device.at.mono_ns
             passed_ns = max(base.wall_ns - device.at.wall_ns, since_ns)
             shift_ns = base.mono_ns - passed_ns - device.at.mono_ns
-        found.append(_moved(device, shift_ns, now))
+        found.append(_shifted(device, shift_ns, now))
     return TotalsRestored(tuple(found))
 
 
@@ -130,17 +130,17 @@ _STEP_NS: Final = NS // 2
 """A wall time that is off by more than this is of a wall clock that was set since."""
 
 
-def _moved(value: Any, shift_ns: int, now: Instant) -> Any:
+def _shifted(value: Any, shift_ns: int, now: Instant) -> Any:
     if isinstance(value, Instant):
         moved = Instant(value.mono_ns + shift_ns, value.wall_ns)
         fits = now.wall_of(moved)
         return moved if abs(fits - value.wall_ns) <= _STEP_NS else Instant(moved.mono_ns, fits)
     if isinstance(value, tuple):
-        return tuple([_moved(one, shift_ns, now) for one in value])
+        return tuple([_shifted(one, shift_ns, now) for one in value])
     fields = getattr(type(value), "__dataclass_fields__", None)
     if fields is None or type(value).__name__ not in _HAVE_MOMENTS:
         return value
-    return type(value)(*[_moved(getattr(value, name), shift_ns, now) for name in fields])
+    return type(value)(*[_shifted(getattr(value, name), shift_ns, now) for name in fields])
 
 
 _HAVE_MOMENTS: Final = frozenset({"DeviceUsage", "ContainerUsage", "Holding"})

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from pipeline.ledger.account_state import dump
-from pipeline.ledger.schema import NOBODY
+from pipeline.ledger.schema import UNATTRIBUTED_ID
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
 
@@ -78,7 +78,7 @@ class Store:
         self._devices: dict[str, int] = {}
         self._containers: dict[PartialRef, int] = {}
 
-    def put(self, batch: Batch) -> None:
+    def write_batch(self, batch: Batch) -> None:
         """Write a batch, unless the file has it already: a commit may succeed and say otherwise.
 
         Raises:
@@ -94,12 +94,12 @@ class Store:
                 self._put(batch)
             connection.execute("COMMIT")
         except BaseException:
-            self.forget()
+            self.clear_caches()
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Look numbers up anew: what stands in the file has changed."""
         self._devices.clear()
         self._containers.clear()
@@ -145,7 +145,7 @@ class Store:
             self._containers.clear()
 
     def _many(self, statement: str, rows: Iterable[_Row]) -> None:
-        self._connection.executemany(statement, map(_fitting, rows))
+        self._connection.executemany(statement, map(_clamped, rows))
 
     def _holding(self, row: HoldingRow) -> _Row:
         one = row.holding
@@ -181,7 +181,7 @@ class Store:
 
     def _container(self, subject: PartialRef | None) -> int:
         if subject is None:
-            return NOBODY
+            return UNATTRIBUTED_ID
         known = self._containers.get(subject)
         if known is None:
             run = self._connection.execute
@@ -193,7 +193,7 @@ class Store:
         return known
 
 
-def _fitting(row: _Row) -> _Row:
+def _clamped(row: _Row) -> _Row:
     """Return a row as the file can hold it: a damaged recording may tell of any number."""
     return tuple([min(max(one, -_MOST), _MOST) if isinstance(one, int) else one for one in row])
 

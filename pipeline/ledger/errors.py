@@ -5,17 +5,17 @@ class LedgerError(Exception):
     """The ledger can't be had; the text names the place, what is wrong and the mend.
 
     Attributes:
-        place: the file.
-        saw: what is wrong.
-        mend: what to do about it.
+        path: the file.
+        problem: what is wrong.
+        fix: what to do about it.
         reason: a word for it, for a label.
     """
 
-    def __init__(self, place: str, saw: str, mend: str, *, reason: str = "other") -> None:
-        super().__init__(f"{place}: {saw}; {mend}")
-        self.place = place
-        self.saw = saw
-        self.mend = mend
+    def __init__(self, path: str, problem: str, fix: str, *, reason: str = "other") -> None:
+        super().__init__(f"{path}: {problem}; {fix}")
+        self.path = path
+        self.problem = problem
+        self.fix = fix
         self.reason = reason
 
 

@@ -11,15 +11,15 @@ from urllib.parse import quote
 
 from pipeline.ledger.account_state import load
 from pipeline.ledger.errors import CorruptError, LedgerError
-from pipeline.ledger.file_open import FAILS, fault, identify
+from pipeline.ledger.file_open import READ_ERRORS, identify, to_ledger_error
 from pipeline.ledger.migrations import migrate
-from pipeline.ledger.schema import APPLICATION_ID, KEEP_VERSION, TABLES, VERSION, columns_of
+from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
 from pipeline.model import DeviceUsage
 
 Synchronous = Literal["normal", "full"]
 
 MODE: Final = 0o640
-_WAIT: Final = 1.0
+_BUSY_TIMEOUT: Final = 1.0
 """Seconds that a commit waits for another program that has the file."""
 
 _SMALL: Final = 32 << 20
@@ -30,23 +30,23 @@ _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class StoredState:
     """What a podgpu before has left in the file.
 
     Attributes:
-        states: the accounts, by device.
-        unsound: how many accounts make no sense; they are not among `states`.
-        going_on: ids of the holdings without an end.
+        accounts: the accounts, by device.
+        invalid: how many accounts make no sense; they are not among `accounts`.
+        open_holdings: ids of the holdings without an end.
         boots: by device, the boot of the machine in which its account was written; empty where that
             isn't known.
     """
 
-    states: Mapping[str, DeviceUsage]
-    unsound: int
-    going_on: tuple[str, ...]
+    accounts: Mapping[str, DeviceUsage]
+    invalid: int
+    open_holdings: tuple[str, ...]
     boots: Mapping[str, str]
 
-    def moved(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
+    def shifted_devices(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
         """Return the devices whose moments have changed: by another boot, or a clock that was set.
 
         Args:
@@ -55,7 +55,7 @@ class Left:
         """
         return [
             device
-            for device, told in self.states.items()
+            for device, told in self.accounts.items()
             if boot and (self.boots[device] != boot or states[device].at != told.at)
         ]
 
@@ -80,17 +80,17 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     _make(path)
     try:
         uri = f"file:{quote(place, errors='surrogateescape')}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
-    except FAILS as error:
-        raise fault(place, error) from error
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+    except READ_ERRORS as error:
+        raise to_ledger_error(place, error) from error
     try:
         _prepare(connection, path, synchronous)
-    except FAILS as error:
+    except READ_ERRORS as error:
         connection.close()
-        raise fault(place, error) from error
+        raise to_ledger_error(place, error) from error
     except OSError as error:
         connection.close()
-        raise _refused(path, error) from error
+        raise _open_error(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -105,7 +105,7 @@ def _make(path: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _open_error(path, error) from error
         if not stat.S_ISREG(mode):
             saw = "is a link" if stat.S_ISLNK(mode) else "is no ordinary file"
             raise LedgerError(str(each), saw, "remove it, or give another path", reason="link")
@@ -114,16 +114,16 @@ def _make(path: Path) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _open_error(path, error) from error
     try:
         os.fchmod(descriptor, MODE)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _open_error(path, error) from error
     finally:
         os.close(descriptor)
 
 
-def _refused(path: Path, error: OSError) -> LedgerError:
+def _open_error(path: Path, error: OSError) -> LedgerError:
     mend = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or give another path"
     return LedgerError(str(path), (error.strerror or str(error)).lower(), mend)
 
@@ -139,7 +139,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
         run("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; "
-            f"PRAGMA user_version = {VERSION}; {KEEP_VERSION} COMMIT;"
+            f"PRAGMA user_version = {VERSION}; {WRITE_VERSION} COMMIT;"
         )
     identify(connection, str(path))
     if path.stat().st_size <= _SMALL:
@@ -152,7 +152,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
     migrate(connection)
 
 
-def read_left(connection: sqlite3.Connection, place: str) -> Left:
+def read_stored_state(connection: sqlite3.Connection, place: str) -> StoredState:
     """Return what a podgpu before has left in the file.
 
     Raises:
@@ -167,6 +167,6 @@ def read_left(connection: sqlite3.Connection, place: str) -> Left:
             except (ValueError, TypeError):
                 unsound += 1
         going_on = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
-    except FAILS as error:
-        raise fault(place, error) from error
-    return Left(states, unsound, tuple([str(own_id) for (own_id,) in going_on]), boots)
+    except READ_ERRORS as error:
+        raise to_ledger_error(place, error) from error
+    return StoredState(states, unsound, tuple([str(own_id) for (own_id,) in going_on]), boots)

@@ -9,14 +9,14 @@ from typing import Final
 from urllib.parse import quote
 
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of, kept_version
+from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of, stored_version
 
 _WAIT: Final = 5.0
 """Seconds that a reader waits for a writer that has the file to itself for a moment."""
 
 _CACHE_KIB: Final = 64 << 10
 
-FAILS: Final = (sqlite3.Error, UnicodeError)
+READ_ERRORS: Final = (sqlite3.Error, UnicodeError)
 """What is raised where a file can't be read or written: also for text that isn't UTF-8."""
 
 _CORRUPT: Final = frozenset(
@@ -39,18 +39,18 @@ _UNUSABLE: Final = frozenset(
 )
 """Errors of a damaged header that have SQLite's general number."""
 
-_READABLE: Final = (
+_FIX_ACCESS: Final = (
     "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
 )
-_FAULTS: Final = MappingProxyType(
+_ERRORS_BY_CODE: Final = MappingProxyType(
     {
         sqlite3.SQLITE_BUSY: ("locked", "let go of it: another program has it to itself"),
         sqlite3.SQLITE_LOCKED: ("locked", "let go of it: another program has it to itself"),
         sqlite3.SQLITE_FULL: ("no_space", "make room on its disk, or lower max_size"),
         sqlite3.SQLITE_IOERR: ("io_error", "see the kernel's log for its disk, and its quota"),
         sqlite3.SQLITE_READONLY: ("read_only", "let podgpu write to it and to its folder"),
-        sqlite3.SQLITE_PERM: ("permission", _READABLE),
-        sqlite3.SQLITE_CANTOPEN: ("permission", _READABLE),
+        sqlite3.SQLITE_PERM: ("permission", _FIX_ACCESS),
+        sqlite3.SQLITE_CANTOPEN: ("permission", _FIX_ACCESS),
     }
 )
 """By the number of SQLite's error: a word for it, and what to do."""
@@ -73,30 +73,30 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     place = Path(path)
     name = str(place)
-    _look(place)
+    _check_readable(place)
     try:
         address = _uri(place)
         connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
-    except FAILS as error:
-        raise fault(name, error) from error
+    except READ_ERRORS as error:
+        raise to_ledger_error(name, error) from error
     except OSError as error:
-        raise LedgerError(name, (error.strerror or str(error)).lower(), _READABLE) from error
+        raise LedgerError(name, (error.strerror or str(error)).lower(), _FIX_ACCESS) from error
     try:
         identify(connection, name)
         connection.execute("PRAGMA query_only = 1")
         # A year is added up in memory, and not in files beside.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    except FAILS as error:
+    except READ_ERRORS as error:
         connection.close()
-        raise fault(name, error) from error
+        raise to_ledger_error(name, error) from error
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _look(path: Path) -> None:
+def _check_readable(path: Path) -> None:
     """See that the file is there and may be read, without opening it.
 
     Where its writer is in this very process, closing it again would drop all locks that SQLite has
@@ -152,9 +152,9 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         found = columns_of(connection)
-        kept = kept_version(connection, found)
-    except FAILS as error:
-        raise fault(place, error) from error
+        kept = stored_version(connection, found)
+    except READ_ERRORS as error:
+        raise to_ledger_error(place, error) from error
     if application != APPLICATION_ID:
         if columns(1) <= found and _one_byte_off(application):
             saw = "has the tables of a ledger, and its header is damaged"
@@ -163,7 +163,7 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
             mend = "give another path"
             raise ForeignError(place, "is another program's database", mend)
         raise CorruptError(place, "is empty", "give the path of the sink ledger")
-    if not _is_of(version, kept, found):
+    if not _matches_version(version, kept, found):
         saw = f"says that it is of version {version}, and is not: its header is damaged"
         raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
     if version > VERSION:
@@ -175,7 +175,7 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         raise CorruptError(place, saw, "give the path of a ledger that is whole")
 
 
-def _is_of(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:
+def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:
     """Whether a file is of the version that its header tells, by what stands in the file itself.
 
     Args:
@@ -194,23 +194,23 @@ def _one_byte_off(application: int) -> bool:
     return sum(byte > 0 for byte in different.to_bytes(4)) == 1
 
 
-def fault(place: str, error: Exception) -> LedgerError:
+def to_ledger_error(path: str, error: Exception) -> LedgerError:
     """Return what is wrong with a file, with what to do about it.
 
     Args:
-        place: the file.
-        error: one of `FAILS`.
+        path: the file.
+        error: one of `READ_ERRORS`.
     """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     saw = str(error)
     if isinstance(error, UnicodeError) or saw.startswith(_NOT_UTF8):
         return CorruptError(
-            place,
+            path,
             "holds text that isn't UTF-8",
             "take a copy of it that is whole",
             reason="corrupt",
         )
     if code in _CORRUPT or saw in _UNUSABLE:
-        return CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
-    reason, mend = _FAULTS.get(code, ("other", _READABLE))
-    return LedgerError(place, saw, mend, reason=reason)
+        return CorruptError(path, saw, "take a copy of it that is whole", reason="corrupt")
+    reason, mend = _ERRORS_BY_CODE.get(code, ("other", _FIX_ACCESS))
+    return LedgerError(path, saw, mend, reason=reason)

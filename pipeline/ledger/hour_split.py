@@ -10,7 +10,7 @@ MOST_HOURS: Final = 400 * 24
 hours would hold up all else."""
 
 
-def spread(
+def split_by_hour(
     end_ns: int, time_ns: int, amounts: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield what falls into each hour, the earliest first.

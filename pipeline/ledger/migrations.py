@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from pipeline.ledger.batch_writer import utf8
-from pipeline.ledger.schema import GAPS, HOLDINGS, INDEXES, KEEP_VERSION, VERSION
+from pipeline.ledger.schema import GAPS, HOLDINGS, INDEXES, VERSION, WRITE_VERSION
 
 _ID_BYTES: Final = 12
 
@@ -58,7 +58,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         for device, text in run("SELECT device, usage FROM state").fetchall():
             run("UPDATE state SET usage = ? WHERE device = ?", (_with_ids(text), device))
         run(f"PRAGMA user_version = {VERSION}")
-        run(KEEP_VERSION)
+        run(WRITE_VERSION)
         run("COMMIT")
     except BaseException:
         if connection.in_transaction:

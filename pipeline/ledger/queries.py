@@ -9,9 +9,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.ledger.schema import HOUR_NS, NOBODY, senseless
-from pipeline.model import Pairs, PartialRef
-from pipeline.model.usage_window import DeviceTotal, Gap, Spent, Whose, Window
+from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error
+from pipeline.model import PartialRef, StringPairs
+from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
 _SPENT: Final = """
 SELECT device, container, SUM(held_ns), SUM(busy_ns), SUM(energy_mj)
@@ -54,12 +54,12 @@ ORDER BY h.start_ns DESC, d.uuid, c.uid, c.namespace, c.pod, c.container LIMIT ?
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRow:
+class HoldingRecord:
     """A holding as it stands in the ledger.
 
     Attributes:
         device: uuid.
-        whose: the container.
+        container: the container.
         start_ns: in nanoseconds of Unix time.
         end_ns: likewise; None while it goes on.
         until_ns: likewise, the moment up to which it is counted.
@@ -78,7 +78,7 @@ class HeldRow:
     """
 
     device: str
-    whose: Whose
+    container: ContainerIdentity
     start_ns: int
     end_ns: int | None
     until_ns: int
@@ -96,7 +96,7 @@ class HeldRow:
     xids: tuple[tuple[int, int], ...]
 
 
-def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> Window:
+def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> UsageWindow:
     """Return what was used in a span of time, of whole hours that cover what was asked for.
 
     What stands there is of one moment, though the sink writes meanwhile.
@@ -112,7 +112,7 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
     connection.execute("BEGIN")
-    with _ended(connection), _sensible():
+    with _ended(connection), _as_database_error():
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
         known, last = _known(connection)
         start = max(start, known)
@@ -120,32 +120,32 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> W
         devices = {
             key: (uuid, f"{model} {profile}".strip())
             for key, uuid, model, profile in (
-                _checked(row, "nttt")
+                _typed(row, "nttt")
                 for row in connection.execute("SELECT id, uuid, model, profile FROM devices")
             )
         }
-        spent = tuple(_spent(connection, devices, first, beyond))
+        spent = tuple(_usage_rows(connection, devices, first, beyond))
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         totals_of = _TOTALS.format(unknown="0" if version < 2 else "SUM(ifnull(unknown_ns, 0))")
         totals = [
             DeviceTotal(*devices[device], *rest)
             for device, *rest in (
-                _checked(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
+                _typed(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
             )
         ]
         gaps = tuple(
             [
-                Gap(*_checked(row, "tnnt"))
+                Gap(*_typed(row, "tnnt"))
                 for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))
             ]
         )
     totals.sort(key=lambda one: one.device)
-    return Window(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
+    return UsageWindow(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
 
 
 def read_holdings(
     connection: sqlite3.Connection, start_ns: int, end_ns: int, limit: int = 1000
-) -> tuple[HeldRow, ...]:
+) -> tuple[HoldingRecord, ...]:
     """Return the holdings that lie in a span of time or reach into it, the latest first.
 
     Args:
@@ -157,9 +157,9 @@ def read_holdings(
     Raises:
         sqlite3.Error: it can't be read.
     """
-    with _sensible():
+    with _as_database_error():
         rows = connection.execute(_HOLDINGS, (start_ns, min(end_ns, _LATEST_NS), limit))
-        return tuple([_held(row) for row in rows])
+        return tuple([_holding_record(row) for row in rows])
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
@@ -186,7 +186,7 @@ def _ended(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def _sensible() -> Iterator[None]:
+def _as_database_error() -> Iterator[None]:
     """Let what nobody can read, since others have written it, be the file's fault.
 
     Raises:
@@ -195,10 +195,10 @@ def _sensible() -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise senseless(repr(error)) from error
+        raise invalid_value_error(repr(error)) from error
 
 
-def _checked(row: Sequence[Any], kinds: str) -> Sequence[Any]:
+def _typed(row: Sequence[Any], kinds: str) -> Sequence[Any]:
     """Return a row whose values are of these types: SQLite stores a value of any type anywhere.
 
     Args:
@@ -221,35 +221,39 @@ def _known(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return when the first hour begins, and when the last look was; 0 where there is none."""
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
-    first, last = _checked((first, last), "oo")
+    first, last = _typed((first, last), "oo")
     return (first or 0) * HOUR_NS, last or 0
 
 
-def _held(row: tuple[Any, ...]) -> HeldRow:
-    device, namespace, pod, container, uid, kind, owner, labels, *rest = _checked(
+def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:
+    device, namespace, pod, container, uid, kind, owner, labels, *rest = _typed(
         row, "ttttttttnonttnnnoooooot"
     )
-    whose = Whose(PartialRef(namespace, pod, container, uid), kind, owner, _pairs(labels))
+    whose = ContainerIdentity(
+        PartialRef(namespace, pod, container, uid), kind, owner, _pairs(labels)
+    )
     rest[-1] = tuple(sorted((int(code), count) for code, count in json.loads(rest[-1]).items()))
-    return HeldRow(device, whose, *rest)
+    return HoldingRecord(device, whose, *rest)
 
 
-def _spent(
+def _usage_rows(
     connection: sqlite3.Connection, devices: dict[int, tuple[str, str]], first: int, beyond: int
-) -> Iterator[Spent]:
+) -> Iterator[UsageRow]:
     rows = connection.execute(_SPENT, (first, beyond)).fetchall()
     start, end = first * HOUR_NS, beyond * HOUR_NS
     counts: dict[tuple[int, int], int] = {}
     for ends, given in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
         for device, container, count in connection.execute(_COUNTS.format(ends=ends), given):
             counts[device, container] = counts.get((device, container), 0) + count
-    those = _whose(connection, {container for _, container, *_ in rows} - {NOBODY})
+    those = _containers_by_id(
+        connection, {container for _, container, *_ in rows} - {UNATTRIBUTED_ID}
+    )
     ordered = sorted(
         rows,
-        key=lambda row: (devices[row[0]][0], row[1] == NOBODY, *_name(those.get(row[1]))),
+        key=lambda row: (devices[row[0]][0], row[1] == UNATTRIBUTED_ID, *_name(those.get(row[1]))),
     )
-    for device, container, held, busy, energy in (_checked(row, "nnnoo") for row in ordered):
-        yield Spent(
+    for device, container, held, busy, energy in (_typed(row, "nnnoo") for row in ordered):
+        yield UsageRow(
             devices[device][0],
             those.get(container),
             held,
@@ -259,27 +263,29 @@ def _spent(
         )
 
 
-def _whose(connection: sqlite3.Connection, wanted: set[int]) -> dict[int, Whose]:
+def _containers_by_id(
+    connection: sqlite3.Connection, wanted: set[int]
+) -> dict[int, ContainerIdentity]:
     """Return containers by their numbers."""
     few = len(wanted) <= _FEW
     query = _SOME_CONTAINERS if few else _CONTAINERS
     given = (json.dumps(sorted(wanted)),) if few else ()
     return {
-        key: Whose(PartialRef(*name), kind, owner, _pairs(labels))
+        key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))
         for key, *name, kind, owner, labels in (
-            _checked(row, "nttttttt") for row in connection.execute(query, given)
+            _typed(row, "nttttttt") for row in connection.execute(query, given)
         )
         if few or key in wanted
     }
 
 
-def _name(whose: Whose | None) -> tuple[str, ...]:
-    if whose is None:
+def _name(attribution: ContainerIdentity | None) -> tuple[str, ...]:
+    if attribution is None:
         return ()
-    subject = whose.subject
+    subject = attribution.subject
     return subject.namespace, subject.pod, subject.container, subject.uid
 
 
 @lru_cache(maxsize=4096)
-def _pairs(labels: str) -> Pairs:
+def _pairs(labels: str) -> StringPairs:
     return tuple(sorted((str(name), str(value)) for name, value in json.loads(labels).items()))

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.ledger.schema import HOUR_NS, senseless
+from pipeline.ledger.schema import HOUR_NS, invalid_value_error
 from pipeline.model import Instant
 
 _STEP: Final = 24
@@ -28,13 +28,13 @@ class Removed:
         old: rows that were too old.
         large: rows that made room.
         before_ns: nothing before this moment stands there any more; 0 where nothing was removed.
-        swept: containers and devices of which nothing was left.
+        orphans: containers and devices of which nothing was left.
     """
 
     old: int = 0
     large: int = 0
     before_ns: int = 0
-    swept: int = 0
+    orphans: int = 0
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
@@ -50,7 +50,9 @@ def used_bytes(connection: sqlite3.Connection) -> int:
     return int((pages - free) * size)
 
 
-def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes: int) -> Removed:
+def apply_retention(
+    connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes: int
+) -> Removed:
     """Remove what ended before what is to be kept; then whole days, the oldest first.
 
     What is left adds up as before. Bounded in how much it does: the rest is for the next time.
@@ -80,7 +82,7 @@ def retain(connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes:
         removed.large += _remove(connection, until)
         removed.before_ns = until * HOUR_NS
         # Where pods are short and have many labels, it is they that take the room.
-        removed.swept += sweep(connection)
+        removed.orphans += remove_orphans(connection)
     # Not with `execute`, which ends after the first page: the statement has rows without columns.
     connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
     return removed
@@ -108,7 +110,7 @@ def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, b
     )
 
 
-def sweep(connection: sqlite3.Connection) -> int:
+def remove_orphans(connection: sqlite3.Connection) -> int:
     """Remove containers and devices of which nothing is left; return how many. Reads all.
 
     Raises:
@@ -132,7 +134,7 @@ _OTHERS: Final = {
 def _first_hour(connection: sqlite3.Connection) -> int | None:
     found = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()[0]
     if found is not None and not isinstance(found, int):
-        raise senseless("an hour that is no number")
+        raise invalid_value_error("an hour that is no number")
     return found
 
 

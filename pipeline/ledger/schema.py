@@ -8,7 +8,7 @@ from typing import Final
 HOUR_NS: Final = 3600 * 1_000_000_000
 """Nanoseconds in an hour; the number of an hour is that of whole hours since the Unix epoch."""
 
-NOBODY: Final = 0
+UNATTRIBUTED_ID: Final = 0
 """In the place of a container: what belongs to none."""
 
 APPLICATION_ID: Final = 0x70646C67
@@ -119,7 +119,7 @@ CREATE TABLE state (
 ) WITHOUT ROWID;
 """
 
-KEEP_VERSION: Final = f"INSERT OR REPLACE INTO meta VALUES ('tables', '{VERSION}');"  # noqa: S608
+WRITE_VERSION: Final = f"INSERT OR REPLACE INTO meta VALUES ('tables', '{VERSION}');"  # noqa: S608
 
 _ADDED: Final = frozenset(
     {("holdings", "id"), ("gaps", "id"), ("device_hours", "unknown_ns"), ("state", "boot")}
@@ -150,7 +150,7 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
     return frozenset((str(table), str(column)) for table, column in connection.execute(query))
 
 
-def kept_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str]]) -> str | None:
+def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str]]) -> str | None:
     """Return the version that a file has in `meta`; None where it has none, as of podgpu 0.1.0.
 
     Args:
@@ -166,7 +166,7 @@ def kept_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str
     return None if told is None else str(told[0])
 
 
-def senseless(what: str) -> sqlite3.DatabaseError:
+def invalid_value_error(what: str) -> sqlite3.DatabaseError:
     """Return the error of a file whose values make no sense: SQLite takes any type anywhere."""
     found = sqlite3.DatabaseError(f"what stands there makes no sense: {what}")
     found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT

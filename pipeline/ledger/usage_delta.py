@@ -16,7 +16,7 @@ Amounts: TypeAlias = tuple[int, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class UsageDelta:
     """What was gained between two moments.
 
     Attributes:
@@ -38,16 +38,16 @@ def same_account(before: DeviceUsage, now: DeviceUsage) -> bool:
     return before.id == now.id
 
 
-def gain(
-    before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, carrier: bool
-) -> Gain | None:
+def usage_delta(
+    before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, has_instances: bool
+) -> UsageDelta | None:
     """Return what an account has gained.
 
     Args:
         before: the account as it was; None where all that there is now counts.
         now: the account as it is.
         since: the moment up to which all is told already.
-        carrier: a GPU that carries MIG instances: it has no time of its own, and so no gaps.
+        has_instances: a GPU that carries MIG instances: it has no time of its own, and so no gaps.
 
     Returns:
         None if a total has fallen: then nothing can be said.
@@ -56,9 +56,13 @@ def gain(
     time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)
     known = {} if before is None else {one.id: one for one in before.containers}
     parts: dict[PartialRef | None, Amounts] = {}
-    held, busy, energy = time_ns, _more(before, now, "busy_ns"), _more(before, now, "energy_mj")
+    held, busy, energy = (
+        time_ns,
+        _increase(before, now, "busy_ns"),
+        _increase(before, now, "energy_mj"),
+    )
     for one in now.containers:
-        amounts = _gained(
+        amounts = _container_increase(
             [known[own_id] for own_id in (one.id, *one.absorbed) if own_id in known], one
         )
         amounts = (
@@ -78,19 +82,19 @@ def gain(
         return None
     parts[None] = held, busy, energy
     unknown = min(unknown, held)
-    if carrier:
-        return Gain(parts, time_ns or passed_ns, 0, unknown)
-    return Gain(parts, time_ns, max(passed_ns - time_ns, 0), unknown)
+    if has_instances:
+        return UsageDelta(parts, time_ns or passed_ns, 0, unknown)
+    return UsageDelta(parts, time_ns, max(passed_ns - time_ns, 0), unknown)
 
 
-def _more(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None:
+def _increase(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None:
     value, known = getattr(now, name), None if before is None else getattr(before, name)
     if value is None:
         return None if known is None else -1
     return int(value - (known or 0))
 
 
-def _gained(before: Sequence[ContainerUsage], now: ContainerUsage) -> Amounts:
+def _container_increase(before: Sequence[ContainerUsage], now: ContainerUsage) -> Amounts:
     """Return what a container has gained; one that was forgotten meanwhile begins from 0 again.
 
     Args:

@@ -9,10 +9,10 @@ from pipeline.ledger.usage_delta import Amounts
 from pipeline.model import Device, DeviceUsage, Holding, PartialRef, PodInfo
 from pipeline.model.usage_window import Gap
 
-MOST_HOURS: Final = 20_000
+MAX_HOURS: Final = 20_000
 """How many parts of hours wait at most while the file can't be written."""
 
-MOST_HOLDINGS: Final = 20_000
+MAX_HOLDINGS: Final = 20_000
 """How many holdings wait at most, and how many gaps."""
 
 
@@ -50,7 +50,7 @@ class Batch:
         devices: what is known of devices.
         pods: what is known of the containers' pods.
         states: accounts as they stand after all this.
-        let_go: how much of it had to make room, by what it was.
+        evicted: how much of it had to make room, by what it was.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -64,15 +64,15 @@ class Batch:
     devices: dict[str, Device] = field(default_factory=dict)
     pods: dict[PartialRef, PodInfo] = field(default_factory=dict)
     states: dict[str, DeviceUsage] = field(default_factory=dict)
-    let_go: dict[str, int] = field(default_factory=dict)
+    evicted: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
         return bool(self.states or self.holdings or self.closed or self.dropped or self.hours)
 
-    def add(self, hour: int, device: str, whose: PartialRef | None, more: Amounts) -> None:
+    def add(self, hour: int, device: str, container: PartialRef | None, more: Amounts) -> None:
         """Add what was gained in an hour."""
-        key = hour, device, whose
+        key = hour, device, container
         known = self.hours.get(key)
         self.hours[key] = more if known is None else _followed(known, more)
 
@@ -97,14 +97,14 @@ class Batch:
             gap, unknown = self.gap_hours.get(key, 0), self.unknown_hours.get(key, 0)
             yield hour, device, held, gap, busy, energy, unknown
 
-    def bound(self) -> None:
+    def enforce_limits(self) -> None:
         """Keep it from growing for ever: what makes room is counted.
 
         Of the oldest hours what was a container's becomes nobody's, so that all adds up still, and
         what is nobody's of weeks goes at last. Of holdings those that ended first go, and of gaps
         the oldest.
         """
-        if len(self.hours) > MOST_HOURS:
+        if len(self.hours) > MAX_HOURS:
             owned = sorted(key[0] for key in self.hours if key[2] is not None)
             until = owned[len(owned) // 2] if owned else 0
             for key in [key for key in self.hours if key[2] is not None and key[0] <= until]:
@@ -113,23 +113,23 @@ class Batch:
                 self.add(hour, device, None, amounts)
                 self.add_unknown(hour, device, amounts[0])
                 self._count("hours")
-            for key in sorted(self.hours, key=_hour)[: len(self.hours) - MOST_HOURS]:
+            for key in sorted(self.hours, key=_hour)[: len(self.hours) - MAX_HOURS]:
                 del self.hours[key]
                 self._count("hours")
-        if len(self.holdings) > MOST_HOLDINGS:
+        if len(self.holdings) > MAX_HOLDINGS:
             ended = [
                 (row.until_ns, at)
                 for at, row in enumerate(self.holdings.values())
                 if row.holding.end is not None
             ]
             keys = list(self.holdings)
-            for _, at in sorted(ended)[: MOST_HOLDINGS // 2]:
+            for _, at in sorted(ended)[: MAX_HOLDINGS // 2]:
                 del self.holdings[keys[at]]
                 self._count("holdings")
-        while len(self.gaps) > MOST_HOLDINGS:
+        while len(self.gaps) > MAX_HOLDINGS:
             del self.gaps[next(iter(self.gaps))]
             self._count("gaps")
-        if len(self.pods) > MOST_HOURS + MOST_HOLDINGS:
+        if len(self.pods) > MAX_HOURS + MAX_HOLDINGS:
             told = {whose for _, _, whose in self.hours} | {
                 row.holding.subject for row in self.holdings.values()
             }
@@ -137,7 +137,7 @@ class Batch:
                 del self.pods[subject]
 
     def _count(self, what: str) -> None:
-        self.let_go[what] = self.let_go.get(what, 0) + 1
+        self.evicted[what] = self.evicted.get(what, 0) + 1
 
 
 def _hour(key: tuple[int, str, PartialRef | None]) -> int:

@@ -35,9 +35,9 @@ from pipeline.model.events import (
     TotalsRestored,
     XidsReported,
 )
-from pipeline.model.holders import Access, Attribution, Holder, sole
+from pipeline.model.holders import Access, Attribution, Holder, only_holder
 from pipeline.model.instant import NS, Instant
-from pipeline.model.pods import Pairs, Pod, PodContainer, PodInfo, ResourceClaim
+from pipeline.model.pods import Pod, PodContainer, PodInfo, ResourceClaim, StringPairs
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
 from pipeline.model.snapshot import (
     Layout,
@@ -80,7 +80,6 @@ __all__ = [
     "Level",
     "MigPlace",
     "Origin",
-    "Pairs",
     "PartialRef",
     "Pod",
     "PodContainer",
@@ -106,6 +105,7 @@ __all__ = [
     "SourceLost",
     "SourceRemoved",
     "SourceState",
+    "StringPairs",
     "TopologyCard",
     "TopologyPair",
     "TopologyRead",
@@ -116,6 +116,6 @@ __all__ = [
     "XidReport",
     "XidVictim",
     "XidsReported",
+    "only_holder",
     "placement_name",
-    "sole",
 ]

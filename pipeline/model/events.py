@@ -277,10 +277,10 @@ class Envelope:
         kind: the source's kind.
         seq: number of the envelope in the inbox, from 1.
         at: when the event was emitted.
-        via: the source that relayed another's event; empty for a source's own. What comes via a
-            source lives and ends with it.
-        late_ns: for how much of the time before it the event loop was too busy for sources to be
-            heard. What has been silent for longer than it may be is given so much more time.
+        relayed_by: the source that relayed another's event; empty for a source's own. What comes
+            via a source lives and ends with it.
+        loop_delay_ns: for how much of the time before it the event loop was too busy for sources to
+            be heard. What has been silent for longer than it may be is given so much more time.
     """
 
     source: str
@@ -288,8 +288,8 @@ class Envelope:
     seq: int
     at: Instant
     event: Event
-    via: str = ""
-    late_ns: int = 0
+    relayed_by: str = ""
+    loop_delay_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

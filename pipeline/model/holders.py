@@ -23,8 +23,8 @@ class Holder:
         pod: what is known of its pod; None where no source tells of pods, or not of this one.
         replicas: the numbers of the replicas that it has, where a device plugin made several of the
             device, to share it; in their order.
-        seen: no source has told when it began: `since` is when podgpu first saw it, and it has been
-            so at least since then.
+        since_observed: no source has told when it began: `since` is when podgpu first saw it, and
+            it has been so at least since then.
     """
 
     subject: PartialRef
@@ -34,7 +34,7 @@ class Holder:
     evidence: Evidence
     pod: PodInfo | None = None
     replicas: tuple[str, ...] = ()
-    seen: bool = False
+    since_observed: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,7 +66,7 @@ class Attribution:
         holders: sorted by subject; empty when nobody is known to hold the device.
         conflicts: how many pods' claims on the device contradict another's: those that are
             overruled, and those that are shown although only one of them can be true.
-        contradicting: those pods, as `namespace/name`, sorted; a pod without a known name by its
+        conflicting_pods: those pods, as `namespace/name`, sorted; a pod without a known name by its
             uid.
         access: containers that have access to the device and hold nothing of it; sorted.
     """
@@ -75,11 +75,11 @@ class Attribution:
     present: bool
     holders: tuple[Holder, ...]
     conflicts: int = 0
-    contradicting: tuple[str, ...] = ()
+    conflicting_pods: tuple[str, ...] = ()
     access: tuple[Access, ...] = ()
 
 
-def sole(holders: Iterable[Holder]) -> Holder | None:
+def only_holder(holders: Iterable[Holder]) -> Holder | None:
     """Return the only container that holds a device; of several in one pod, none in particular.
 
     None where nobody holds it, or several pods do: its readings are then the device's alone, since

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pipeline.model.claims import Claim, RawDeviceId
 
-MOST_HELD = 10_000
+MAX_CLAIMED_DEVICES = 10_000
 """Pairs of a container and a device that it holds, in one source's claims.
 
 A node runs some hundred containers and has some dozen devices. The join works through all claims in
@@ -23,7 +23,7 @@ _UNIT = re.compile(
 _REPLICA = re.compile(r"(?:::[0-9]+|/vgpu[0-9]+)$")
 
 
-def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+def glob_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Return what tells whether a name fits one of the glob patterns, as to case too."""
     found = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: found(name) is not None
@@ -52,7 +52,7 @@ def without_replica(text: str) -> str:
     return _REPLICA.sub("", text)
 
 
-def settled(before: tuple[Claim, ...], now: tuple[Claim, ...]) -> tuple[Claim, ...]:
+def reuse_unchanged(before: tuple[Claim, ...], now: tuple[Claim, ...]) -> tuple[Claim, ...]:
     """Return the claims of now, those of before as the objects that they were.
 
     The join compares claims in the event loop, where ten thousand take a while; what is the same
@@ -61,10 +61,10 @@ def settled(before: tuple[Claim, ...], now: tuple[Claim, ...]) -> tuple[Claim, .
     if before == now:
         return before
     known = {(claim.subject, claim.resource): claim for claim in before}
-    return tuple([_kept(known.get((claim.subject, claim.resource)), claim) for claim in now])
+    return tuple([_reused_or(known.get((claim.subject, claim.resource)), claim) for claim in now])
 
 
-def _kept(before: Claim | None, now: Claim) -> Claim:
+def _reused_or(before: Claim | None, now: Claim) -> Claim:
     if before is None:
         return now
     return before if before == now else replace(now, subject=before.subject)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.instant import Instant
 
-Pairs: TypeAlias = tuple[tuple[str, str], ...]
+StringPairs: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs, each name once."""
 
 
@@ -33,8 +33,8 @@ class PodInfo:
     owner_kind: str = ""
     owner_name: str = ""
     qos: str = ""
-    labels: Pairs = ()
-    annotations: Pairs = ()
+    labels: StringPairs = ()
+    annotations: StringPairs = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,12 @@ class SourceState:
         kind: the source's kind.
         order: its place in the configuration file.
         up: the last thing heard was not a loss.
-        spoken: it has said something, or was lost, since it was added.
+        has_reported: it has said something, or was lost, since it was added.
         reason: why it is down; empty when it is up.
-        lost: when it last said that it is down; None when it is up.
+        down_since: when it last said that it is down; None when it is up.
         events: how many events it emitted, since podgpu started.
-        heard: when its last event was emitted; None before the first.
-        confirmed: when it last stood by its claims; None if it makes none.
+        last_event_at: when its last event was emitted; None before the first.
+        confirmed_at: when it last stood by its claims; None if it makes none.
         devices: how many it enumerated last; None if it never did.
         unresolved: device ids in its claims that fit no known device.
         unresolved_total: how often such an id turned up, since podgpu started.
@@ -74,12 +74,12 @@ class SourceState:
     kind: str
     order: int
     up: bool = False
-    spoken: bool = False
+    has_reported: bool = False
     reason: str = ""
-    lost: Instant | None = None
+    down_since: Instant | None = None
     events: int = 0
-    heard: Instant | None = None
-    confirmed: Instant | None = None
+    last_event_at: Instant | None = None
+    confirmed_at: Instant | None = None
     devices: int | None = None
     unresolved: tuple[RawDeviceId, ...] = ()
     unresolved_total: int = 0
@@ -128,7 +128,7 @@ class Snapshot:
     xids: tuple[XidError, ...] = ()
 
     @property
-    def topology_stands(self) -> bool:
+    def topology_is_current(self) -> bool:
         """Whether a topology is known, and the source that told it does its work."""
         state = self.sources.get(self.topology_source)
         return self.topology is not None and state is not None and state.up

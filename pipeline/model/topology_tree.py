@@ -95,14 +95,14 @@ class Contradiction:
     Attributes:
         a: uuid of the one.
         b: uuid of the other.
-        told: the driver's level.
+        reported_level: the driver's level.
         counts_as: the level in the tree.
         text: which answers are at odds, for people.
     """
 
     a: str
     b: str
-    told: Level
+    reported_level: Level
     counts_as: Level
     text: str
 
@@ -119,7 +119,7 @@ class Topology:
         domains: NVLink groups; no card is in two.
         contradictions: in the order of the pairs.
         links: by bit numbers (i, j), i < j; see `link`.
-        told: the driver's answers by bit numbers (i, j), i < j; without pairs that it left out.
+        answers: the driver's answers by bit numbers (i, j), i < j; without pairs that it left out.
     """
 
     read: TopologyRead
@@ -127,7 +127,7 @@ class Topology:
     domains: tuple[Domain, ...]
     contradictions: tuple[Contradiction, ...]
     links: Mapping[tuple[int, int], Link]
-    told: Mapping[tuple[int, int], TopologyPair]
+    answers: Mapping[tuple[int, int], TopologyPair]
 
     @property
     def cards(self) -> tuple[TopologyCard, ...]:

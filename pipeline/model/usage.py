@@ -238,17 +238,17 @@ class Usage:
 
     Attributes:
         devices: by uuid, in device order; none but those of the snapshot's layout.
-        left_out: how many containers are left out of account now because there are too many; what
-            they use stands as unattributed.
+        rejected_containers: how many containers are left out of account now because there are too
+            many; what they use stands as unattributed.
         ended: holdings that have ended and of which nothing more is to come, by `serial`; each is
             kept for a while, so that whoever remembers the last serial misses none.
-        ended_lost: how many of those were let go of early, because there were too many.
+        ended_evicted: how many of those were let go of early, because there were too many.
     """
 
     devices: Mapping[str, DeviceUsage]
-    left_out: int = 0
+    rejected_containers: int = 0
     ended: tuple[Holding, ...] = ()
-    ended_lost: int = 0
+    ended_evicted: int = 0
 
     def ended_after(self, serial: int) -> tuple[Holding, ...]:
         """Return the holdings that ended after the one with that serial."""

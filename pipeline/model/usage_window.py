@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from pipeline.model.container_ref import PartialRef
-from pipeline.model.pods import Pairs
+from pipeline.model.pods import StringPairs
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class ContainerIdentity:
     """Whose use it is: a container, with what was last known of its pod.
 
     Attributes:
@@ -20,16 +20,16 @@ class Whose:
     subject: PartialRef
     owner_kind: str = ""
     owner_name: str = ""
-    labels: Pairs = ()
+    labels: StringPairs = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageRow:
     """What one container, or nobody, had of one device.
 
     Attributes:
         device: uuid.
-        whose: the container; None for what belongs to none.
+        container: the container; None for what belongs to none.
         held_ns: held time; of nobody, the time for which nobody held the device, by part.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
@@ -37,7 +37,7 @@ class Spent:
     """
 
     device: str
-    whose: Whose | None
+    container: ContainerIdentity | None
     held_ns: int
     busy_ns: int | None
     energy_mj: int | None
@@ -46,7 +46,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotal:
-    """The whole of what was used of one device: the sum of its `Spent`, exactly.
+    """The whole of what was used of one device: the sum of its `UsageRow`, exactly.
 
     Attributes:
         device: uuid.
@@ -86,7 +86,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class UsageWindow:
     """What was used in a span of time.
 
     Attributes:
@@ -94,7 +94,7 @@ class Window:
         start_ns: beginning of the span, in nanoseconds of Unix time: a full hour, at or before what
             was asked for.
         end_ns: its end: the last look, or a full hour.
-        spent: by device, then container; nobody's last.
+        usage: by device, then container; nobody's last.
         totals: by device.
         gaps: those that touch the span, the oldest first.
     """
@@ -102,6 +102,6 @@ class Window:
     node: str
     start_ns: int
     end_ns: int
-    spent: tuple[Spent, ...]
+    usage: tuple[UsageRow, ...]
     totals: tuple[DeviceTotal, ...]
     gaps: tuple[Gap, ...]

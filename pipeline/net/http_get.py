@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from pipeline.base.errors import TransientError
-from pipeline.base.safe_text import concealed, line, unquestioned
+from pipeline.base.safe_text import line, redact, without_query
 from pipeline.base.version import VERSION
 from pipeline.net.proxies import ProxyError, proxy_for
 
@@ -29,7 +29,7 @@ _HEADERS: Final = {
 HEADER_BYTES: Final = 1 << 14
 """The longest line of an answer's head that is taken."""
 
-_MENDS: Final[dict[int, str]] = {
+_FIXES: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "see that user, password or token are those that it takes",
     HTTPStatus.FORBIDDEN: "see that user, password or token are those that it takes",
     HTTPStatus.NOT_FOUND: "see that the path is right",
@@ -86,7 +86,7 @@ async def fetch(
         TransientError: there is no such page; the text names the url, without its query, and what
             mends it, and repeats nothing that may be a secret.
     """
-    place = unquestioned(url)
+    place = without_query(url)
     secrets = frozenset(_secrets(url, headers or {}))
     bound = aiohttp.ClientTimeout(total=timeout)
     try:
@@ -121,7 +121,7 @@ async def fetch(
             f"{place}: no answer within {timeout:g} s; see that the address is right and reachable"
         ) from error
     except BROKEN as error:
-        raise TransientError(f"{place}: {concealed(told(error), secrets)}") from error
+        raise TransientError(f"{place}: {redact(describe_error(error), secrets)}") from error
 
 
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
@@ -167,17 +167,17 @@ async def _body(response: aiohttp.ClientResponse, place: str, most: int) -> byte
 
 def _refusal(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     status = response.status
-    reason = line(concealed(response.reason or "", secrets), 60)
+    reason = line(redact(response.reason or "", secrets), 60)
     said = f"answered {status} {reason}".rstrip()
     if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
-        where = line(concealed(unquestioned(elsewhere), secrets))
+        where = line(redact(without_query(elsewhere), secrets))
         return f"{said}; give the address that it points to: {where}"
-    return f"{said}; {_MENDS.get(status, 'see the log of that server')}"
+    return f"{said}; {_FIXES.get(status, 'see the log of that server')}"
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return what one of `BROKEN` says, with what mends it; the same words for the same fault."""
-    said = line(_said(error)) or type(error).__name__
+    said = line(_error_text(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         if "WRONG_VERSION_NUMBER" in said:
             return f"TLS failed: {said}; is it a server with TLS? If not, write http"
@@ -191,7 +191,7 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         # The library's own text has the address of an object in it, another one each time.
         return f"can't connect to {error.host}:{error.port}: {error.strerror}"

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import aiohttp
 
 from pipeline.base.safe_text import line
-from pipeline.net.http_get import BROKEN, HEADER_BYTES, told
+from pipeline.net.http_get import BROKEN, HEADER_BYTES, describe_error
 from pipeline.net.proxies import Proxy, ProxyError, proxy_for
 
 Reason: TypeAlias = Literal["timeout", "tls", "unreachable", "proxy", "broken"]
@@ -150,18 +150,18 @@ class Poster:
         except TimeoutError as error:
             raise PostError(
                 "timeout",
-                f"{self._place}: no whole answer within {self._timeout:g} s{self._through}; see "
+                f"{self._place}: no whole answer within {self._timeout:g} s{self._proxy_text}; see "
                 "that the address is right and reachable, and the server not overloaded",
             ) from error
         except BROKEN as error:
             reason = _reason(error, self._proxy)
-            raise PostError(reason, f"{self._place}: {self._told(error, reason)}") from error
+            raise PostError(reason, f"{self._place}: {self._post_error(error, reason)}") from error
 
     @property
-    def _through(self) -> str:
+    def _proxy_text(self) -> str:
         return f" through the proxy that {self._proxy.variable} names" if self._proxy else ""
 
-    def _told(self, error: Exception, reason: Reason) -> str:
+    def _post_error(self, error: Exception, reason: Reason) -> str:
         if _alert(error):
             return (
                 f"TLS failed: {line(str(error))}; the server doesn't take the certificate that "
@@ -171,12 +171,12 @@ class Poster:
             return _of_proxy(error, self._proxy)
         if isinstance(error, aiohttp.ClientResponseError) and _HTTP2.search(error.message):
             return "answers in HTTP/2 alone: this looks like a port for gRPC; set protocol: grpc"
-        text = told(error)
+        text = describe_error(error)
         if reason == "broken" and self._secure:
             text += "; a server that wants another certificate may end it so: see cert_file"
         elif isinstance(error, aiohttp.ServerDisconnectedError):
             text += "; one with TLS may end it so: write https then"
-        return f"{text}; it went{self._through}" if self._proxy else text
+        return f"{text}; it went{self._proxy_text}" if self._proxy else text
 
     async def _body(self, response: aiohttp.ClientResponse) -> tuple[bytes, str]:
         """Return the body, or why it isn't taken."""

@@ -27,7 +27,7 @@ class Schema:
             self._pool.Add(file)
 
     @classmethod
-    def beside(cls, package: str, name: str) -> "Schema":
+    def load_from_package(cls, package: str, name: str) -> "Schema":
         """Read the schema `name` that lies in a package of ours."""
         return cls(files(package).joinpath(name).read_bytes())
 

@@ -47,7 +47,7 @@ class Group(msgspec.Struct, array_like=True):
     values: list[_Written]
 
 
-class Listed(msgspec.Struct, array_like=True):
+class ProcessListRecord(msgspec.Struct, array_like=True):
     """A process list."""
 
     device: _Ref
@@ -71,7 +71,7 @@ class Samples(msgspec.Struct, omit_defaults=True):
     devices: list[str] = []
     columns: list[tuple[_Column, ...]] = []
     groups: list[Group] = []
-    processes: list[Listed] = []
+    processes: list[ProcessListRecord] = []
 
     @property
     def extends(self) -> bool:
@@ -101,8 +101,8 @@ class SamplesEncoder:
             columns = tuple([(reading.field, reading.attrs) for reading in run])
             line.groups.append(
                 Group(
-                    place_in(self._devices, first.device, line.devices),
-                    place_in(self._columns, columns, line.columns),
+                    index_in(self._devices, first.device, line.devices),
+                    index_in(self._columns, columns, line.columns),
                     offset(base, first.at),
                     None if start is None else offset(base, start),
                     first.good_for_ns,
@@ -111,8 +111,8 @@ class SamplesEncoder:
             )
         for found in event.processes:
             line.processes.append(
-                Listed(
-                    place_in(self._devices, found.device, line.devices),
+                ProcessListRecord(
+                    index_in(self._devices, found.device, line.devices),
                     offset(base, found.at),
                     found.good_for_ns,
                     [(p.pid, p.kind, p.memory_bytes) for p in found.processes],
@@ -195,7 +195,7 @@ def _runs(readings: tuple[Reading, ...]) -> Iterator[list[Reading]]:
         yield run
 
 
-def place_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
+def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
     """Return an entry's place in a table; one that is new is put at its end, and into `new`."""
     known = table.get(entry)
     if known is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 import msgspec
 
 from pipeline.model import DeviceUse, Instant, PartialRef, ProcessesSampled, ProcessUse
-from pipeline.recording.sample_codec import TABLE_BYTES, Offset, instant_at, offset, place_in
+from pipeline.recording.sample_codec import TABLE_BYTES, Offset, index_in, instant_at, offset
 
 _Ref: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Kind: TypeAlias = Literal["compute", "graphics", "mps", ""]
@@ -18,7 +18,7 @@ _Owner: TypeAlias = tuple[str, str, str, str, str] | None
 _Process: TypeAlias = tuple[int, int | None, _Owner, _Kind]
 
 
-class Found(msgspec.Struct, array_like=True):
+class UseRecord(msgspec.Struct, array_like=True):
     """A look at one device; of its processes the table's entry, memory and busy time."""
 
     device: _Ref
@@ -47,7 +47,7 @@ class Uses(msgspec.Struct, omit_defaults=True):
     reset: bool = False
     devices: list[str] = []
     processes: list[_Process] = []
-    found: list[Found] = []
+    found: list[UseRecord] = []
     mps: list[_Ref] = []
 
     @property
@@ -74,8 +74,8 @@ class UsesEncoder:
             line.reset = True
         for use in event.uses:
             line.found.append(
-                Found(
-                    place_in(self._devices, use.device, line.devices),
+                UseRecord(
+                    index_in(self._devices, use.device, line.devices),
                     offset(base, use.at),
                     None if use.since is None else offset(base, use.since),
                     use.memory_used_bytes,
@@ -86,7 +86,7 @@ class UsesEncoder:
                     use.listed,
                     [
                         (
-                            place_in(self._processes, _entry(process), line.processes),
+                            index_in(self._processes, _entry(process), line.processes),
                             process.memory_bytes,
                             process.busy_ns,
                         )

@@ -29,7 +29,7 @@ Changed: TypeAlias = Literal["configuration", "counters"]
 """What may be changed by itself: the configuration's file, or the list of counters."""
 
 
-class Attempts:
+class ReloadAttempts:
     """Counts attempts to take over a change, and tells whether the last one of each succeeded."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -52,7 +52,7 @@ class Attempts:
         value = float(all(self._taken.values()))
         self._telemetry.set("podgpu_config_reload_last_successful", value, ())
 
-    def same(self, what: Changed) -> None:
+    def note_unchanged(self, what: Changed) -> None:
         """Tell that what stands there is what is in force: a refusal of before is over."""
         if what in self._taken:
             self.note(what, taken=True)
@@ -88,7 +88,7 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
 
     def other(component: Component, before: Component | None) -> bool:
         entry = ENTRIES.get((component.role, component.kind))
-        planned = entry is not None and entry.planned
+        planned = entry is not None and entry.uses_plan
         return renamed or component != before or (replanned and planned)
 
     sinks = [name for name, sink in new.sinks.items() if other(sink, old.sinks.get(name))]
@@ -114,12 +114,12 @@ class FileWatch:
         self._seen: bytes | None = None
         self._trouble = ""
         self._asked = False
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
 
     def ask(self) -> None:
         """Report the file at the next opportunity, changed or not."""
         self._asked = True
-        self._woken.set()
+        self._wake_event.set()
 
     async def changed(self) -> AsyncIterator[bool]:
         """Iterate over changes, for ever; True for one that was asked for.
@@ -129,7 +129,7 @@ class FileWatch:
         while True:
             with ExitStack() as stack:
                 # Made anew each time: the folder may be another one by now.
-                self._woken.clear()
+                self._wake_event.clear()
                 self._watched(stack)
                 content = await asyncio.to_thread(self._read)
                 asked = self._asked
@@ -164,13 +164,13 @@ class FileWatch:
 
     def _wake(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
-        self._woken.set()
+        self._wake_event.set()
 
     async def _event(self) -> bool:
         """Wait for an event in the folder, a request, or the next look; True for the first two."""
         try:
             async with asyncio.timeout(_POLL):
-                await self._woken.wait()
+                await self._wake_event.wait()
         except TimeoutError:
             return False
         return True

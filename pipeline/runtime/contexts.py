@@ -11,11 +11,11 @@ from pipeline.base.channels import Channel, ChannelClosedError
 from pipeline.base.clock import Clock
 from pipeline.base.hint_board import HintBoard
 from pipeline.base.telemetry import FamilyPoints, Meter
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import HttpMounts, KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.model import Envelope, Event, Hint, Snapshot
-from pipeline.runtime.loop_lag import Lateness
+from pipeline.runtime.loop_lag import LoopDelay
 
 
 class Inlet:
@@ -28,7 +28,7 @@ class Inlet:
 
     def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
         self.last = clock.now()
-        self.lateness = Lateness(clock)
+        self.lateness = LoopDelay(clock)
         self._inbox = inbox
         self._clock = clock
         self._seq = 0
@@ -41,9 +41,9 @@ class Inlet:
         """Put an envelope into the inbox as it is, but for its number and how late it may be."""
         self._seq += 1
         self.last = envelope.at
-        late_ns = self.lateness.ns(self._clock.now())
+        late_ns = self.lateness.delay_ns(self._clock.now())
         try:
-            await self._inbox.put(replace(envelope, seq=self._seq, late_ns=late_ns))
+            await self._inbox.put(replace(envelope, seq=self._seq, loop_delay_ns=late_ns))
         except ChannelClosedError:
             # Only while podgpu stops: the source is about to be cancelled.
             return
@@ -54,9 +54,9 @@ class RunningSource:
     """Implements `SourceContext`.
 
     Attributes:
-        taken: whether a source of that name runs.
+        is_running: whether a source of that name runs.
         connect: joins a session with an API server.
-        spoke: it has emitted or relayed something.
+        has_emitted: it has emitted or relayed something.
     """
 
     name: str
@@ -66,26 +66,26 @@ class RunningSource:
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
-    kept: dict[str, object]
+    restart_state: dict[str, object]
     inlet: Inlet
     board: HintBoard
-    taken: Callable[[str], bool]
+    is_running: Callable[[str], bool]
     connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
-    accepted: Accepted
-    spoke: bool = False
+    accepted: AcceptedAnnotations
+    has_emitted: bool = False
 
     async def emit(self, event: Event) -> None:
         """Hand an event to the join under this source's name."""
-        self.spoke = True
+        self.has_emitted = True
         await self.inlet.put(self.name, self.kind, event)
 
     async def relay(self, envelope: Envelope) -> None:
         """Hand on another source's event; not under the name of one that runs here."""
-        self.spoke = True
+        self.has_emitted = True
         name = envelope.source
-        if self.taken(name):
+        if self.is_running(name):
             name = f"{name}@{self.name}"
-        await self.inlet.relay(replace(envelope, source=name, via=self.name))
+        await self.inlet.relay(replace(envelope, source=name, relayed_by=self.name))
 
     def hints(self) -> AsyncIterator[Hint]:
         """Iterate over the join's hints."""
@@ -110,7 +110,7 @@ class RunningSink:
     collect: Callable[[], list[FamilyPoints]]
     listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
     connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
-    kept: dict[str, object] = field(default_factory=dict)
+    restart_state: dict[str, object] = field(default_factory=dict)
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot."""

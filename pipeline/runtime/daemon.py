@@ -82,7 +82,7 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         runtime.attempts.count("configuration", "refused")
         return False
     if config == runtime.config:
-        runtime.attempts.same("configuration")
+        runtime.attempts.note_unchanged("configuration")
         if asked:
             log.info("the configuration has not changed")
         return True

@@ -46,7 +46,7 @@ class Status:
         """
         if self._publisher.latest is None:
             return False, "no snapshot yet"
-        silent = [n for n, s in self._publisher.join.sources().items() if not s.spoken]
+        silent = [n for n, s in self._publisher.join.sources().items() if not s.has_reported]
         if silent and self._started.seconds_until(self._clock.now()) < _READY_LIMIT:
             return False, f"waiting for the first word of: {', '.join(silent)}"
         having = {n: s for n, s in self._publisher.join.sources().items() if s.devices}
@@ -83,11 +83,11 @@ class Status:
             labels = (("source", name), ("kind", state.kind))
             points["podgpu_source_up"].append(Point(labels, float(state.up)))
             points["podgpu_source_events_total"].append(Point(labels, state.events))
-            if state.heard is not None:
-                age = (now.mono_ns - state.heard.mono_ns) / NS
+            if state.last_event_at is not None:
+                age = (now.mono_ns - state.last_event_at.mono_ns) / NS
                 points["podgpu_source_age_seconds"].append(Point(labels, age))
-            if state.confirmed is not None:
-                age = (now.mono_ns - state.confirmed.mono_ns) / NS
+            if state.confirmed_at is not None:
+                age = (now.mono_ns - state.confirmed_at.mono_ns) / NS
                 points["podgpu_attribution_age_seconds"].append(Point(labels, age))
                 points["podgpu_device_ids_unresolved"].append(Point(labels, len(state.unresolved)))
                 points["podgpu_unresolved_device_ids_total"].append(
@@ -124,4 +124,4 @@ def _contradictions(snapshot: Snapshot | None) -> list[Point]:
 
 def _left_out(snapshot: Snapshot | None) -> list[Point]:
     usage = snapshot.usage if snapshot is not None else None
-    return [] if usage is None else [Point((), usage.left_out)]
+    return [] if usage is None else [Point((), usage.rejected_containers)]

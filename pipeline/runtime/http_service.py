@@ -85,7 +85,7 @@ class Serving:
                 health=self._health,
                 ready=self._ready,
                 pages=self._pages,
-                front=self._front,
+                front_page=self._front,
                 hosts=self._hosts,
             )
             self._listeners.access = self._access
@@ -101,7 +101,7 @@ class Serving:
             PermanentError: it asks for what can't be had.
         """
         before, known, past = self._http, self._access, self._lease
-        with self._listeners.hold() if self._listeners is not None else nullcontext():
+        with self._listeners.keep_served() if self._listeners is not None else nullcontext():
             access = known
             if http.web_config != before.web_config:
                 access = await _opened(http.web_config, self._web_setting)
@@ -167,6 +167,6 @@ async def _opened(path: Path | None, setting: str) -> "Access | None":
     if path is None:
         return None
     # Not without somebody who wants it: certificates and passwords have libraries of their own.
-    from pipeline.http.access import opened  # noqa: PLC0415
+    from pipeline.http.access import open_access  # noqa: PLC0415
 
-    return await opened(path, _LOG, setting)
+    return await open_access(path, _LOG, setting)

@@ -16,7 +16,7 @@ _KEPT_NS: Final = 10 * NS
 """How long a delay counts: sources catch up in less, if the loop lets them."""
 
 
-class Lateness:
+class LoopDelay:
     """Measures delays of the event loop, by how late its own timer is.
 
     Args:
@@ -28,7 +28,7 @@ class Lateness:
         self._looked: Instant | None = None
         self._delays: deque[tuple[int, int]] = deque()
 
-    async def pulse(self) -> None:
+    async def measure(self) -> None:
         """Wait for the next look, and take it."""
         self._looked = self._clock.now()
         await self._clock.sleep(_PULSE)
@@ -37,7 +37,7 @@ class Lateness:
             self._delays.append((now.mono_ns, delay))
         self._looked = None
 
-    def ns(self, now: Instant) -> int:
+    def delay_ns(self, now: Instant) -> int:
         """Return for how many nanoseconds the loop was busy, of the last ten seconds or longer.
 
         What should have been heard within some time had so much less of it.

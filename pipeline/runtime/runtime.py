@@ -24,13 +24,13 @@ from pipeline.component.code_permissions import (
     plugins,
 )
 from pipeline.component.contracts import KubeApi
-from pipeline.counters.list_keeper import STAYS, USUAL, Keeper
-from pipeline.counters.list_source import UnheardError
+from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeeper
+from pipeline.counters.list_source import ListUnavailableError
 from pipeline.counters.plan_builder import default_plan
 from pipeline.fields import FieldPlan
 from pipeline.host.memory_footprint import settle
 from pipeline.model import ClockTicked, Envelope
-from pipeline.runtime.config_reload import Attempts, changes
+from pipeline.runtime.config_reload import ReloadAttempts, changes
 from pipeline.runtime.contexts import Inlet
 from pipeline.runtime.health import Status
 from pipeline.runtime.http_service import Serving
@@ -39,9 +39,9 @@ from pipeline.runtime.publisher import Publisher, Tap
 from pipeline.runtime.shared_resources import Shared
 from pipeline.runtime.sink_set import SinkSet
 from pipeline.runtime.source_set import SourceSet
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.endpoints import StatusPages
-from pipeline.status_page.last_day_usage import LastDay
+from pipeline.status_page.last_day_usage import LastDayCache
 from pipeline.status_page.topology_endpoint import TopologyPages
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class Runtime:
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
         # Only while it runs: what asks a ledger is one of its tasks.
-        self._last_day: LastDay | None = None
-        self._attempts = Attempts(telemetry)
+        self._last_day: LastDayCache | None = None
+        self._attempts = ReloadAttempts(telemetry)
         self._keeper = self._keeper_of(config)
         self._keeping: asyncio.Task[None] | None = None
         self._lifecycle = Lifecycle()
@@ -130,24 +130,24 @@ class Runtime:
         """Return podgpu's own metrics as they are now."""
         return self._status.collect()
 
-    def _known(self) -> Known:
+    def _known(self) -> StatusInput:
         shared, publisher = self._shared, self._publisher
-        return Known(
+        return StatusInput(
             node=shared.node,
             version=VERSION,
             now=shared.clock.now(),
             ready=self._status.ready(),
             snapshot=publisher.latest,
             sources=publisher.join.sources(),
-            informed=publisher.join.informed,
+            holders_known=publisher.join.holders_known,
             sinks={name: sink.kind for name, sink in self._config.sinks.items()},
             telemetry=self._status.collect(),
-            troubles=shared.telemetry.troubles,
+            troubles=shared.telemetry.problems,
             last_day=self._last_day.known() if self._last_day is not None else None,
         )
 
     @property
-    def attempts(self) -> Attempts:
+    def attempts(self) -> ReloadAttempts:
         """Keeps how attempts to take over a change have ended."""
         return self._attempts
 
@@ -171,7 +171,9 @@ class Runtime:
     async def _run(self, stop: asyncio.Event) -> None:
         async with self._shared.group:
             self._sinks.start()
-            self._last_day = LastDay(self._shared.clock, self._sinks.keepers, self._shared.spawn)
+            self._last_day = LastDayCache(
+                self._shared.clock, self._sinks.usage_histories, self._shared.spawn
+            )
             joining = self._shared.spawn(self._publisher.run(), "join")
             ticking = self._shared.spawn(self._tick(), "clock")
             try:
@@ -186,20 +188,20 @@ class Runtime:
                 self._lifecycle.close()
 
     async def _begin(self) -> None:
-        await self._recall()
+        await self._restore_usage()
         for order, component in enumerate(self._config.sources.values()):
             await self._sources.start(component, order, fatal=True)
 
-    async def _recall(self) -> None:
+    async def _restore_usage(self) -> None:
         """Let the join go on from the accounts that a sink keeps, before any source's word."""
-        if (found := await self._sinks.recall()) is not None:
+        if (found := await self._sinks.stored_usage()) is not None:
             await self._shared.inlet.put(*found)
 
     async def _prepare(self) -> None:
         await self._refuse_code(self._config)
         try:
-            self._shared.plan = await self._keeper.first(USUAL) or self._shared.plan
-        except UnheardError as error:
+            self._shared.plan = await self._keeper.first(DEFAULT_TEXT) or self._shared.plan
+        except ListUnavailableError as error:
             raise PermanentError(f"counters: {error}") from error
         await self._serving.enter(self._config.http)
         await self._sinks.enter(self._config, node_name(self._config))
@@ -247,8 +249,8 @@ class Runtime:
         if config.counters != self._config.counters:
             keeper = self._keeper_of(config)
             try:
-                listed = await keeper.first(STAYS)
-            except UnheardError as error:
+                listed = await keeper.first(KEPT_TEXT)
+            except ListUnavailableError as error:
                 told = f"counters: {error}"
                 self._shared.log.error("the changed configuration is not taken over: %s", told)
                 return False
@@ -297,11 +299,11 @@ class Runtime:
         """Read the counters list again, changed or not; return whether there is one."""
         return self._keeper.ask()
 
-    def _keeper_of(self, config: Config) -> Keeper:
+    def _keeper_of(self, config: Config) -> CountersKeeper:
         count = partial(self._attempts.count, "counters")
-        return Keeper(config.counters, self._connect, self._shared.log, count)
+        return CountersKeeper(config.counters, self._connect, self._shared.log, count)
 
-    def _keep(self, keeper: Keeper) -> None:
+    def _keep(self, keeper: CountersKeeper) -> None:
         """Follow a list, and no other."""
         if self._keeping is not None:
             self._keeping.cancel()
@@ -313,14 +315,16 @@ class Runtime:
         async with self._lifecycle.change():
             before = self._shared.plan
             if plan == before:
-                self._attempts.same("counters")
+                self._attempts.note_unchanged("counters")
                 if asked:
                     self._shared.log.info("the counters have not changed")
                 return
             done = await self._exchange(self._config, plan)
             self._attempts.count("counters", "done" if done else "failed")
             if done:
-                self._shared.log.info("the changed counters are in force: %s", told(before, plan))
+                self._shared.log.info(
+                    "the changed counters are in force: %s", describe_plan_change(before, plan)
+                )
 
     def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         if self._sessions is None:
@@ -328,7 +332,7 @@ class Runtime:
             from pipeline.kube.sessions import Sessions  # noqa: PLC0415
 
             self._sessions = Sessions(plugins=self._allowed.everything)
-        return self._sessions.join(kubeconfig)
+        return self._sessions.session(kubeconfig)
 
     async def _tick(self) -> None:
         """Let the join know of time when no source does."""
@@ -337,10 +341,10 @@ class Runtime:
             silent = shared.inlet.last.seconds_until(shared.clock.now())
             if silent >= _SILENCE:
                 await shared.inlet.put("", "clock", ClockTicked())
-            await shared.inlet.lateness.pulse()
+            await shared.inlet.lateness.measure()
 
 
-def told(before: FieldPlan, plan: FieldPlan) -> str:
+def describe_plan_change(before: FieldPlan, plan: FieldPlan) -> str:
     """Return what has changed from one plan to the next, for people."""
     old, new = ({field.name for field in each.fields} for each in (before, plan))
     return f"{len(new)} fields, {len(new - old)} new, {len(old - new)} gone"

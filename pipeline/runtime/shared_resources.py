@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.base.clock import Clock
 from pipeline.base.hint_board import HintBoard
 from pipeline.base.telemetry import Telemetry
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.runtime.contexts import Inlet
@@ -41,7 +41,7 @@ class Shared:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
-    def accepted(self) -> Accepted:
+    def accepted(self) -> AcceptedAnnotations:
         """Which annotations of pods count."""
         return self.publisher.accepted
 

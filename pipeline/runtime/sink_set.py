@@ -12,7 +12,7 @@ from pipeline.base.channels import Channel
 from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.logs import ROOT
 from pipeline.base.telemetry import FamilyPoints, Meter
-from pipeline.component.contracts import Delivery, HttpMounts, Keeping
+from pipeline.component.contracts import Delivery, HttpMounts, UsageHistory
 from pipeline.component.registry import ENTRIES, build_sink
 from pipeline.delivery.options import sends
 from pipeline.model import Snapshot, TotalsRestored
@@ -21,7 +21,7 @@ from pipeline.runtime.shared_resources import Shared
 from pipeline.runtime.supervision import SinkRunner
 
 _QUEUE = 64
-_RECALL = 12.0
+_RESTORE_SECONDS = 12.0
 """Seconds that a sink has to tell of the accounts it keeps: no source begins before."""
 
 _CANCEL = 1.0
@@ -54,7 +54,7 @@ class SinkSet:
         self._collect = collect
         self._listen = listen
         self._running: dict[str, _Running] = {}
-        self._kept: dict[tuple[str, str], dict[str, object]] = {}
+        self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
 
     async def enter(self, config: Config, node: str) -> None:
         """Acquire what all sinks need, before any of them runs.
@@ -79,23 +79,23 @@ class SinkSet:
         except ComponentError as error:
             raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
 
-    def keepers(self) -> Mapping[str, Keeping]:
+    def usage_histories(self) -> Mapping[str, UsageHistory]:
         """Return those that keep the accounts, by name: of such as were entered or run."""
         found = {name: running.runner.sink for name, running in self._running.items()}
-        return {name: sink for name, sink in found.items() if isinstance(sink, Keeping)}
+        return {name: sink for name, sink in found.items() if isinstance(sink, UsageHistory)}
 
-    async def recall(self) -> tuple[str, str, TotalsRestored] | None:
+    async def stored_usage(self) -> tuple[str, str, TotalsRestored] | None:
         """Ask those that keep the accounts how they stood when podgpu last ran.
 
         Returns:
             Name and kind of the first that has something to tell, and what it tells.
         """
-        for name, keeper in self.keepers().items():
+        for name, keeper in self.usage_histories().items():
             try:
-                async with asyncio.timeout(_RECALL):
-                    told = await keeper.recall()
+                async with asyncio.timeout(_RESTORE_SECONDS):
+                    told = await keeper.stored_usage()
             except (ComponentError, TimeoutError) as error:
-                why = str(error) or f"it has not answered for {_RECALL:g} s"
+                why = str(error) or f"it has not answered for {_RESTORE_SECONDS:g} s"
                 log = logging.getLogger(f"{ROOT}.sinks.{name}")
                 log.warning("the accounts begin anew, and don't go on: %s", why)
                 continue
@@ -119,7 +119,7 @@ class SinkSet:
         stopped = [self._running.pop(name) for name in names if name in self._running]
         await self.stop_some(stopped, float(old.shutdown_grace))
         for name in names:
-            if _counts_otherwise(old.sinks.get(name), new.sinks.get(name)):
+            if _is_incompatible(old.sinks.get(name), new.sinks.get(name)):
                 self._shared.telemetry.forget(("sink", name))
         try:
             for name in names:
@@ -150,9 +150,9 @@ class SinkSet:
             if name not in config.sinks:
                 self._shared.telemetry.forget(("sink", name))
             sink = config.sinks.get(name)
-            for key in [key for key in self._kept if key[0] == name]:
+            for key in [key for key in self._restart_states if key[0] == name]:
                 if sink is None or sink.kind != key[1]:
-                    del self._kept[key]
+                    del self._restart_states[key]
 
     def _made(self, component: Component, node: str) -> _Running:
         shared, name = self._shared, component.name
@@ -167,7 +167,7 @@ class SinkSet:
             collect=self._collect,
             listen=self._listen,
             connect=shared.kube,
-            kept=self._kept.setdefault((name, component.kind), {}),
+            restart_state=self._restart_states.setdefault((name, component.kind), {}),
         )
         sink = build_sink(component.kind, component.options, context)
         return _Running(component, SinkRunner(sink, context, self._outlet(component)))
@@ -207,7 +207,7 @@ class SinkSet:
                     self._count(sink.component, left, "stopped")
 
 
-def _counts_otherwise(before: Component | None, after: Component | None) -> bool:
+def _is_incompatible(before: Component | None, after: Component | None) -> bool:
     """Whether what one sink has counted means nothing for the other, though they share a name."""
     if before is None or after is None:
         return False

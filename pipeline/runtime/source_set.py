@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from config.schema import Component, Config
 from pipeline.base.logs import ROOT
 from pipeline.base.telemetry import Meter
-from pipeline.component.registry import added, build_source
+from pipeline.component.registry import build_source, source_added
 from pipeline.model import SourceRemoved
 from pipeline.runtime.config_reload import Changes
 from pipeline.runtime.contexts import RunningSource
@@ -37,7 +37,7 @@ class SourceSet:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._running: dict[str, _Running] = {}
-        self._kept: dict[tuple[str, str], dict[str, object]] = {}
+        self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
         self._leaving: dict[str, tuple[Component, asyncio.Task[None]]] = {}
 
     async def start(self, component: Component, order: int, *, fatal: bool = False) -> None:
@@ -49,7 +49,7 @@ class SourceSet:
             fatal: podgpu has just started: what can't be had ends it.
         """
         shared, name = self._shared, component.name
-        await self._back(component)
+        await self._cancel_removal(component)
         context = RunningSource(
             name=name,
             kind=component.kind,
@@ -58,16 +58,16 @@ class SourceSet:
             plan=shared.plan,
             log=logging.getLogger(f"{ROOT}.sources.{name}"),
             meter=Meter(shared.telemetry, "source", name),
-            kept=self._kept.setdefault((name, component.kind), {}),
+            restart_state=self._restart_states.setdefault((name, component.kind), {}),
             inlet=shared.inlet,
             board=shared.hints,
-            taken=self._running.__contains__,
+            is_running=self._running.__contains__,
             connect=shared.kube,
             accepted=shared.accepted,
         )
         source = build_source(component.kind, component.options)
         await shared.inlet.put(
-            name, component.kind, added(component.kind, component.options, order)
+            name, component.kind, source_added(component.kind, component.options, order)
         )
         task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
         self._running[name] = _Running(component, task)
@@ -91,7 +91,7 @@ class SourceSet:
                 started.append(name)
             elif difference.reordered:
                 await self._shared.inlet.put(
-                    name, component.kind, added(component.kind, component.options, order)
+                    name, component.kind, source_added(component.kind, component.options, order)
                 )
         for component in left:
             if started:
@@ -108,14 +108,14 @@ class SourceSet:
         start = clock.now()
         while start.seconds_until(clock.now()) < _HANDOVER:
             known = self._shared.publisher.join.sources()
-            if all(name not in known or known[name].spoken for name in successors):
+            if all(name not in known or known[name].has_reported for name in successors):
                 await clock.sleep(_SETTLE)
                 break
             await clock.sleep(0.1)
         del self._leaving[component.name]
         await self._remove(component)
 
-    async def _back(self, component: Component) -> None:
+    async def _cancel_removal(self, component: Component) -> None:
         """See that nothing of a source that was leaving withdraws this one's word."""
         leaving = self._leaving.pop(component.name, None)
         if leaving is None:
@@ -127,7 +127,7 @@ class SourceSet:
 
     async def _remove(self, component: Component) -> None:
         await self._shared.inlet.put(component.name, component.kind, SourceRemoved())
-        self._kept.pop((component.name, component.kind), None)
+        self._restart_states.pop((component.name, component.kind), None)
         if component.name not in self._running:
             self._shared.telemetry.forget(("source", component.name))
 

@@ -37,7 +37,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
         try:
             await source.run(ctx)
         except ComponentError as error:
-            if fatal and not ctx.spoke and isinstance(error, PermanentError):
+            if fatal and not ctx.has_emitted and isinstance(error, PermanentError):
                 raise
             reason, retry_after = str(error), _retry_after(error)
         else:
@@ -54,7 +54,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
             delay,
         )
         told = reason
-        ctx.meter.trouble(reason, ctx.clock.now())
+        ctx.meter.set_problem(reason, ctx.clock.now())
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
         await ctx.clock.sleep(delay)
@@ -79,7 +79,7 @@ class SinkRunner:
         self._ctx = ctx
         self._entered = False
         self._backoff = Backoff()
-        self._told = ""
+        self._logged_error = ""
 
     @property
     def sink(self) -> Sink:
@@ -97,8 +97,8 @@ class SinkRunner:
         try:
             await self._sink.__aenter__()
         except TransientError as error:
-            self._told = str(error)
-            self._ctx.meter.trouble(self._told, self._ctx.clock.now())
+            self._logged_error = str(error)
+            self._ctx.meter.set_problem(self._logged_error, self._ctx.clock.now())
             self._ctx.log.warning("%s; tried again until it works", error)
         else:
             self._opened()
@@ -120,18 +120,18 @@ class SinkRunner:
                 await self.leave()
             delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
             self._ctx.log.log(
-                logging.DEBUG if reason == self._told else logging.WARNING,
+                logging.DEBUG if reason == self._logged_error else logging.WARNING,
                 "%s; tried again until it works, next in %.0f s",
                 reason,
                 delay,
             )
-            self._told = reason
-            self._ctx.meter.trouble(reason, self._ctx.clock.now())
+            self._logged_error = reason
+            self._ctx.meter.set_problem(reason, self._ctx.clock.now())
             if await self._closed_within(delay):
                 return
 
     def _opened(self) -> None:
-        self._entered, self._told = True, ""
+        self._entered, self._logged_error = True, ""
         self._ctx.meter.set("podgpu_sink_up", 1)
 
     async def leave(self) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipeline.base.safe_text import line
-from pipeline.base.telemetry import DATED, Point
+from pipeline.base.telemetry import TIMESTAMPED, Point
 from pipeline.model import Instant, SourceState
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.status_document import LARGEST, ErrorStatus, SinkStatus, SourceStatus
 
-_GOES_ON: Final = 45.0
+_ONGOING_SECONDS: Final = 45.0
 """Seconds after which an error of a sink that loses data counts as over: messages are told of one
 by one, and some are sent twice a minute."""
 
@@ -17,72 +17,75 @@ Figures = Mapping[tuple[str, str], float]
 """Sums of a component's points, by family and by the component's name."""
 
 
-def sources(known: Known) -> tuple[SourceStatus, ...]:
+def sources(status_input: StatusInput) -> tuple[SourceStatus, ...]:
     """Return all sources, those whose word another relays among them."""
-    told = _figures(known, "source")
-    return tuple(_source(known, name, state, told) for name, state in known.sources.items())
+    told = _figures(status_input, "source")
+    return tuple(
+        _source(status_input, name, state, told) for name, state in status_input.sources.items()
+    )
 
 
-def _source(known: Known, name: str, state: SourceState, told: Figures) -> SourceStatus:
-    error = _error(known, ("source", name), over=state.up or not state.spoken)
+def _source(known: StatusInput, name: str, state: SourceState, value: Figures) -> SourceStatus:
+    error = _error(known, ("source", name), over=state.up or not state.has_reported)
     if state.reason and not state.up and (error is None or error.text != line(state.reason)):
-        age = known.age(state.lost)
+        age = known.age(state.down_since)
         error = ErrorStatus(text=line(state.reason), age_seconds=age, over=False)
     return SourceStatus(
         name=line(name),
         kind=line(state.kind),
-        state="up" if state.up else "down" if state.spoken else "waiting",
-        age_seconds=known.age(state.heard),
-        confirmed_seconds=known.age(state.confirmed),
+        state="up" if state.up else "down" if state.has_reported else "waiting",
+        age_seconds=known.age(state.last_event_at),
+        confirmed_seconds=known.age(state.confirmed_at),
         devices=state.devices,
         unresolved=len(state.unresolved),
-        restarts=_count(told, "source_restarts_total", name),
+        restarts=_count(value, "source_restarts_total", name),
         error=error,
     )
 
 
-def sinks(known: Known) -> tuple[SinkStatus, ...]:
+def sinks(status_input: StatusInput) -> tuple[SinkStatus, ...]:
     """Return all sinks."""
-    told, lost = _figures(known, "sink"), _losses(known)
+    told, lost = _figures(status_input, "sink"), _losses(status_input)
     return tuple(
-        _sink(known, name, kind, told, lost.get(name)) for name, kind in known.sinks.items()
+        _sink(status_input, name, kind, told, lost.get(name))
+        for name, kind in status_input.sinks.items()
     )
 
 
 def _sink(
-    known: Known, name: str, kind: str, told: Figures, last_loss: Instant | None
+    known: StatusInput, name: str, kind: str, value: Figures, last_loss: Instant | None
 ) -> SinkStatus:
-    up = _whether(told, "sink_up", name)
-    delivering = _whether(told, "sink_delivering", name)
-    writable = _whether(told, "sink_queue_writable", name)
-    age = told.get(("sink_oldest_age_seconds", name))
-    dropped = _count(told, "sink_dropped_total", name)
-    rejected = _count(told, "sink_rejected_total", name)
+    up = _flag(value, "sink_up", name)
+    delivering = _flag(value, "sink_delivering", name)
+    writable = _flag(value, "sink_queue_writable", name)
+    age = value.get(("sink_oldest_age_seconds", name))
+    dropped = _count(value, "sink_dropped_total", name)
+    rejected = _count(value, "sink_rejected_total", name)
     lost = bool(dropped or rejected)
     trouble = known.troubles.get(("sink", name))
     ago = known.age(trouble.at) if trouble is not None else None
-    going_on = lost and ago is not None and ago < _GOES_ON
+    going_on = lost and ago is not None and ago < _ONGOING_SECONDS
     return SinkStatus(
         name=line(name),
         kind=line(kind) or None,
         up=up,
         delivering=delivering,
-        queued=_count(told, "sink_queued", name),
-        queue_bytes=_count(told, "sink_queue_bytes", name),
+        queued=_count(value, "sink_queued", name),
+        queue_bytes=_count(value, "sink_queue_bytes", name),
         queue_writable=writable,
         oldest_seconds=None if age is None else min(round(age, 3), LARGEST),
-        emitted=_count(told, "sink_emitted_total", name),
+        emitted=_count(value, "sink_emitted_total", name),
         dropped=dropped,
         rejected=rejected,
         lost_seconds=known.age(last_loss) if lost else None,
-        errors=_count(told, "sink_errors_total", name),
+        errors=_count(value, "sink_errors_total", name),
         error=_error(
             known, ("sink", name), over=False not in (up, delivering, writable) and not going_on
         ),
     )
 
 
-def _figures(known: Known, role: str) -> Figures:
+def _figures(known: StatusInput, role: str) -> Figures:
     """Return podgpu's own metrics of a role, `source` or `sink`; reasons are added up."""
     sums: dict[tuple[str, str], float] = {}
     for family, points in known.telemetry:
@@ -94,12 +97,12 @@ def _figures(known: Known, role: str) -> Figures:
     return sums
 
 
-def _losses(known: Known) -> Mapping[str, Instant]:
+def _losses(known: StatusInput) -> Mapping[str, Instant]:
     """Return when each sink that ever lost something last did, by its name."""
     found: dict[str, Instant] = {}
     for family, points in known.telemetry:
-        for point in points if family.name in DATED else ():
-            name, rose = _owner(point, "sink"), point.rose
+        for point in points if family.name in TIMESTAMPED else ():
+            name, rose = _owner(point, "sink"), point.last_increase
             if name is not None and rose is not None:
                 before = found.get(name, rose)
                 found[name] = max(before, rose, key=lambda at: at.mono_ns)
@@ -110,7 +113,7 @@ def _owner(point: Point, role: str) -> str | None:
     return next((value for label, value in point.labels if label == role), None)
 
 
-def _error(known: Known, owner: tuple[str, str], *, over: bool) -> ErrorStatus | None:
+def _error(known: StatusInput, owner: tuple[str, str], *, over: bool) -> ErrorStatus | None:
     trouble = known.troubles.get(owner)
     if trouble is None:
         return None
@@ -121,11 +124,11 @@ def _error(known: Known, owner: tuple[str, str], *, over: bool) -> ErrorStatus |
     )
 
 
-def _count(told: Figures, family: str, name: str) -> int | None:
-    value = told.get((family, name))
+def _count(reported: Figures, family: str, name: str) -> int | None:
+    value = reported.get((family, name))
     return None if value is None else min(round(value), LARGEST)
 
 
-def _whether(told: Figures, family: str, name: str) -> bool | None:
-    value = told.get((family, name))
+def _flag(reported: Figures, family: str, name: str) -> bool | None:
+    value = reported.get((family, name))
     return None if value is None else value == 1

@@ -7,14 +7,14 @@ from typing import Final
 
 from pipeline.base.telemetry import FamilyPoints, Troubles
 from pipeline.model import NS, Instant, Snapshot, SourceState
-from pipeline.status_page.last_day_usage import LastDayKnown
+from pipeline.status_page.last_day_usage import LastDayUsage
 
 _LAST: Final = 253_402_300_799
 """The end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StatusInput:
     """What the daemon knows at one moment.
 
     Attributes:
@@ -24,7 +24,7 @@ class Known:
         ready: whether podgpu is, and a line for people.
         snapshot: the newest; None before the first.
         sources: as they are now, in the order of the configuration.
-        informed: whether some source tells who holds what.
+        holders_known: whether some source tells who holds what.
         sinks: kinds by name, in the order of the configuration.
         telemetry: podgpu's own metrics as they are now.
         troubles: the last trouble of each component that had any.
@@ -37,11 +37,11 @@ class Known:
     ready: tuple[bool, str]
     snapshot: Snapshot | None
     sources: Mapping[str, SourceState]
-    informed: bool
+    holders_known: bool
     sinks: Mapping[str, str]
     telemetry: Sequence[FamilyPoints]
     troubles: Troubles = field(default_factory=dict)
-    last_day: LastDayKnown | None = None
+    last_day: LastDayUsage | None = None
 
     @property
     def started(self) -> float | None:

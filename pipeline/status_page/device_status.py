@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from pipeline.base.safe_text import line
 from pipeline.model import Access, Attribution, Holder, Snapshot, Value
-from pipeline.status_page.daemon_state import Known, date
+from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.status_document import (
     LARGEST,
     AccessStatus,
@@ -41,7 +41,7 @@ Values = Mapping[tuple[str, str], Value]
 """Readings by uuid and field."""
 
 
-def gpus(known: Known) -> tuple[tuple[GpuStatus, ...] | None, int]:
+def gpus(known: StatusInput) -> tuple[tuple[GpuStatus, ...] | None, int]:
     """Return the GPUs in their order, and how many devices were left out.
 
     None for the GPUs where no source has told of devices.
@@ -71,7 +71,7 @@ class _View(NamedTuple):
         most: holders of one device that are named, and containers with access to it.
     """
 
-    known: Known
+    known: StatusInput
     values: Values
     most: int
 
@@ -120,7 +120,7 @@ def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
 
 
 def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
-    values, told = view.values, view.known.informed
+    values, told = view.values, view.known.holders_known
     access = one.access if one is not None else ()
     every = one.holders if one is not None and told else ()
     holders = every[: view.most]
@@ -165,12 +165,12 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
         container=_text(subject.container),
         uid=_text(subject.uid),
         since=date(known.now.wall_of(holder.since)),
-        since_known=not holder.seen,
+        since_known=not holder.since_observed,
         share=holder.share,
         replicas=len(holder.replicas) or None,
         source=line(holder.source),
         evidence=holder.evidence.name.lower(),
-        age_seconds=known.age(source.confirmed if source is not None else None),
+        age_seconds=known.age(source.confirmed_at if source is not None else None),
     )
 
 

@@ -60,7 +60,7 @@ def holder_name(holder: HolderStatus) -> str:
     return f"{whole} ({holder.container})" if holder.container else whole
 
 
-def portion(holder: HolderStatus) -> str:
+def share_text(holder: HolderStatus) -> str:
     """Return what part it holds: `50 %`, `2 replicas`; empty for all of it, or if unknown."""
     if holder.share is not None:
         return "" if holder.share == 1 else f"{holder.share * 100:.3g} %"
@@ -74,7 +74,7 @@ def gpu_name(gpu: GpuStatus) -> str:
     return gpu.uuid if gpu.index is None else f"GPU {gpu.index}"
 
 
-def place(instance: InstanceStatus) -> str:
+def placement_text(instance: InstanceStatus) -> str:
     """Return where an instance is on its GPU: `GI 7, CI 0`."""
     where = f"GI {instance.gpu_instance_id}"
     ci = instance.compute_instance_id
@@ -101,14 +101,14 @@ def part(some: float | None, whole: float | None) -> float | None:
     return min(max(some / whole, 0.0), 1.0)
 
 
-def nobody(device: DeviceStatus) -> str:
+def unheld_text(device: DeviceStatus) -> str:
     """Return what a device is that nobody is known to hold; one that is lost isn't free."""
     if device.holders is None:
         return UNKNOWN
     return "free" if device.state == "up" else "held by nobody"
 
 
-def contradiction(device: DeviceStatus) -> str:
+def conflicts_text(device: DeviceStatus) -> str:
     """Return how many claims contradict others; empty if none does."""
     count = device.conflicts
     if not count:
@@ -116,7 +116,7 @@ def contradiction(device: DeviceStatus) -> str:
     return f"claims of {count} pod{'s' if count > 1 else ''} contradict others"
 
 
-def access(device: DeviceStatus) -> str:
+def access_text(device: DeviceStatus) -> str:
     """Return how many containers have access and hold nothing; empty if none has."""
     count = len(device.access) + device.access_left_out
     if not count:
@@ -124,7 +124,7 @@ def access(device: DeviceStatus) -> str:
     return f"{count} more container{'s have' if count > 1 else ' has'} access and no holding"
 
 
-def unresolved(count: int) -> str:
+def unresolved_text(count: int) -> str:
     """Return how many ids fit no device; empty if all do."""
     if not count:
         return ""

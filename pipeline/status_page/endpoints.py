@@ -13,7 +13,7 @@ from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Links, Pages
 from pipeline.model import NS, Instant
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.page import HEADERS, body, footer, refresh
 from pipeline.status_page.status_document import StatusDocument
@@ -34,7 +34,7 @@ class StatusPages:
         known: returns what is known of the node now.
     """
 
-    def __init__(self, now: Callable[[], Instant], known: Callable[[], Known]) -> None:
+    def __init__(self, now: Callable[[], Instant], known: Callable[[], StatusInput]) -> None:
         self._now = now
         self._known = known
         self._last: tuple[Instant, _Moment] | None = None
@@ -82,8 +82,8 @@ class _Moment:
             where making one takes longer than it is good for.
     """
 
-    def __init__(self, known: Known) -> None:
-        self._told: Known | StatusDocument = known
+    def __init__(self, known: StatusInput) -> None:
+        self._told: StatusInput | StatusDocument = known
         self._lock = Lock()
         # As many as there are listeners, and the document.
         self._made: dict[Links | None, asyncio.Future[bytes]] = {}
@@ -106,7 +106,7 @@ class _Moment:
     def _make(self, links: Links | None) -> bytes:
         """Return the page but for its foot; without `links` the document. For any thread."""
         with self._lock:
-            if isinstance(self._told, Known):
+            if isinstance(self._told, StatusInput):
                 # In its place: the snapshot would else live until somebody asks again.
                 self._told = status_of(self._told)
             status = self._told

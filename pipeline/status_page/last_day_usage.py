@@ -7,21 +7,21 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.base.clock import Clock
 from pipeline.base.errors import ComponentError
-from pipeline.component.contracts import Keeping
+from pipeline.component.contracts import UsageHistory
 from pipeline.host.daemon_threads import DaemonExecutor
-from pipeline.ledger.reports import By, Prices, Report, report
+from pipeline.ledger.reports import GroupBy, Prices, Report, build_report
 from pipeline.model import NS, Instant
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 
 DAY_NS: Final = 86_400 * NS
 
 GOOD_FOR_NS: Final = 60 * NS
 """How long an answer stands before the ledger is asked again."""
 
-PATIENCE: Final = 30.0
+ASK_TIMEOUT: Final = 30.0
 """Seconds for an answer and for grouping it. A ledger whose file doesn't answer says so sooner."""
 
-_BY: Final = (By("pod"), By("device"))
+_BY: Final = (GroupBy("pod"), GroupBy("device"))
 
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -29,7 +29,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]
 
 
 @dataclass(frozen=True, slots=True)
-class LastDayKnown:
+class LastDayUsage:
     """What a ledger told last.
 
     Attributes:
@@ -47,27 +47,27 @@ class LastDayKnown:
     error: str = ""
 
 
-class LastDay:
+class LastDayCache:
     """Knows what a ledger told last, and asks it again in the background when that is old.
 
     Args:
         clock: tells what is old.
-        keepers: returns the ledgers that run, by name; the first is asked.
+        ledgers: returns the ledgers that run, by name; the first is asked.
         spawn: starts a task that ends with the daemon.
     """
 
     def __init__(
-        self, clock: Clock, keepers: Callable[[], Mapping[str, Keeping]], spawn: Spawn
+        self, clock: Clock, ledgers: Callable[[], Mapping[str, UsageHistory]], spawn: Spawn
     ) -> None:
         self._clock = clock
-        self._keepers = keepers
+        self._keepers = ledgers
         self._spawn = spawn
-        self._keeper: Keeping | None = None
-        self._known: LastDayKnown | None = None
+        self._keeper: UsageHistory | None = None
+        self._known: LastDayUsage | None = None
         self._tried: Instant | None = None
         self._asking: asyncio.Task[None] | None = None
 
-    def known(self) -> LastDayKnown | None:
+    def known(self) -> LastDayUsage | None:
         """Return what is known by now, and see that it doesn't get old; None without a ledger."""
         found = next(iter(self._keepers().items()), None)
         if found is None:
@@ -76,7 +76,7 @@ class LastDay:
         name, keeper = found
         # Not by its name: after a reload another one may have that.
         if self._known is None or self._keeper is not keeper:
-            self._keeper, self._known, self._tried = keeper, LastDayKnown(name), None
+            self._keeper, self._known, self._tried = keeper, LastDayUsage(name), None
         if (self._asking is None or self._asking.done()) and self._is_old():
             self._tried = self._clock.now()
             self._asking = self._spawn(self._ask(keeper), "the last 24 hours")
@@ -91,18 +91,18 @@ class LastDay:
         tried = self._tried
         return tried is None or self._clock.now().mono_ns - tried.mono_ns >= GOOD_FOR_NS
 
-    async def _ask(self, keeper: Keeping) -> None:
+    async def _ask(self, keeper: UsageHistory) -> None:
         now = self._clock.now()
         told: tuple[Report, Report] | str
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ASK_TIMEOUT):
                 told = await _reported(
                     await keeper.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
                 )
         except TimeoutError:
             told = (
-                f"no answer for {PATIENCE:g} s: grouping it takes long, see what keeps the node's "
-                "processors busy"
+                f"no answer for {ASK_TIMEOUT:g} s: grouping it takes long, see what keeps the "
+                "node's processors busy"
             )
         except ComponentError as error:
             told = str(error)
@@ -113,16 +113,16 @@ class LastDay:
         if isinstance(told, str):
             self._known = replace(known, error=told)
         else:
-            self._known = LastDayKnown(known.sink, *told, now)
+            self._known = LastDayUsage(known.sink, *told, now)
 
 
-async def _reported(window: Window) -> tuple[Report, Report]:
+async def _reported(window: UsageWindow) -> tuple[Report, Report]:
     """Group it in a thread, by pods and by devices: there may be very many pods."""
     with DaemonExecutor("podgpu-last-day") as thread:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(thread, _grouped, window)
 
 
-def _grouped(window: Window) -> tuple[Report, Report]:
-    by_pod, by_device = (report(window, by, Prices()) for by in _BY)
+def _grouped(window: UsageWindow) -> tuple[Report, Report]:
+    by_pod, by_device = (build_report(window, by, Prices()) for by in _BY)
     return by_pod, by_device

@@ -5,11 +5,11 @@ from typing import Final
 
 from pipeline.status_page.display_text import (
     amount,
-    contradiction,
+    conflicts_text,
     gpu_name,
-    place,
+    placement_text,
     span,
-    unresolved,
+    unresolved_text,
 )
 from pipeline.status_page.status_document import SinkStatus, SourceStatus, StatusDocument
 
@@ -60,12 +60,12 @@ def _sources(sources: tuple[SourceStatus, ...]) -> Iterator[str]:
             why = source.error.text if source.error is not None else "it doesn't say why"
             yield f"source {source.name} is down: {why}"
         elif source.state == "up":
-            yield from _quiet(source)
-        if said := unresolved(source.unresolved):
+            yield from _silent_source(source)
+        if said := unresolved_text(source.unresolved):
             yield f"source {source.name} names {said}"
 
 
-def _quiet(source: SourceStatus) -> Iterator[str]:
+def _silent_source(source: SourceStatus) -> Iterator[str]:
     age, confirmed = source.age_seconds, source.confirmed_seconds
     if age is not None and age > SILENT:
         yield f"source {source.name} is up, and has said nothing for {span(age)}"
@@ -98,8 +98,8 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[str]:
 
 def _claims(status: StatusDocument) -> Iterator[str]:
     for gpu in status.gpus or ():
-        if said := contradiction(gpu):
+        if said := conflicts_text(gpu):
             yield f"{gpu_name(gpu)}: {said}"
         for each in gpu.instances:
-            if said := contradiction(each):
-                yield f"{gpu_name(gpu)} {each.profile or 'MIG'} {place(each)}: {said}"
+            if said := conflicts_text(each):
+                yield f"{gpu_name(gpu)} {each.profile or 'MIG'} {placement_text(each)}: {said}"

@@ -9,14 +9,14 @@ from typing import Final
 import orjson
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
-from pipeline.component.holder_sources import why_down, why_unknown
+from pipeline.component.holder_sources import availability_unknown_reason, topology_down_reason
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Pages, plain
 from pipeline.model import Snapshot
 from pipeline.model.availability import Availability
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.document import document
-from pipeline.topology.preferred_allocation import AskedError, count_of, prefer
+from pipeline.topology.preferred_allocation import RequestError, choose_gpus, count_of
 from pipeline.topology.text_views import dot, matrix, tree
 
 PATH: Final = "/topology"
@@ -25,7 +25,7 @@ BEST: Final = "/topology/best"
 WAITING: Final = 16
 """How many choices may wait for the one that is being worked out."""
 
-UNSURE: Final = "it isn't known which GPUs are free"
+FREE_UNKNOWN: Final = "it isn't known which GPUs are free"
 
 _JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
@@ -75,7 +75,7 @@ class TopologyPages:
             return _nothing(snapshot)
         topology, available = snapshot.topology, snapshot.availability
         if form == "text":
-            text = overview(topology, available, why_unknown(snapshot))
+            text = overview(topology, available, availability_unknown_reason(snapshot))
             return HttpResponse(text.encode("utf-8", "replace"))
         if form == "dot":
             body = dot(topology, available).encode("utf-8", "replace")
@@ -83,7 +83,7 @@ class TopologyPages:
         return HttpResponse(self._document(snapshot, topology), _JSON)
 
     def _document(self, snapshot: Snapshot, topology: Topology) -> bytes:
-        known, available, down = self._shown, snapshot.availability, why_down(snapshot)
+        known, available, down = self._shown, snapshot.availability, topology_down_reason(snapshot)
         if (
             known is None
             or known[0] is not topology
@@ -107,16 +107,16 @@ class TopologyPages:
             if snapshot is None or snapshot.topology is None:
                 return _nothing(snapshot)
             candidates = query.get("candidates")
-            if candidates is None and (unsure := why_unknown(snapshot)):
-                return plain(503, f"{UNSURE}: {unsure}")
+            if candidates is None and (unsure := availability_unknown_reason(snapshot)):
+                return plain(503, f"{FREE_UNKNOWN}: {unsure}")
             if self._waiting >= WAITING:
                 return plain(503, "too many choices are being worked out: ask again")
             work = partial(
-                prefer,
+                choose_gpus,
                 snapshot.topology,
                 snapshot.availability,
                 n,
-                must=query.get("must", ""),
+                required=query.get("must", ""),
                 candidates=candidates,
             )
             self._executor = self._executor or DaemonExecutor("podgpu-topology")
@@ -125,7 +125,7 @@ class TopologyPages:
                 answer = await asyncio.get_running_loop().run_in_executor(self._executor, work)
             finally:
                 self._waiting -= 1
-        except AskedError as error:
+        except RequestError as error:
             return plain(400, str(error))
         return HttpResponse(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE), _JSON)
 
@@ -138,7 +138,7 @@ class TopologyPages:
 
 def overview(topology: Topology, available: Availability | None, unsure: str = "") -> str:
     """Return matrix and tree as one text; before them, why it isn't known what is free."""
-    head = f"{UNSURE}: {unsure}\n\n" if unsure else ""
+    head = f"{FREE_UNKNOWN}: {unsure}\n\n" if unsure else ""
     return f"{head}{matrix(topology)}\n{tree(topology, available)}"
 
 

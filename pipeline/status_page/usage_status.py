@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from pipeline.ledger.reports import Report, Row, Sum
-from pipeline.status_page.daemon_state import Known, date
+from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.device_status import MOST_DEVICES
 from pipeline.status_page.status_document import (
     LARGEST,
@@ -22,7 +22,7 @@ MOST: Final = 10
 """Pods that a document has, those that held the most; the others are added up."""
 
 
-def used(known: Known) -> UsageStatus | None:
+def used(known: StatusInput) -> UsageStatus | None:
     """Return what a ledger tells; None where none runs."""
     day = known.last_day
     if day is None:
@@ -36,7 +36,7 @@ def used(known: Known) -> UsageStatus | None:
     )
 
 
-def _day(known: Known, report: Report) -> DayStatus:
+def _day(known: StatusInput, report: Report) -> DayStatus:
     window = report.window
     others = report.rows[MOST:]
     devices = _devices(known)
@@ -55,7 +55,7 @@ def _day(known: Known, report: Report) -> DayStatus:
     )
 
 
-def _devices(known: Known) -> Sequence[Row]:
+def _devices(known: StatusInput) -> Sequence[Row]:
     """Return the rows of devices: in the order in which the devices stand, then those gone."""
     day, snapshot = known.last_day, known.snapshot
     if day is None or day.devices is None:

@@ -18,7 +18,7 @@ from pipeline.topology.choice_ranking import Worth
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search came to.
 
     Attributes:
@@ -74,17 +74,17 @@ class Search:
         # these, for every number of pairs.
         self._sums: dict[int, list[list[int]]] = {}
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Search."""
         kept = list(bits(self._must))
         start = self._worth.of(kept)
         gains = self._beside(self._must)
         self._best = self._guess(gains)
         self._mark = self._worth.of(list(bits(self._best)))
-        self._look(0, self._must, start, [gains[i] for i in self._order], self._open)
+        self._branch(0, self._must, start, [gains[i] for i in self._order], self._open)
         if self._stopped:
             self._best = self._exchanged(self._best, self._beside(self._best))
-        return Found(self._best, not self._stopped, self._steps)
+        return SearchResult(self._best, not self._stopped, self._steps)
 
     def _beside(self, mask: int) -> list[int]:
         """Return what each place adds to these, or has added if it is one of them."""
@@ -94,7 +94,7 @@ class Search:
             for card, row in zip(self._worth.card, self._pair, strict=True)
         ]
 
-    def _look(self, at: int, chosen: int, value: int, gains: list[int], left: int) -> None:
+    def _branch(self, at: int, chosen: int, value: int, gains: list[int], left: int) -> None:
         """Go through the choices of `left` more places from position `at` of the order on.
 
         Args:
@@ -127,7 +127,7 @@ class Search:
                 continue
             row = self._pair[place]
             further = [g + row[j] for g, j in zip(gains, order[at:], strict=True)]
-            self._look(at, chosen | 1 << place, value + gain, further, left - 1)
+            self._branch(at, chosen | 1 << place, value + gain, further, left - 1)
 
     def _take(self, chosen: int, value: int) -> None:
         # The guess is no more than a mark: one that is as good comes first in the order.

@@ -9,7 +9,7 @@ from pipeline.topology.selection import best
 
 Answer: TypeAlias = dict[str, Any]
 
-NOBODY_TELLS: Final = "no source tells who holds what, so held GPUs may be among them"
+HOLDERS_UNKNOWN: Final = "no source tells who holds what, so held GPUs may be among them"
 
 _MOST_NAMED: Final = 256
 """GPUs in one list; a node has 64 at most."""
@@ -17,7 +17,7 @@ _LONGEST: Final = 64
 """Characters of a name that are repeated in an error."""
 
 
-class AskedError(Exception):
+class RequestError(Exception):
     """The question can't be answered as it was put; the text says what is wrong with it."""
 
 
@@ -29,7 +29,7 @@ def count_of(text: str) -> int:
     """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     if number < 1:
-        raise AskedError(f"n={text[:_LONGEST]!r}: give the number of GPUs to choose, 1 or more")
+        raise RequestError(f"n={text[:_LONGEST]!r}: give the number of GPUs to choose, 1 or more")
     return number
 
 
@@ -41,7 +41,7 @@ def mask_named(topology: Topology, text: str) -> int:
     """
     names = [name.strip() for name in text.split(",", _MOST_NAMED)]
     if len(names) > _MOST_NAMED:
-        raise AskedError(f"more than {_MOST_NAMED} GPUs are named")
+        raise RequestError(f"more than {_MOST_NAMED} GPUs are named")
     bits: dict[str, int] = {}
     for number, card in enumerate(topology.cards):
         bits[card.uuid.lower()] = number
@@ -49,7 +49,7 @@ def mask_named(topology: Topology, text: str) -> int:
             bits[str(card.index)] = number
     unknown = [name for name in names if name and name.lower() not in bits]
     if unknown:
-        raise AskedError(
+        raise RequestError(
             f"there is no GPU {unknown[0][:_LONGEST]!r} here: "
             f"name some of {topology.names(topology.mask)} by index or uuid"
         )
@@ -64,16 +64,16 @@ def candidates_named(topology: Topology, text: str) -> int:
     """
     mask = mask_named(topology, text)
     if not mask:
-        raise AskedError("candidates names no GPU; leave it out to choose among the free ones")
+        raise RequestError("candidates names no GPU; leave it out to choose among the free ones")
     return mask
 
 
-def prefer(
+def choose_gpus(
     topology: Topology,
     availability: Availability | None,
     n: int,
     *,
-    must: str = "",
+    required: str = "",
     candidates: str | None = None,
 ) -> Answer:
     """Choose the best `n` GPUs.
@@ -82,7 +82,7 @@ def prefer(
         topology: the node's.
         availability: what is free; None where that isn't known.
         n: how many.
-        must: those that have to be among them, by index or uuid, with commas between.
+        required: those that have to be among them, by index or uuid, with commas between.
         candidates: those to choose from, likewise; None for all that are free, or for all that
             there are where nobody tells which are free. Where somebody is there to tell, and it
             isn't known, the caller doesn't ask: see
@@ -98,10 +98,10 @@ def prefer(
         AskedError: the question can't be answered.
     """
     if n > len(topology.cards):
-        raise AskedError(f"n={n}: this node has {len(topology.cards)} GPUs")
-    needed = mask_named(topology, must)
+        raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
+    needed = mask_named(topology, required)
     if needed.bit_count() > n:
-        raise AskedError(f"n={n}: must names {needed.bit_count()} GPUs")
+        raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs")
     warning = ""
     if candidates is not None:
         among, pool = "candidates", candidates_named(topology, candidates)
@@ -109,7 +109,7 @@ def prefer(
         among, pool = "free", availability.free
     else:
         among, pool = "all", topology.mask
-        warning = f"{NOBODY_TELLS}; "
+        warning = f"{HOLDERS_UNKNOWN}; "
     choice = best(topology, pool, n, must=needed)
     answer: Answer = {"n": n, "among": among}
     if choice is None:

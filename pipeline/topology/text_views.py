@@ -46,7 +46,7 @@ def symbol(topology: Topology, i: int, j: int) -> str:
     nvlinks = topology.links[key].nvlinks
     if nvlinks:
         return f"NV{nvlinks}"
-    told = topology.told.get(key)
+    told = topology.answers.get(key)
     if told is None:
         return "?"
     if nvlinks is None and told.reachable:
@@ -100,11 +100,11 @@ def _card(topology: Topology, availability: Availability | None, number: int) ->
     if card.pci_bus_id:
         words.append(card.pci_bus_id)
     if availability is not None:
-        words.append("; ".join(_held(availability, number)))
+        words.append("; ".join(_held_text(availability, number)))
     return "  ".join(words)
 
 
-def _held(availability: Availability, number: int) -> Iterator[str]:
+def _held_text(availability: Availability, number: int) -> Iterator[str]:
     use = availability.cards[number]
     yield use.state
     own = availability.topology.cards[number].uuid
@@ -131,7 +131,7 @@ def dot(topology: Topology, availability: Availability | None = None) -> str:
         label = topology.name(number)
         style = ""
         if availability is not None:
-            label = "\n".join([label, *_held(availability, number)])
+            label = "\n".join([label, *_held_text(availability, number)])
             style = "" if availability.free >> number & 1 else ", style=filled"
         lines.append(f"  g{number} [label={_quoted(label)}{style}];")
     if topology.root is not None:

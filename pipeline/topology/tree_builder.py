@@ -24,7 +24,7 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
         previous: returned as it is if it was built from the same, in whatever order.
     """
     cards = tuple(sorted(read.cards, key=_order))
-    told, doubles = _told(cards, read.pairs)
+    told, doubles = _answers(cards, read.pairs)
     ordered = TopologyRead(cards, tuple(told[key] for key in sorted(told)))
     answers = {
         key: max(pair.level, Level.SINGLE) for key, pair in told.items() if pair.level is not None
@@ -55,7 +55,7 @@ def _order(card: TopologyCard) -> tuple[int, str]:
     return (_FAR if card.index is None else card.index, card.uuid)
 
 
-def _told(
+def _answers(
     cards: tuple[TopologyCard, ...], pairs: Iterable[TopologyPair]
 ) -> tuple[dict[tuple[int, int], TopologyPair], dict[tuple[int, int], Level]]:
     """Return what is told by bit numbers, and the further level of pairs told in two ways."""
@@ -124,13 +124,13 @@ def _contradiction(
     if twice:
         text += f", and {SYMBOLS[counts_as]} too"
     else:
-        way = _way(len(cards), answers, key, counts_as)
+        way = _shortest_path(len(cards), answers, key, counts_as)
         over = ", ".join(names[number] for number in way[1:-1])
         text += f", yet by way of {over} they are {SYMBOLS[counts_as]}"
     return Contradiction(a.uuid, b.uuid, told, counts_as, text)
 
 
-def _way(
+def _shortest_path(
     count: int, answers: Mapping[tuple[int, int], Level], key: tuple[int, int], level: Level
 ) -> list[int]:
     """Return the shortest way from the one card to the other over pairs at most so far apart."""

@@ -9,9 +9,16 @@ Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
 """
 
 from pipeline.usage.apportionment import apportion
-from pipeline.usage.device_accounts import Accounts
-from pipeline.usage.interval_samples import Name, Process
-from pipeline.usage.renames import Meant
-from pipeline.usage.xid_attribution import Struck
+from pipeline.usage.device_accounts import UsageAccounts
+from pipeline.usage.interval_samples import ContainerName, ProcessSample
+from pipeline.usage.renames import NameReferredTo
+from pipeline.usage.xid_attribution import AffectedContainer
 
-__all__ = ["Accounts", "Meant", "Name", "Process", "Struck", "apportion"]
+__all__ = [
+    "AffectedContainer",
+    "ContainerName",
+    "NameReferredTo",
+    "ProcessSample",
+    "UsageAccounts",
+    "apportion",
+]

@@ -3,43 +3,43 @@
 from collections.abc import Sequence
 
 from pipeline.model import Instant, PodInfo
-from pipeline.usage.container_accounts import Entry, Roster
-from pipeline.usage.holder_timeline import Cut, Held, Piece
-from pipeline.usage.holding_finalizer import Closing
-from pipeline.usage.interval_samples import Name, Process
+from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
+from pipeline.usage.holder_timeline import HolderChange, HolderShare, HolderSpan
+from pipeline.usage.holding_finalizer import HoldingFinalizer
+from pipeline.usage.interval_samples import ContainerName, ProcessSample
 
 
-class Entrance:
+class Admission:
     """Lets containers into an account.
 
     Args:
-        roster: those that are in it.
+        accounts: those that are in it.
         closing: closes what those had that have to make room.
     """
 
-    def __init__(self, roster: Roster, closing: Closing) -> None:
-        self._roster = roster
-        self._closing = closing
+    def __init__(self, accounts: ContainerAccounts, closing: HoldingFinalizer) -> None:
+        self._containers = accounts
+        self._finalizer = closing
 
-    def holder(self, held: Held, start: Instant, now: Instant) -> None:
+    def admit_holder(self, held: HolderShare, start: Instant, now: Instant) -> None:
         """Let in a container that holds the device, from a moment on if it didn't before."""
-        entry = self._enter(held.container, held.pod, start, now)
+        entry = self._admit(held.container, held.pod, start, now)
         if entry is not None:
-            holding = entry.begin(start)
+            holding = entry.start_holding(start)
             holding.source, holding.evidence = held.source, held.evidence
 
-    def holders(self, held: Sequence[Held], at: Instant) -> None:
+    def admit_holders(self, held: Sequence[HolderShare], at: Instant) -> None:
         """Let in those who held the device at a look that nothing is counted up to."""
         for one in held:
-            entry = self._roster.get(one.container)
-            if entry is None or entry.awaited or entry.running is None:
-                self.holder(one, at, at)
+            entry = self._containers.get(one.container)
+            if entry is None or entry.unseen or entry.running is None:
+                self.admit_holder(one, at, at)
 
-    def let_in(
+    def admit_interval(
         self,
-        last: Cut | None,
-        pieces: Sequence[Piece],
-        processes: Sequence[Process],
+        last: HolderChange | None,
+        pieces: Sequence[HolderSpan],
+        processes: Sequence[ProcessSample],
         begin: Instant,
         at: Instant,
     ) -> None:
@@ -52,63 +52,67 @@ class Entrance:
             begin: its beginning.
             at: its end, the moment of the look.
         """
-        self._roster.refused.clear()
-        for cut in [piece.cut for piece in pieces]:
+        self._containers.rejected.clear()
+        for cut in [piece.change for piece in pieces]:
             if cut is None or cut is last:
                 continue
             for one in cut.held:
                 # Who is known has been let in when that was heard of.
-                if self._roster.get(one.container) is None:
-                    self.holder(one, max(begin, cut.at), at)
+                if self._containers.get(one.container) is None:
+                    self.admit_holder(one, max(begin, cut.at), at)
         if last is not None:
             # Who came after the look was taken has no part in the interval.
-            start = max(begin if pieces and pieces[-1].cut is last else at, last.at)
+            start = max(begin if pieces and pieces[-1].change is last else at, last.at)
             for one in last.held:
-                self.holder(one, start, at)
-        users: dict[Name, Process] = {}
+                self.admit_holder(one, start, at)
+        users: dict[ContainerName, ProcessSample] = {}
         for process in processes:
             container = process.container
             if container is not None:
                 known = users.get(container)
-                if known is None or process.weight > known.weight:
+                if known is None or process.presence_key > known.presence_key:
                     users[container] = process
         for container in sorted(users) if len(users) > 1 else users:
-            self._user(container, users[container], begin, at)
+            self._admit_user(container, users[container], begin, at)
 
-    def _user(self, container: Name, process: Process, begin: Instant, at: Instant) -> None:
-        entry = self._enter(container, process.pod, begin, at)
+    def _admit_user(
+        self, container: ContainerName, process: ProcessSample, begin: Instant, at: Instant
+    ) -> None:
+        entry = self._admit(container, process.pod, begin, at)
         if entry is None:
             return
-        if not entry.uses:
+        if not entry.has_processes:
             entry.used_from_ns = begin.mono_ns
         entry.used_to_ns = at.mono_ns
         running = entry.running
         later = running if running is not None and running.start.mono_ns > at.mono_ns else None
-        if running is not None and later is None and not entry.awaited:
+        if running is not None and later is None and not entry.unseen:
             return
-        last = entry.closing[-1].end if entry.closing else None
+        last = entry.ending[-1].end if entry.ending else None
         apart = last is None or last.mono_ns <= begin.mono_ns
         # If it came and went, so did the holding before, unless that reaches into the time.
-        passed = begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.closed) and apart
+        passed = (
+            begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.last_finalized) and apart
+        )
         if later is not None:
             # It began to hold the device only after the look.
-            if process.there and apart:
-                entry.begin_before(begin)
+            if process.is_running and apart:
+                entry.move_start_back(begin)
             elif passed:
-                entry.came_before(begin, at)
-                self._roster.closing = True
-        elif process.there or passed:
-            entry.begin(begin)
+                entry.add_earlier_holding(begin, at)
+                self._containers.has_ending = True
+        elif process.is_running or passed:
+            entry.start_holding(begin)
 
-    def _enter(
-        self, container: Name, pod: PodInfo | None, start: Instant, now: Instant
-    ) -> Entry | None:
-        before = self._roster.get(container)
-        if before is not None and not container[3] and before.over(start):
+    def _admit(
+        self, container: ContainerName, pod: PodInfo | None, start: Instant, now: Instant
+    ) -> ContainerAccount | None:
+        before = self._containers.get(container)
+        if before is not None and not container[3] and before.ended_before(start):
             # Without a uid nobody knows whether it is the same pod.
-            self._roster.drop(before)
-            self._closing.let_go(before, now.mono_ns)
-        entry, made_room = self._roster.enter(container, pod, start)
+            self._containers.remove(before)
+            self._finalizer.release_container(before, now.mono_ns)
+        entry, made_room = self._containers.admit(container, pod, start)
         if made_room is not None:
-            self._closing.let_go(made_room, now.mono_ns)
+            self._finalizer.release_container(made_room, now.mono_ns)
         return entry

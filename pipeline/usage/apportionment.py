@@ -39,12 +39,12 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     return parts
 
 
-def known(*amounts: T | None) -> list[T]:
+def known_values(*amounts: T | None) -> list[T]:
     """Return the amounts that are known."""
     return [amount for amount in amounts if amount is not None]
 
 
-def plus(one: int | None, more: int | None) -> int | None:
+def sum_known(one: int | None, more: int | None) -> int | None:
     """Return the sum of what is known of two amounts; None if neither is."""
-    parts = known(one, more)
+    parts = known_values(one, more)
     return sum(parts) if parts else None

@@ -4,18 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, PodInfo, Usage
 from pipeline.usage.account_ids import Ids
-from pipeline.usage.container_accounts import KEPT_NS
+from pipeline.usage.container_accounts import RETENTION_NS
 from pipeline.usage.device_account import NEVER, DeviceAccount
-from pipeline.usage.ended_holdings import Ended
-from pipeline.usage.holder_timeline import held_by
-from pipeline.usage.interval_samples import Interval, Name, Process
-from pipeline.usage.mig_energy import SLICES, carried, share_out
-from pipeline.usage.renames import Meant, never
-from pipeline.usage.restored_accounts import Waiting, end_all
-from pipeline.usage.xid_attribution import Struck, strike, struck
+from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.holder_timeline import holder_shares
+from pipeline.usage.interval_samples import ContainerName, IntervalUsage, ProcessSample
+from pipeline.usage.mig_energy import COMPUTE_SLICES, instances_by_gpu, split_gpu_energy
+from pipeline.usage.renames import NameReferredTo, never_referred
+from pipeline.usage.restored_accounts import PendingRestores, end_stored_holdings
+from pipeline.usage.xid_attribution import (
+    AffectedContainer,
+    affected_containers,
+    count_container_xid,
+)
 
 
-class Accounts:
+class UsageAccounts:
     """Accounts by device uuid. Not one for a device that isn't known, and none before its looks.
 
     The account of a device that is no longer known is kept for a while, and goes on if the device
@@ -29,73 +33,81 @@ class Accounts:
     def __init__(self, run: str = "") -> None:
         self._ids = Ids(run)
         self._accounts: dict[str, DeviceAccount] = {}
-        self._seen: dict[str, Attribution] = {}
-        self._gone: dict[str, int] = {}
+        self._attributions: dict[str, Attribution] = {}
+        self._removed: dict[str, int] = {}
         self._instances: Mapping[str, Mapping[str, int]] = {}
-        self._ended = Ended()
-        self._waiting = Waiting(self._ended, self._ids)
-        self._informed = True
-        self._meant: Meant = never
+        self._ended = EndedHoldings()
+        self._pending_restores = PendingRestores(self._ended, self._ids)
+        self._holders_known = True
+        self._referred_to: NameReferredTo = never_referred
         self._due_ns = NEVER
         self._usage: Usage | None = None
-        self._apart: Usage | None = None
+        self._split_devices: Usage | None = None
         self._dirty = True
 
     def __contains__(self, device: str) -> bool:
         """Whether a device is known."""
-        return device in self._seen
+        return device in self._attributions
 
-    def hold(
+    def update_holders(
         self,
         attributions: Mapping[str, Attribution],
         at: Instant,
         *,
-        informed: bool = True,
-        meant: Meant = never,
+        holders_known: bool = True,
+        referred_to: NameReferredTo = never_referred,
     ) -> None:
         """Note which devices there are, and who holds them from a moment on.
 
         Args:
             attributions: by device uuid, in device order; what hasn't changed is the same object.
             at: the moment. One before that of an earlier call stands for that.
-            informed: whether a source tells who holds what: else it isn't known that a device
+            holders_known: whether a source tells who holds what: else it isn't known that a device
                 without holders is free.
-            meant: tells what a pod's name meant before its uid was known.
+            referred_to: tells what a pod's name meant before its uid was known.
         """
-        self._meant = meant
-        seen = self._seen
-        turned, self._informed = informed != self._informed, informed
+        self._referred_to = referred_to
+        seen = self._attributions
+        turned, self._holders_known = holders_known != self._holders_known, holders_known
         changed = {
             u: known for u, known in attributions.items() if turned or seen.get(u) is not known
         }
         if not changed and len(seen) == len(attributions):
             return
         self._dirty = True
-        self._seen = dict(attributions)
-        before, carries = self._instances, carried(one.device for one in attributions.values())
+        self._attributions = dict(attributions)
+        before, carries = (
+            self._instances,
+            instances_by_gpu(one.device for one in attributions.values()),
+        )
         self._instances = carries
         for uuid in [uuid for uuid in seen if uuid not in attributions]:
-            self._gone[uuid] = at.mono_ns
+            self._removed[uuid] = at.mono_ns
             self._put(uuid, None, at)
-            self._accounts[uuid].leave(at, at.mono_ns)
+            self._accounts[uuid].end_all_holdings(at, at.mono_ns)
         changed |= {
             u: known for u, known in attributions.items() if (u in carries) != (u in before)
         }
         for uuid, known in changed.items():
-            self._gone.pop(uuid, None)
+            self._removed.pop(uuid, None)
             self._put(uuid, known, at)
-        self._due_ns = min(self._due_ns, at.mono_ns + KEPT_NS)
+        self._due_ns = min(self._due_ns, at.mono_ns + RETENTION_NS)
 
     def _put(self, uuid: str, known: Attribution | None, at: Instant) -> None:
         account = self._accounts.get(uuid)
         if account is None:
             account = self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids)
-        told = None if known is None else self._waiting.take(uuid)
+        told = None if known is None else self._pending_restores.take(uuid)
         if told is not None:
-            self._go_on(account, told, at)
+            self._resume(account, told, at)
         # Of a GPU that carries instances there is nothing to be held.
         holders = () if known is None or uuid in self._instances else known.holders
-        account.hold(held_by(holders), at, known=self._informed, meant=self._meant)
+        account.update_holders(
+            holder_shares(holders),
+            at,
+            holders_known=self._holders_known,
+            referred_to=self._referred_to,
+        )
         self._due_ns = min(self._due_ns, account.due_ns)
 
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
@@ -108,49 +120,57 @@ class Accounts:
             devices: the accounts.
             at: the present.
         """
-        self._waiting.put(devices, at)
-        for uuid, known in self._seen.items():
+        self._pending_restores.put(devices, at)
+        for uuid, known in self._attributions.items():
             self._put(uuid, known, at)
-        self._due_ns = min(self._due_ns, self._waiting.due_ns or NEVER, self._ended.due_ns or NEVER)
+        self._due_ns = min(
+            self._due_ns, self._pending_restores.due_ns or NEVER, self._ended.due_ns or NEVER
+        )
         self._dirty = True
 
-    def goes_on(self, device: str) -> bool:
+    def has_account(self, device: str) -> bool:
         """Whether a device has an account already, or one that waits for it."""
         account = self._accounts.get(device)
-        return (account is not None and account.at is not None) or device in self._waiting
+        return (account is not None and account.at is not None) or device in self._pending_restores
 
-    def _go_on(self, account: DeviceAccount, told: DeviceUsage, at: Instant) -> None:
+    def _resume(self, account: DeviceAccount, told: DeviceUsage, at: Instant) -> None:
         if account.at is None:
             account.restore(told, at)
         else:
-            end_all(told, self._ended, at, self._ids)
+            end_stored_holdings(told, self._ended, at, self._ids)
 
-    def nameless(self, device: str) -> list[Name]:
+    def unnamed_containers(self, device: str) -> list[ContainerName]:
         """Return the containers on a device that is known whose pod has a uid and no name."""
-        return self._accounts[device].renaming.nameless
+        return self._accounts[device].identity_completion.unnamed_containers
 
-    def name(self, device: str, before: Name, name: Name, pod: PodInfo | None) -> None:
+    def set_container_name(
+        self, device: str, before: ContainerName, name: ContainerName, pod: PodInfo | None
+    ) -> None:
         """Let such a container go on under its full name, if that is one."""
         account = self._accounts[device]
-        account.renamed(account.renaming.name(before, name, pod))
+        account.renamed(account.identity_completion.set_container_name(before, name, pod))
         self._dirty = True
 
-    def name_pod(self, place: tuple[str, str], pod: PodInfo, meant: Meant) -> None:
+    def complete_pod_identity(
+        self, pod_name: tuple[str, str], pod: PodInfo, referred_to: NameReferredTo
+    ) -> None:
         """Let containers go on under their full names that had the name of a pod and no uid.
 
-        Those that hold a device now are left to `hold`.
+        Those that hold a device now are left to `update_holders`.
 
         Args:
-            place: namespace and name of a pod.
+            pod_name: namespace and name of a pod.
             pod: what is known of the pod that the name means.
-            meant: tells what the name meant before.
+            referred_to: tells what the name meant before.
         """
         for account in self._accounts.values():
-            found = account.renaming.name_pod(place, pod, meant)
+            found = account.identity_completion.complete_pod_identity(pod_name, pod, referred_to)
             account.renamed(found)
             self._dirty = self._dirty or bool(found)
 
-    def take(self, source: str, device: str, use: DeviceUse, processes: Sequence[Process]) -> bool:
+    def add_sample(
+        self, source: str, device: str, use: DeviceUse, processes: Sequence[ProcessSample]
+    ) -> bool:
         """Take in a look; return whether it was one that counts.
 
         Args:
@@ -163,91 +183,93 @@ class Accounts:
         at = use.at
         if account.at is not None and at.mono_ns <= account.at.mono_ns:
             return False
-        since = account.since(use)
-        mig = self._seen[device].device.mig
+        since = account.counting_start(use)
+        mig = self._attributions[device].device.mig
         if mig is not None:
-            interval = account.look(use, since, processes)
+            interval = account.add_sample(use, since, processes)
             if interval is not None:
-                account.pend(interval)
+                account.add_pending(interval)
         else:
-            adjoins = account.adjoins(since)
-            used = account.meter.read(source, use.energy_mj, at.mono_ns, adjoins=adjoins)
+            adjoins = account.is_contiguous(since)
+            used = account.energy_meter.read(source, use.energy_mj, at.mono_ns, adjoins=adjoins)
             if device in self._instances:
                 account.take_pending()
-                account.look_away(at)
-                self._split(account, used)
+                account.skip_sample(at)
+                self._split_energy(account, used)
             else:
-                self._spend(account, used, use, since, processes)
-            account.publish(at.mono_ns)
+                self._add_energy(account, used, use, since, processes)
+            account.finalize_sampled(at.mono_ns)
         self._due_ns = min(self._due_ns, account.due_ns)
         self._dirty = True
         return True
 
-    def _spend(
+    def _add_energy(
         self,
         account: DeviceAccount,
         used: int | None,
         use: DeviceUse,
         since: Instant | None,
-        processes: Sequence[Process],
+        processes: Sequence[ProcessSample],
     ) -> None:
         """Take in a look at a whole GPU, with what it used since its counter was last known."""
-        if not account.adjoins(since):
+        if not account.is_contiguous(since):
             account.take_pending()
-        interval = account.look(use, since, processes)
+        interval = account.add_sample(use, since, processes)
         if interval is not None:
-            account.pend(interval)
-        meter = account.meter
-        if meter.waits:
+            account.add_pending(interval)
+        meter = account.energy_meter
+        if meter.has_base_reading:
             return
         interval = account.take_pending()
         if used is not None and interval.time_ns:
-            meter.learn(used, meter.time_ns, interval.busy_ns)
-            account.spend(used, meter.idle(used, meter.time_ns), interval)
+            meter.learn_idle_power(used, meter.time_ns, interval.busy_ns)
+            account.add_energy(used, meter.idle_energy(used, meter.time_ns), interval)
 
-    def _split(self, gpu: DeviceAccount, used: int | None) -> None:
+    def _split_energy(self, gpu: DeviceAccount, used: int | None) -> None:
         """Split the energy of a GPU among the instances that it carries, once it is known."""
-        if gpu.meter.waits:
+        if gpu.energy_meter.has_base_reading:
             return
         slices = self._instances[gpu.device]
         accounts = {uuid: self._accounts[uuid] for uuid in slices}
-        looked: list[tuple[DeviceAccount, int, Interval]] = []
+        looked: list[tuple[DeviceAccount, int, IntervalUsage]] = []
         for uuid, account in accounts.items():
             interval = account.take_pending()
             if interval.time_ns:
                 looked.append((account, slices[uuid], interval))
         if used is not None:
-            self._share_out(gpu, used, looked)
+            self._split_among_instances(gpu, used, looked)
         if gpu.at is not None:
             for account in accounts.values():
-                account.publish(gpu.at.mono_ns)
+                account.finalize_sampled(gpu.at.mono_ns)
 
-    def _share_out(
+    def _split_among_instances(
         self,
         gpu: DeviceAccount,
         used: int,
-        looked: Sequence[tuple[DeviceAccount, int, Interval]],
+        looked: Sequence[tuple[DeviceAccount, int, IntervalUsage]],
     ) -> None:
-        slices, time_ns = self._instances[gpu.device], gpu.meter.time_ns
+        slices, time_ns = self._instances[gpu.device], gpu.energy_meter.time_ns
         times = [interval.busy_ns for _, _, interval in looked]
         if len(looked) == len(slices) and None not in times:
-            gpu.meter.learn(used, time_ns, sum(time or 0 for time in times))
+            gpu.energy_meter.learn_idle_power(used, time_ns, sum(time or 0 for time in times))
         parts = [(number, interval) for _, number, interval in looked]
-        whole = max(SLICES, sum(slices.values()))
+        whole = max(COMPUTE_SLICES, sum(slices.values()))
         vacant = whole - sum(number for number, _ in parts)
-        draws, left = share_out(used, gpu.meter.idle(used, time_ns), parts, vacant)
+        draws, left = split_gpu_energy(
+            used, gpu.energy_meter.idle_energy(used, time_ns), parts, vacant
+        )
         for (account, _, interval), draw in zip(looked, draws, strict=True):
-            account.spend(draw.idle + draw.rest, draw.idle, interval)
-        gpu.waste(left)
+            account.add_energy(draw.idle + draw.rest, draw.idle, interval)
+        gpu.add_unattributed_energy(left)
 
-    def withdraw(self, device: str, at: Instant) -> None:
+    def forget_memory(self, device: str, at: Instant) -> None:
         """Let what is known of a device's memory be unknown: nobody stands by it any more.
 
         Holdings that have ended are told of, since it may be that nobody looks any more.
         """
         account = self._accounts[device]
-        account.withdraw()
-        account.flush(at.mono_ns)
+        account.forget_memory()
+        account.finalize_ended(at.mono_ns)
         self._dirty = True
 
     def expire(self, now: Instant) -> bool:
@@ -255,19 +277,19 @@ class Accounts:
         now_ns = now.mono_ns
         if now_ns <= self._due_ns:
             return False
-        over = [uuid for uuid, since in self._gone.items() if now_ns - since > KEPT_NS]
+        over = [uuid for uuid, since in self._removed.items() if now_ns - since > RETENTION_NS]
         for uuid in over:
-            del self._gone[uuid], self._accounts[uuid]
+            del self._removed[uuid], self._accounts[uuid]
         changed = [account.expire(now_ns) for account in self._accounts.values()]
-        changed += [self._waiting.expire(now), self._ended.expire(now_ns)]
+        changed += [self._pending_restores.expire(now), self._ended.expire(now_ns)]
         ends = [account.due_ns for account in self._accounts.values()]
-        ends += [since + KEPT_NS for since in self._gone.values()]
-        ends += [self._waiting.due_ns or NEVER, self._ended.due_ns or NEVER]
+        ends += [since + RETENTION_NS for since in self._removed.values()]
+        ends += [self._pending_restores.due_ns or NEVER, self._ended.due_ns or NEVER]
         self._due_ns = min(ends)
         self._dirty = self._dirty or any(changed)
         return any(changed)
 
-    def struck(self, device: str, moment_ns: int) -> list[tuple[str, Struck]]:
+    def affected_by_xid(self, device: str, moment_ns: int) -> list[tuple[str, AffectedContainer]]:
         """Return who held or used a device at a moment, each with the device that it was on.
 
         Args:
@@ -275,12 +297,16 @@ class Accounts:
             moment_ns: by the monotonic clock.
         """
         devices = (device, *self._instances.get(device, ()))
-        found = [(uuid, one) for uuid in devices for one in struck(self._accounts[uuid], moment_ns)]
+        found = [
+            (uuid, one)
+            for uuid in devices
+            for one in affected_containers(self._accounts[uuid], moment_ns)
+        ]
         return sorted(found, key=lambda one: (one[1].container, one[0]))
 
-    def strike(self, device: str, container: Name, code: int, moment_ns: int) -> None:
+    def count_xid(self, device: str, container: ContainerName, code: int, moment_ns: int) -> None:
         """Count an XID error of a container on a device that is known."""
-        strike(self._accounts[device], container, code, moment_ns)
+        count_container_xid(self._accounts[device], container, code, moment_ns)
         self._dirty = True
 
     def ended(self) -> Usage | None:
@@ -288,15 +314,15 @@ class Accounts:
         usage = self.usage()
         if not usage.ended:
             return None
-        if self._apart is None or self._apart.ended is not usage.ended:
-            self._apart = Usage({}, 0, usage.ended, usage.ended_lost)
-        return self._apart
+        if self._split_devices is None or self._split_devices.ended is not usage.ended:
+            self._split_devices = Usage({}, 0, usage.ended, usage.ended_evicted)
+        return self._split_devices
 
     def clear(self, now_ns: int) -> None:
         """Forget all accounts, but not who holds the devices. Holdings ended with the last look."""
         for uuid, account in self._accounts.items():
             if account.at is not None:
-                account.leave(account.at, now_ns)
+                account.end_all_holdings(account.at, now_ns)
             self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids, account.timeline)
         self._due_ns = min(self._due_ns, self._ended.due_ns or NEVER)
         self._dirty = True
@@ -309,17 +335,17 @@ class Accounts:
         self._dirty = False
         devices: dict[str, DeviceUsage] = {}
         left_out = 0
-        for uuid in self._seen:
+        for uuid in self._attributions:
             account = self._accounts[uuid]
             found = account.usage()
             if found is None or (uuid in self._instances and _is_empty(found)):
                 continue
             devices[uuid] = found
-            left_out += account.left_out
-        ended, lost = self._ended.shown(), self._ended.lost
+            left_out += account.rejected_containers
+        ended, lost = self._ended.holdings(), self._ended.evicted
         if (
             known is None
-            or (left_out, lost) != (known.left_out, known.ended_lost)
+            or (left_out, lost) != (known.rejected_containers, known.ended_evicted)
             or ended is not known.ended
             or not _same(devices, known.devices)
         ):

@@ -3,9 +3,9 @@
 from typing import Final
 
 from pipeline.model import NS
-from pipeline.usage.monotonic_counter import Growth, energy_rate
+from pipeline.usage.monotonic_counter import PlausibleCounter, energy_rate
 
-LEAST_NS: Final = 9 * NS // 10
+MIN_INTERVAL_NS: Final = 9 * NS // 10
 """How long an interval is at least that tells what a GPU draws when idle: the counter moves in
 steps, and a short one may hold none of them."""
 
@@ -15,17 +15,17 @@ _RATE: Final = energy_rate(None)
 care: it judges each one again, by a limit that holds for every GPU."""
 
 
-class Meter:
+class EnergyMeter:
     """Reads a counter, and learns the least power that was drawn with nothing to do.
 
     Attributes:
-        waits: there is a good reading, but the last one wasn't: what the next good one brings is of
-            all the time between.
+        has_base_reading: there is a good reading, but the last one wasn't: what the next good one
+            brings is of all the time between.
     """
 
     def __init__(self) -> None:
-        self.waits = False
-        self._growth = Growth()
+        self.has_base_reading = False
+        self._growth = PlausibleCounter()
         self._source = ""
         self._idle: tuple[int, int] | None = None
 
@@ -44,21 +44,23 @@ class Meter:
             adjoins: nothing lies between the last look and the interval that ends now.
         """
         if not adjoins or source != self._source:
-            self._growth.forget()
+            self._growth.reset()
         self._source = source
         used = None if counter_mj is None else self._growth.read(counter_mj, at_ns, _RATE)
-        self.waits = self._growth.waits and (counter_mj is None or self._growth.wrong)
+        self.has_base_reading = self._growth.has_base and (
+            counter_mj is None or self._growth.is_implausible
+        )
         return used
 
-    def learn(self, energy_mj: int, time_ns: int, busy_ns: int | None) -> None:
+    def learn_idle_power(self, energy_mj: int, time_ns: int, busy_ns: int | None) -> None:
         """Take in an interval: if nothing was busy in it, it may tell what the GPU draws idle."""
-        if busy_ns != 0 or time_ns < LEAST_NS:
+        if busy_ns != 0 or time_ns < MIN_INTERVAL_NS:
             return
         least = self._idle
         if least is None or energy_mj * least[1] < least[0] * time_ns:
             self._idle = (energy_mj, time_ns)
 
-    def idle(self, energy_mj: int, time_ns: int) -> int:
+    def idle_energy(self, energy_mj: int, time_ns: int) -> int:
         """Return how much of an interval's energy would have been used anyway, in millijoules."""
         if self._idle is None:
             return 0

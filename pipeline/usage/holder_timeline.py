@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pipeline.model import Evidence, Holder, Instant, PodInfo
-from pipeline.usage.interval_samples import Name
+from pipeline.usage.interval_samples import ContainerName
 
-MOST_CUTS: Final = 256
+MAX_CHANGES: Final = 256
 """How many changes of the holders of a device are kept in mind, counted back from the newest. What
 lies before all of them is nobody's."""
 
@@ -15,7 +15,7 @@ WHOLE: Final = 1 << 40
 """A whole device, in the numbers in which parts are reckoned."""
 
 
-class Held(NamedTuple):
+class HolderShare(NamedTuple):
     """A container that holds a device.
 
     Attributes:
@@ -26,47 +26,47 @@ class Held(NamedTuple):
         evidence: what that word rests on.
     """
 
-    container: Name
+    container: ContainerName
     share: float | None
     pod: PodInfo | None
     source: str = ""
     evidence: Evidence | None = None
 
 
-class Cut(NamedTuple):
+class HolderChange(NamedTuple):
     """A moment from which on certain containers held a device.
 
     Attributes:
         at: the moment.
         held: the containers, sorted.
         weights: of each the part that it held, and at the end that which nobody held.
-        known: whether a source told who holds the device. Else what these containers don't hold
-            isn't known to be free.
+        holders_known: whether a source told who holds the device. Else what these containers don't
+            hold isn't known to be free.
     """
 
     at: Instant
-    held: tuple[Held, ...]
+    held: tuple[HolderShare, ...]
     weights: tuple[int, ...]
-    known: bool = True
+    holders_known: bool = True
 
     @property
-    def containers(self) -> frozenset[Name]:
+    def containers(self) -> frozenset[ContainerName]:
         """The names of the holders."""
         return frozenset([one.container for one in self.held])
 
 
-class Piece(NamedTuple):
+class HolderSpan(NamedTuple):
     """A span of time in which the holders didn't change.
 
     Attributes:
         start_ns: by the monotonic clock.
         time_ns: how long it is; more than 0.
-        cut: who held the device; None where that isn't known.
+        change: who held the device; None where that isn't known.
     """
 
     start_ns: int
     time_ns: int
-    cut: Cut | None
+    change: HolderChange | None
 
 
 def weights(shares: Sequence[float | None]) -> tuple[int, ...]:
@@ -97,55 +97,57 @@ def _part(share: float | None) -> int | None:
     return max(round(share * WHOLE), 1)
 
 
-def held_by(holders: Sequence[Holder]) -> tuple[Held, ...]:
+def holder_shares(holders: Sequence[Holder]) -> tuple[HolderShare, ...]:
     """Return who holds a device, sorted; each container once, whatever its id."""
-    found: dict[Name, Held] = {}
+    found: dict[ContainerName, HolderShare] = {}
     for holder in holders:
         subject = holder.subject
         container = (subject.namespace, subject.pod, subject.container, subject.uid)
         if container not in found:
-            found[container] = Held(
+            found[container] = HolderShare(
                 container, holder.share, holder.pod, holder.source, holder.evidence
             )
     return tuple(found[name] for name in sorted(found))
 
 
-class Timeline:
+class HolderTimeline:
     """The holders of one device over time, as far back as somebody may still ask.
 
     Attributes:
-        unsure: holders of whom the pod's name or uid was missing, each with the newest change that
-            had it.
+        incomplete: holders of whom the pod's name or uid was missing, each with the newest change
+            that had it.
     """
 
     def __init__(self) -> None:
-        self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
-        self.unsure: dict[Name, int] = {}
+        self._changes: deque[HolderChange] = deque(maxlen=MAX_CHANGES)
+        self.incomplete: dict[ContainerName, int] = {}
 
     @property
-    def last(self) -> Cut | None:
+    def last(self) -> HolderChange | None:
         """The newest change: who holds the device now."""
-        return self._cuts[-1] if self._cuts else None
+        return self._changes[-1] if self._changes else None
 
-    def put(self, held: tuple[Held, ...], at: Instant, *, known: bool = True) -> None:
+    def record(
+        self, held: tuple[HolderShare, ...], at: Instant, *, holders_known: bool = True
+    ) -> None:
         """Note who holds the device from a moment on; one before the newest change is moved there.
 
         Args:
             held: sorted by container.
             at: the moment.
-            known: whether a source tells who holds the device.
+            holders_known: whether a source tells who holds the device.
         """
-        cuts = self._cuts
+        cuts = self._changes
         for one in held:
             if not (one.container[1] and one.container[3]):
-                self.unsure[one.container] = at.mono_ns
-        new = Cut(at, held, weights([one.share for one in held]), known)
+                self.incomplete[one.container] = at.mono_ns
+        new = HolderChange(at, held, weights([one.share for one in held]), holders_known)
         if not cuts:
             cuts.append(new)
             return
         last = cuts[-1]
         same = [one[:2] for one in last.held] == [one[:2] for one in held]
-        if same and last.known == known:
+        if same and last.holders_known == holders_known:
             # The same holders: of their pods something else is known.
             cuts[-1] = last._replace(held=held)
         elif at.mono_ns <= last.at.mono_ns:
@@ -153,20 +155,22 @@ class Timeline:
         else:
             cuts.append(new)
 
-    def rename(self, before: Name, name: Name, meant: Callable[[Instant], bool]) -> None:
+    def rename(
+        self, before: ContainerName, name: ContainerName, referred_to: Callable[[Instant], bool]
+    ) -> None:
         """Let a container have another name, as far back as that is what was meant.
 
         Args:
             before: its name so far.
             name: its name.
-            meant: tells whether it was the container of that name at a moment.
+            referred_to: tells whether it was the container of that name at a moment.
         """
-        for place in range(len(self._cuts) - 1, -1, -1):
-            cut = self._cuts[place]
+        for place in range(len(self._changes) - 1, -1, -1):
+            cut = self._changes[place]
             names = [one.container for one in cut.held]
             if before not in names:
                 continue
-            if not meant(cut.at):
+            if not referred_to(cut.at):
                 return
             if name in names:
                 continue
@@ -177,22 +181,22 @@ class Timeline:
             ]
             renamed.sort(key=lambda one: one[0].container)
             held = tuple([one for one, _ in renamed])
-            self._cuts[place] = cut._replace(
+            self._changes[place] = cut._replace(
                 held=held, weights=(*(part for _, part in renamed), rest)
             )
 
-    def at(self, moment_ns: int) -> tuple[Held, ...]:
+    def at(self, moment_ns: int) -> tuple[HolderShare, ...]:
         """Return who held the device at a moment."""
-        for cut in reversed(self._cuts):
+        for cut in reversed(self._changes):
             if cut.at.mono_ns <= moment_ns:
                 return cut.held
         return ()
 
-    def after(self, moment_ns: int) -> list[Cut]:
+    def after(self, moment_ns: int) -> list[HolderChange]:
         """Return the changes since a moment, the earliest first."""
-        return [cut for cut in self._cuts if cut.at.mono_ns > moment_ns]
+        return [cut for cut in self._changes if cut.at.mono_ns > moment_ns]
 
-    def released(self, container: Name, until_ns: int | None = None) -> Instant | None:
+    def released(self, container: ContainerName, until_ns: int | None = None) -> Instant | None:
         """Return when a container last ceased to hold the device, as far as is kept in mind.
 
         Args:
@@ -202,8 +206,8 @@ class Timeline:
         Returns:
             None if it holds it now, or never did.
         """
-        later: Cut | None = None
-        for cut in reversed(self._cuts):
+        later: HolderChange | None = None
+        for cut in reversed(self._changes):
             if until_ns is not None and cut.at.mono_ns > until_ns:
                 continue
             if any(one.container == container for one in cut.held):
@@ -211,28 +215,30 @@ class Timeline:
             later = cut
         return None
 
-    def pieces(self, start_ns: int, end_ns: int) -> list[Piece]:
+    def spans(self, start_ns: int, end_ns: int) -> list[HolderSpan]:
         """Return the span from `start_ns` to before `end_ns`, cut where the holders changed."""
-        found: list[Piece] = []
+        found: list[HolderSpan] = []
         end = end_ns
-        for cut in reversed(self._cuts):
+        for cut in reversed(self._changes):
             start = max(cut.at.mono_ns, start_ns)
             if start < end:
-                found.append(Piece(start, end - start, cut))
+                found.append(HolderSpan(start, end - start, cut))
                 end = start
             if end <= start_ns:
                 break
         if start_ns < end:
-            found.append(Piece(start_ns, end - start_ns, None))
+            found.append(HolderSpan(start_ns, end - start_ns, None))
         found.reverse()
         return found
 
     def forget(self, before_ns: int) -> None:
         """Let go of what was over before a moment."""
-        cuts = self._cuts
+        cuts = self._changes
         while len(cuts) > 1 and cuts[1].at.mono_ns <= before_ns:
             cuts.popleft()
-        if self.unsure:
+        if self.incomplete:
             now = {one.container for one in cuts[-1].held} if cuts else set()
             oldest = cuts[0].at.mono_ns if cuts else before_ns
-            self.unsure = {n: ns for n, ns in self.unsure.items() if n in now or ns >= oldest}
+            self.incomplete = {
+                n: ns for n, ns in self.incomplete.items() if n in now or ns >= oldest
+            }

@@ -6,9 +6,9 @@ from typing import Final
 
 from pipeline.model import Evidence, Holding, Instant, PartialRef, PodInfo
 from pipeline.usage.apportionment import apportion
-from pipeline.usage.energy_meter import LEAST_NS
+from pipeline.usage.energy_meter import MIN_INTERVAL_NS
 
-MOST_CODES: Final = 64
+MAX_XID_CODES: Final = 64
 """How many codes of XID errors are counted of one container; those that come later are left out."""
 
 _WHOLE_PPM: Final = 1_000_000
@@ -60,7 +60,7 @@ class HoldingAccount:
     restored: bool = False
 
     @property
-    def void(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it ended when it began, and nothing is in it: there is nothing to be told of."""
         if self.restored:
             return False  # whoever keeps it has to hear of its end
@@ -77,7 +77,7 @@ class HoldingAccount:
         begun = self.start.mono_ns <= moment_ns
         return begun and (self.end is None or moment_ns < self.end.mono_ns)
 
-    def pass_time(self, since_ns: int | None, at_ns: int, elapsed_ns: int, *, adjoins: bool) -> int:
+    def advance(self, since_ns: int | None, at_ns: int, elapsed_ns: int, *, adjoins: bool) -> int:
         """Let time go on to a look.
 
         Args:
@@ -103,23 +103,23 @@ class HoldingAccount:
             self.memory_ns += counted_ns
         return counted_ns
 
-    def await_sight(self, since_ns: int | None, at_ns: int, elapsed_ns: int) -> None:
+    def advance_unseen(self, since_ns: int | None, at_ns: int, elapsed_ns: int) -> None:
         """Let time go on to a look for a container that nobody has seen since a start.
 
         Args:
-            since_ns: as of `pass_time`.
+            since_ns: as of `advance`.
             at_ns: likewise.
             elapsed_ns: likewise.
         """
         gap_ns = self.gap_ns
-        self.unseen_counted_ns += self.pass_time(since_ns, at_ns, elapsed_ns, adjoins=False)
+        self.unseen_counted_ns += self.advance(since_ns, at_ns, elapsed_ns, adjoins=False)
         self.unseen_gap_ns += self.gap_ns - gap_ns
 
-    def see(self) -> None:
+    def mark_seen(self) -> None:
         """Note that its container is there: the time until now is its own."""
         self.unseen_counted_ns = self.unseen_gap_ns = 0
 
-    def give_up(self, seen_ns: int | None = None) -> Instant:
+    def rewind_to_last_seen(self, seen_ns: int | None = None) -> Instant:
         """Take back what has passed since its container was last there; return when that was.
 
         Args:
@@ -132,11 +132,11 @@ class HoldingAccount:
         self.gap_ns -= back_ns - counted_ns
         self.until_ns -= back_ns
         self.elapsed_ns -= counted_ns
-        self.see()
+        self.mark_seen()
         start = self.start
         return Instant(self.until_ns, start.wall_ns + self.until_ns - start.mono_ns)
 
-    def see_memory(self, found: int | None) -> None:
+    def set_memory(self, found: int | None) -> None:
         """Note how much memory it has at a look; None where that isn't known."""
         self.memory_bytes = found
         if found is not None:
@@ -146,10 +146,10 @@ class HoldingAccount:
         """Take in its busy time in so much of its time, which was all counted."""
         self.busy_ns = (self.busy_ns or 0) + part_ns
         self.busy_time_ns += time_ns
-        if time_ns >= LEAST_NS:
+        if time_ns >= MIN_INTERVAL_NS:
             self.peak_ppm = max(self.peak_ppm or 0, _part(part_ns, time_ns))
 
-    def conceal(self) -> None:
+    def mark_concealed(self) -> None:
         """Let what it does now be unknown, and what it did so far too where that was nothing."""
         self.concealed = True
         self.energy_mj = self.energy_mj or None
@@ -160,20 +160,20 @@ class HoldingAccount:
         """Take in its energy, in millijoules."""
         self.energy_mj = (self.energy_mj or 0) + part_mj
 
-    def finish(self) -> None:
+    def close_gap(self) -> None:
         """Let what nobody has counted of its time, up to its end, be a gap: no look is to come."""
         if self.end is not None:
             self.gap_ns += max(self.end.mono_ns - self.until_ns, 0)
             self.until_ns = max(self.end.mono_ns, self.until_ns)
 
-    def shown(
+    def to_holding(
         self,
         device: str,
         subject: PartialRef,
         pod: PodInfo | None,
         at_ns: int,
         *,
-        awaited: bool = False,
+        unseen: bool = False,
     ) -> Holding:
         """Return it as it is.
 
@@ -182,7 +182,7 @@ class HoldingAccount:
             subject: the container.
             pod: what is known of its pod.
             at_ns: when the device was last looked at: up to then its time is counted or a gap.
-            awaited: its container hasn't been seen since podgpu began.
+            unseen: its container hasn't been seen since podgpu began.
         """
         return Holding(
             device,
@@ -202,10 +202,10 @@ class HoldingAccount:
             self.memory_ns,
             self.busy_time_ns,
             self._busy_peak(),
-            told_of(self.xids),
+            sorted_xids(self.xids),
             id=self.id,
             unseen_counted_ns=self.unseen_counted_ns,
-            unseen_gap_ns=self.unseen_gap_ns + (max(at_ns - self.until_ns, 0) if awaited else 0),
+            unseen_gap_ns=self.unseen_gap_ns + (max(at_ns - self.until_ns, 0) if unseen else 0),
         )
 
     def _busy_peak(self) -> int | None:
@@ -216,12 +216,12 @@ class HoldingAccount:
         return max(self.peak_ppm or 0, _part(self.busy_ns, self.busy_time_ns))
 
 
-def begun(start: Instant, own_id: str) -> HoldingAccount:
+def start_holding(start: Instant, own_id: str) -> HoldingAccount:
     """Return a holding that begins."""
     return HoldingAccount(start, own_id, until_ns=start.mono_ns)
 
 
-def split(
+def split_among_holdings(
     part: int, holdings: list[HoldingAccount], times: Mapping[HoldingAccount, int]
 ) -> list[tuple[HoldingAccount, int]]:
     """Split what a container had in an interval among its holdings in it, by their times.
@@ -237,13 +237,13 @@ def split(
     return list(zip(mine, apportion(part, [times[one] for one in mine]), strict=True))
 
 
-def count(xids: dict[int, int], code: int) -> None:
+def count_xid(xids: dict[int, int], code: int) -> None:
     """Count an XID error, if there is room for its code."""
-    if code in xids or len(xids) < MOST_CODES:
+    if code in xids or len(xids) < MAX_XID_CODES:
         xids[code] = xids.get(code, 0) + 1
 
 
-def told_of(xids: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+def sorted_xids(xids: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
     """Return codes and counts of XID errors, sorted by code."""
     return tuple(sorted(xids.items())) if xids else ()
 

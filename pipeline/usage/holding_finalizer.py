@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from pipeline.usage.container_accounts import Entry, Roster
-from pipeline.usage.ended_holdings import Ended
+from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
+from pipeline.usage.ended_holdings import EndedHoldings
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.interval_samples import Interval, Name
+from pipeline.usage.interval_samples import ContainerName, IntervalUsage
 
 
-class Closing:
+class HoldingFinalizer:
     """Closes the holdings of one device.
 
     Attributes:
@@ -16,80 +16,83 @@ class Closing:
 
     Args:
         device: its uuid.
-        roster: the containers with their holdings.
+        accounts: the containers with their holdings.
         ended: where the holdings go.
     """
 
-    def __init__(self, device: str, roster: Roster, ended: Ended) -> None:
-        self.pending = Interval()
+    def __init__(self, device: str, accounts: ContainerAccounts, ended: EndedHoldings) -> None:
+        self.pending = IntervalUsage()
         self._device = device
-        self._roster = roster
+        self._containers = accounts
         self._ended = ended
 
-    def pend(self, interval: Interval) -> None:
+    def add_pending(self, interval: IntervalUsage) -> None:
         """Add what an interval brought to what is pending."""
         if self.pending.time_ns:
-            self.pending.add(interval)
+            self.pending.append(interval)
         else:
             self.pending = interval
 
-    def take_pending(self) -> Interval:
+    def take_pending(self) -> IntervalUsage:
         """Return what is pending, once."""
-        interval, self.pending = self.pending, Interval()
+        interval, self.pending = self.pending, IntervalUsage()
         return interval
 
-    def publish(self, at_ns: int, now_ns: int) -> None:
+    def finalize_sampled(self, at_ns: int, now_ns: int) -> None:
         """Close what a look has passed, but for what energy is still to come for.
 
         Args:
             at_ns: when the device was last looked at.
             now_ns: now, by the monotonic clock.
         """
-        roster = self._roster
-        if not roster.closing:
+        roster = self._containers
+        if not roster.has_ending:
             return
-        roster.closing = False
+        roster.has_ending = False
         for entry in roster:
-            for one in [*entry.closing]:
-                if one.end and one.end.mono_ns <= at_ns and one not in self.pending.times:
-                    self._close(entry, one, now_ns)
-            roster.closing = roster.closing or bool(entry.closing)
+            for one in [*entry.ending]:
+                if one.end and one.end.mono_ns <= at_ns and one not in self.pending.holding_times:
+                    self._finalize(entry, one, now_ns)
+            roster.has_ending = roster.has_ending or bool(entry.ending)
 
-    def late(self, good_for_ns: int, now_ns: int) -> bool:
+    def finalize_overdue(self, good_for_ns: int, now_ns: int) -> bool:
         """Close what has waited for a look for so long; return whether there was any."""
         found = False
-        for entry in self._roster if self._roster.closing else ():
-            for one in [*entry.closing]:
+        for entry in self._containers if self._containers.has_ending else ():
+            for one in [*entry.ending]:
                 if one.end and one.end.mono_ns + good_for_ns < now_ns:
-                    self._close(entry, one, now_ns)
+                    self._finalize(entry, one, now_ns)
                     found = True
         return found
 
     def due_ns(self, good_for_ns: int) -> int | None:
         """Return the last moment at which nothing has waited for so long; None if nothing waits."""
-        if not self._roster.closing:
+        if not self._containers.has_ending:
             return None
-        ends = [e.closing[0].end for e in self._roster if e.closing]
+        ends = [e.ending[0].end for e in self._containers if e.ending]
         return min((end.mono_ns + good_for_ns for end in ends if end), default=None)
 
-    def flush(self, now_ns: int) -> None:
+    def finalize_ended(self, now_ns: int) -> None:
         """Close all that have ended, since it may be that no look comes any more."""
-        for entry in self._roster:
-            self.close_all(entry, now_ns)
+        for entry in self._containers:
+            self.finalize_container(entry, now_ns)
 
-    def close_all(self, entry: Entry, now_ns: int) -> None:
+    def finalize_container(self, account: ContainerAccount, now_ns: int) -> None:
         """Close all of a container's that have ended."""
-        for one in [*entry.closing]:
-            self._close(entry, one, now_ns)
+        for one in [*account.ending]:
+            self._finalize(account, one, now_ns)
 
-    def let_go(self, entry: Entry, now_ns: int) -> None:
+    def release_container(self, account: ContainerAccount, now_ns: int) -> None:
         """Close all of a container that is kept no more; what comes for it is nobody's."""
-        self.close_all(entry, now_ns)
-        self.pending.forget(entry.name)
-        self._roster.leave(entry)
+        self.finalize_container(account, now_ns)
+        self.pending.move_to_unattributed(account.name)
+        self._containers.note_removed_end(account)
 
     def rename(
-        self, before: Name, name: Name, folded: Mapping[HoldingAccount, HoldingAccount]
+        self,
+        before: ContainerName,
+        name: ContainerName,
+        folded: Mapping[HoldingAccount, HoldingAccount],
     ) -> None:
         """Let what is pending of a container be that of another name.
 
@@ -105,16 +108,18 @@ class Closing:
         if before in pending.concealed:
             pending.concealed = pending.concealed - {before} | {name}
         for one, other in folded.items():
-            if one in pending.times:
-                time_ns = pending.times.pop(one)
-                pending.times[other] = max(time_ns, pending.times.get(other, 0))
+            if one in pending.holding_times:
+                time_ns = pending.holding_times.pop(one)
+                pending.holding_times[other] = max(time_ns, pending.holding_times.get(other, 0))
 
-    def _close(self, entry: Entry, one: HoldingAccount, now_ns: int) -> None:
-        one.finish()
-        entry.closing.remove(one)
+    def _finalize(self, account: ContainerAccount, one: HoldingAccount, now_ns: int) -> None:
+        one.close_gap()
+        account.ending.remove(one)
         if one.end is not None:
-            entry.closed = one.end if entry.closed is None else max(entry.closed, one.end)
-        if self.pending.times.pop(one, None) is not None and not entry.open():
-            self.pending.forget(entry.name)
-        if not one.void:
-            self._ended.add(one.shown(self._device, entry.subject, entry.pod, 0), now_ns)
+            account.last_finalized = (
+                one.end if account.last_finalized is None else max(account.last_finalized, one.end)
+            )
+        if self.pending.holding_times.pop(one, None) is not None and not account.open_holdings():
+            self.pending.move_to_unattributed(account.name)
+        if not one.is_empty:
+            self._ended.add(one.to_holding(self._device, account.subject, account.pod, 0), now_ns)

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from pipeline.usage.apportionment import apportion, plus
-from pipeline.usage.holder_timeline import Piece
-from pipeline.usage.interval_samples import Interval, Name, Process
+from pipeline.usage.apportionment import apportion, sum_known
+from pipeline.usage.holder_timeline import HolderSpan
+from pipeline.usage.interval_samples import ContainerName, IntervalUsage, ProcessSample
 
-Parts: TypeAlias = dict[Name, int]
+Parts: TypeAlias = dict[ContainerName, int]
 
 
 class Memory(NamedTuple):
@@ -18,16 +18,16 @@ class Memory(NamedTuple):
         reserved: what the driver keeps for itself.
         unattributed: what no container is known to have.
         containers: by container with processes, in bytes; None where the driver doesn't say.
-        whole: whether no other container has any.
+        no_others: whether no other container has any.
     """
 
     used: int | None
     reserved: int | None
     unattributed: int | None
-    containers: dict[Name, int | None]
-    whole: bool
+    containers: dict[ContainerName, int | None]
+    no_others: bool
 
-    def without(self, gone: Collection[Name]) -> "Memory":
+    def without(self, gone: Collection[ContainerName]) -> "Memory":
         """Return it with what some containers had as nobody's."""
         if not gone:
             return self
@@ -36,10 +36,12 @@ class Memory(NamedTuple):
         unattributed = None if self.unattributed is None else self.unattributed + freed
         return self._replace(unattributed=unattributed, containers=left)
 
-    def rename(self, before: Name, name: Name) -> None:
+    def rename(self, before: ContainerName, name: ContainerName) -> None:
         """Let what one container has be that of another name, beside what stands under that."""
         if before in self.containers:
-            self.containers[name] = plus(self.containers.pop(before), self.containers.get(name))
+            self.containers[name] = sum_known(
+                self.containers.pop(before), self.containers.get(name)
+            )
 
 
 class Busy(NamedTuple):
@@ -48,15 +50,15 @@ class Busy(NamedTuple):
     Attributes:
         containers: by container, in nanoseconds.
         unattributed: what no container is known to have done.
-        whole: whether no container has done any of that.
+        no_others: whether no container has done any of that.
     """
 
     containers: Parts
     unattributed: int
-    whole: bool
+    no_others: bool
 
 
-def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
+def split_held_time(pieces: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
     """Split an interval among those who held the device.
 
     Returns:
@@ -66,7 +68,7 @@ def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
     parts: Parts = {}
     unheld = unknown = 0
     for piece in pieces:
-        cut = piece.cut
+        cut = piece.change
         if cut is None:
             unheld += piece.time_ns
             unknown += piece.time_ns
@@ -75,26 +77,26 @@ def held_time(pieces: Iterable[Piece]) -> tuple[Parts, int, int]:
         for held, part in zip(cut.held, of_holders, strict=True):
             parts[held.container] = parts.get(held.container, 0) + part
         unheld += of_nobody
-        unknown += 0 if cut.known else of_nobody
+        unknown += 0 if cut.holders_known else of_nobody
     return parts, unheld, unknown
 
 
-def holders(pieces: Iterable[Piece]) -> set[Name]:
+def holders(pieces: Iterable[HolderSpan]) -> set[ContainerName]:
     """Return the containers that held the device in any part of an interval."""
-    return {name for piece in pieces if piece.cut for name in piece.cut.containers}
+    return {name for piece in pieces if piece.change for name in piece.change.containers}
 
 
-def sole(pieces: Iterable[Piece]) -> Name | None:
+def only_holder(pieces: Iterable[HolderSpan]) -> ContainerName | None:
     """Return the one container that held the device in whatever part of an interval."""
     found = holders(pieces)
     return next(iter(found)) if len(found) == 1 else None
 
 
-def memory(
+def split_memory(
     used: int | None,
     reserved: int | None,
-    processes: Sequence[Process],
-    alone: Name | None,
+    processes: Sequence[ProcessSample],
+    sole_holder: ContainerName | None,
     *,
     listed: bool = True,
 ) -> Memory:
@@ -104,25 +106,25 @@ def memory(
         used: all that is not free, in bytes; None where nobody says.
         reserved: of it, what the driver keeps for itself; None where it doesn't tell that apart.
         processes: those of the device.
-        alone: the one container that holds the device now, if there is exactly one.
+        sole_holder: the one container that holds the device now, if there is exactly one.
         listed: whether those are all. Where none can be listed, all that isn't the driver's is that
             of the one container that holds the device.
     """
-    if not listed and alone is not None and not any(one.there for one in processes):
+    if not listed and sole_holder is not None and not any(one.is_running for one in processes):
         if used is None:
-            return Memory(None, None, None, {alone: None}, whole=False)
+            return Memory(None, None, None, {sole_holder: None}, no_others=False)
         used = max(used, 0)
         reserved = min(max(reserved or 0, 0), used)
-        return Memory(used, reserved, 0, {alone: used - reserved}, whole=False)
+        return Memory(used, reserved, 0, {sole_holder: used - reserved}, no_others=False)
     known: Parts = {}
-    hidden: set[Name] = set()
+    hidden: set[ContainerName] = set()
     others, whole = 0, listed
     for process in processes:
-        if not process.there:
+        if not process.is_running:
             continue
-        container, has = process.whose(alone), process.memory_bytes
+        container, has = process.owner(sole_holder), process.memory_bytes
         if container is None:
-            whole = whole and process.known
+            whole = whole and process.owner_known
             others += max(has or 0, 0)
         elif has is None:
             hidden.add(container)
@@ -130,7 +132,7 @@ def memory(
             known[container] = known.get(container, 0) + max(has, 0)
     for container in hidden:
         others += known.pop(container, 0)
-    unknown: dict[Name, int | None] = dict.fromkeys(hidden)
+    unknown: dict[ContainerName, int | None] = dict.fromkeys(hidden)
     if used is None:
         return Memory(None, None, None, {**known, **unknown}, whole)
     used = max(used, 0)
@@ -146,11 +148,11 @@ def memory(
     return Memory(used, reserved, left - of_containers, {**known, **unknown}, whole)
 
 
-def busy(
+def split_busy(
     total: int,
-    processes: Sequence[Process],
-    alone: Name | None,
-    before: Collection[Name | None] = (),
+    processes: Sequence[ProcessSample],
+    sole_holder: ContainerName | None,
+    before: Collection[ContainerName | None] = (),
     *,
     listed: bool = True,
 ) -> Busy:
@@ -161,7 +163,8 @@ def busy(
             processes come to more, they are scaled down to it, those of no container too.
         processes: those of the interval. Where the driver tells busy time of none of them, it is a
             container's if all of them are, else nobody's.
-        alone: the one container that held the device in the interval, if there is exactly one.
+        sole_holder: the one container that held the device in the interval, if there is exactly
+            one.
         before: whose the processes were that were there when the interval began; they may have
             ended since, and what they did is not for those who came after them.
         listed: whether the processes could be listed: else nobody is said to have done nothing.
@@ -173,20 +176,20 @@ def busy(
         if process.busy_ns is None:
             continue
         told = True
-        container = process.whose(alone)
+        container = process.owner(sole_holder)
         if container is not None:
             parts[container] = parts.get(container, 0) + max(process.busy_ns, 0)
             continue
         others += max(process.busy_ns, 0)
-        if process.busy_ns > 0 and not process.known:
+        if process.busy_ns > 0 and not process.owner_known:
             whole = False
     if not told:
-        whose = {process.whose(alone) for process in processes} | set(before)
+        whose = {process.owner(sole_holder) for process in processes} | set(before)
         if not whose:
-            whose = {alone}
+            whose = {sole_holder}
         if len(whose) == 1 and (only := next(iter(whose))) is not None:
-            return Busy({only: total}, 0, whole=True)
-        return Busy({}, total, whole=listed and not total)
+            return Busy({only: total}, 0, no_others=True)
+        return Busy({}, total, no_others=listed and not total)
     if sum(parts.values()) + others > total:
         order = sorted(parts)
         fitted = apportion(total, [*(parts[one] for one in order), others])
@@ -194,29 +197,31 @@ def busy(
     return Busy(parts, total - sum(parts.values()), whole)
 
 
-def busy_beside_mps(
+def split_busy_with_mps(
     total: int,
-    processes: Sequence[Process],
-    hidden: Collection[Name],
-    others: Collection[Name | None],
+    processes: Sequence[ProcessSample],
+    hidden: Collection[ContainerName],
+    others: Collection[ContainerName | None],
 ) -> Busy:
     """Split busy time where an MPS server works on the device: most of it is nobody's.
 
     Args:
-        total: as of `busy`.
+        total: as of `split_busy`.
         processes: those of the interval.
-        hidden: the containers of whom nothing is known: see `concealed`.
-        others: as of `concealed`.
+        hidden: the containers of whom nothing is known: see `concealed_by_mps`.
+        others: as of `concealed_by_mps`.
     """
     only = _only_client(processes, others)
     if only is not None:
-        return Busy({only: total}, 0, whole=False)
+        return Busy({only: total}, 0, no_others=False)
     own = [one for one in processes if one.busy_ns is not None and one.container not in hidden]
-    found = busy(total, own, None) if own else Busy({}, total, whole=False)
-    return found._replace(whole=False)
+    found = split_busy(total, own, None) if own else Busy({}, total, no_others=False)
+    return found._replace(no_others=False)
 
 
-def concealed(processes: Sequence[Process], others: Collection[Name | None]) -> frozenset[Name]:
+def concealed_by_mps(
+    processes: Sequence[ProcessSample], others: Collection[ContainerName | None]
+) -> frozenset[ContainerName]:
     """Return the containers of whom an MPS server conceals what they did.
 
     Its clients come and go unseen. So those are all that may have any, except those whose own
@@ -235,14 +240,16 @@ def concealed(processes: Sequence[Process], others: Collection[Name | None]) -> 
     return frozenset([one for one in hidden | (set(others) - known) if one is not None])
 
 
-def _only_client(processes: Sequence[Process], others: Collection[Name | None]) -> Name | None:
+def _only_client(
+    processes: Sequence[ProcessSample], others: Collection[ContainerName | None]
+) -> ContainerName | None:
     """Return the one container that there is, if it has clients of MPS."""
     whose = {one.container for one in processes} | set(others)
-    clients = any(one.client for one in processes)
+    clients = any(one.is_mps_client for one in processes)
     return next(iter(whose)) if clients and len(whose) == 1 else None
 
 
-def energy(total: int, idle: int, interval: Interval) -> tuple[Parts, int]:
+def split_energy(total: int, idle: int, interval: IntervalUsage) -> tuple[Parts, int]:
     """Split energy, by a model: what is drawn when idle by held time, the rest by busy time.
 
     Where nothing was busy, or that isn't known, all of it is split by held time.
@@ -260,7 +267,7 @@ def energy(total: int, idle: int, interval: Interval) -> tuple[Parts, int]:
     nobody = 0
     for amount, by, by_nobody in (
         (idle, interval.held, interval.unheld_ns),
-        (total - idle, interval.busy or {}, interval.busy_other_ns),
+        (total - idle, interval.busy or {}, interval.busy_unattributed_ns),
     ):
         if not amount:
             continue

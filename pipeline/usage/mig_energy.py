@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 from pipeline.model import Device
 from pipeline.usage.apportionment import apportion
-from pipeline.usage.interval_samples import Interval
+from pipeline.usage.interval_samples import IntervalUsage
 
-SLICES: Final = 7
+COMPUTE_SLICES: Final = 7
 """Compute slices of a GPU."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,3}")
 
 
-class Draw(NamedTuple):
+class EnergyShare(NamedTuple):
     """What an instance has of its GPU's energy, in millijoules.
 
     Attributes:
@@ -26,7 +26,7 @@ class Draw(NamedTuple):
     rest: int
 
 
-def slices(profile: str) -> int:
+def compute_slices(profile: str) -> int:
     """Return how many compute slices an instance of a profile has: `3g.40gb`, `1c.3g.40gb`.
 
     One whose profile isn't known counts as the smallest.
@@ -35,19 +35,19 @@ def slices(profile: str) -> int:
     return max(int(found[0]), 1) if found else 1
 
 
-def carried(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int]]:
+def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int]]:
     """Return by the uuid of each GPU that carries MIG instances their uuids and slices."""
     found: dict[str, dict[str, int]] = {}
     for device in devices:
         if device.mig is not None:
             of_gpu = found.setdefault(device.mig.parent_uuid, {})
-            of_gpu[device.uuid] = slices(device.mig.profile)
+            of_gpu[device.uuid] = compute_slices(device.mig.profile)
     return found
 
 
-def share_out(
-    total: int, idle: int, parts: Sequence[tuple[int, Interval]], vacant: int
-) -> tuple[list[Draw], int]:
+def split_gpu_energy(
+    total: int, idle: int, parts: Sequence[tuple[int, IntervalUsage]], unused_slices: int
+) -> tuple[list[EnergyShare], int]:
     """Split the energy of a GPU among its instances.
 
     What it draws when idle goes by slices, the rest by busy time times slices. Where nothing was
@@ -57,7 +57,7 @@ def share_out(
         total: in millijoules.
         idle: of it, what the GPU would have drawn anyway.
         parts: of each instance that was looked at its slices, and what the time brought.
-        vacant: slices that no such instance has.
+        unused_slices: slices that no such instance has.
 
     Returns:
         What each instance has, and what none has.
@@ -67,7 +67,7 @@ def share_out(
     if None in times or not any(known):
         idle = total
     weights = [number for number, _ in parts]
-    *idles, left = apportion(idle, [*weights, vacant]) if idle else [0] * (len(parts) + 1)
+    *idles, left = apportion(idle, [*weights, unused_slices]) if idle else [0] * (len(parts) + 1)
     busy = [number * time for number, time in zip(weights, known, strict=True)]
     rests = apportion(total - idle, busy) if total > idle else [0] * len(parts)
-    return [Draw(*both) for both in zip(idles, rests, strict=True)], left
+    return [EnergyShare(*both) for both in zip(idles, rests, strict=True)], left

@@ -21,7 +21,7 @@ def energy_rate(limit_mw: int | None) -> int:
     return (POWER_LIMIT_MW if limit_mw is None else limit_mw) * 3 // 2
 
 
-class Growth:
+class PlausibleCounter:
     """By how much a counter grows between the readings that can be true.
 
     A reading is good if the counter hasn't fallen since the last good one, and hasn't grown faster
@@ -35,12 +35,12 @@ class Growth:
     grown from it, any two readings that agree with each other, and grow, replace it at once.
 
     Attributes:
-        wrong: whether the last reading couldn't be true.
+        is_implausible: whether the last reading couldn't be true.
         time_ns: the time in which the counter grew by what `read` last returned.
     """
 
     def __init__(self) -> None:
-        self.wrong = False
+        self.is_implausible = False
         self.time_ns = 0
         self._base: tuple[int, int] | None = None
         self._grew = False
@@ -48,11 +48,11 @@ class Growth:
         self._last = 0
 
     @property
-    def waits(self) -> bool:
+    def has_base(self) -> bool:
         """Whether there is a base for the next good reading."""
         return self._base is not None
 
-    def fits(self, value: int, at_ns: int, rate: int) -> bool:
+    def is_plausible(self, value: int, at_ns: int, rate: int) -> bool:
         """Whether a reading would be good, or the first; arguments as of `read`."""
         return self._base is None or _follows(self._base, value, at_ns, rate)
 
@@ -69,7 +69,7 @@ class Growth:
             where this one isn't good.
         """
         base, first = self._base, self._first
-        self.wrong = False
+        self.is_implausible = False
         if base is None:
             self._base = (value, at_ns)
             return None
@@ -79,10 +79,10 @@ class Growth:
             self._first = (value, at_ns)
         elif value > first[0] and (not self._grew or at_ns - first[1] >= CONFIRMED_NS):
             return self._grown(first, value, at_ns)
-        self._last, self.wrong = value, True
+        self._last, self.is_implausible = value, True
         return None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: the next reading is the base."""
         self._base = self._first = None
         self._grew = False

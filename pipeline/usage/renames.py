@@ -8,25 +8,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from pipeline.model import Instant, PodInfo
-from pipeline.usage.apportionment import known, plus
-from pipeline.usage.container_accounts import Entry, Roster
-from pipeline.usage.holder_timeline import Held, Timeline
-from pipeline.usage.holding import HoldingAccount, count
-from pipeline.usage.holding_finalizer import Closing
-from pipeline.usage.interval_samples import Name, Process
+from pipeline.usage.apportionment import known_values, sum_known
+from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
+from pipeline.usage.holder_timeline import HolderShare, HolderTimeline
+from pipeline.usage.holding import HoldingAccount, count_xid
+from pipeline.usage.holding_finalizer import HoldingFinalizer
+from pipeline.usage.interval_samples import ContainerName, ProcessSample
 
-_Renamed: TypeAlias = tuple[Name, Name]
+_Renamed: TypeAlias = tuple[ContainerName, ContainerName]
 
-Meant: TypeAlias = Callable[[Name, Instant], bool]
+NameReferredTo: TypeAlias = Callable[[ContainerName, Instant], bool]
 """Tells whether the name of a container's pod meant that very pod at a moment."""
 
 
-def never(_name: Name, _moment: Instant) -> bool:
+def never_referred(_name: ContainerName, _moment: Instant) -> bool:
     """Tell of no name what it meant before."""
     return False
 
 
-def lesser(name: Name, others: Collection[Name]) -> Iterator[Name]:
+def partial_names(
+    name: ContainerName, others: Collection[ContainerName]
+) -> Iterator[ContainerName]:
     """Yield the names that a container may have had while a part of its name was missing.
 
     Args:
@@ -40,44 +42,50 @@ def lesser(name: Name, others: Collection[Name]) -> Iterator[Name]:
         yield ("", "", "", uid)
 
 
-class Renaming:
+class IdentityCompletion:
     """Finds the containers in the account of one device that are better known now.
 
     Args:
         timeline: who held the device.
-        roster: those in the account.
+        accounts: those in the account.
         closing: closes their holdings.
     """
 
-    def __init__(self, timeline: Timeline, roster: Roster, closing: Closing) -> None:
+    def __init__(
+        self, timeline: HolderTimeline, accounts: ContainerAccounts, closing: HoldingFinalizer
+    ) -> None:
         self._timeline = timeline
-        self._roster = roster
-        self._closing = closing
+        self._containers = accounts
+        self._finalizer = closing
 
     @property
-    def nameless(self) -> list[Name]:
+    def unnamed_containers(self) -> list[ContainerName]:
         """The containers whose pod has a uid and no name."""
-        return [one.name for one in self._roster if one.name[3] and not one.whole]
+        return [one.name for one in self._containers if one.name[3] and not one.has_full_identity]
 
-    def hold(self, held: Sequence[Held], meant: Meant) -> list[_Renamed]:
+    def match_holders(
+        self, held: Sequence[HolderShare], referred_to: NameReferredTo
+    ) -> list[_Renamed]:
         """Recognise those who hold the device from now on.
 
         Args:
             held: the containers.
-            meant: tells what a pod's name meant before its uid was known.
+            referred_to: tells what a pod's name meant before its uid was known.
 
         Returns:
             Of each that goes on under another name that and its name so far.
         """
-        if not self._timeline.unsure and all(entry.whole for entry in self._roster):
+        if not self._timeline.incomplete and all(
+            entry.has_full_identity for entry in self._containers
+        ):
             return []
         names = [one.container for one in held]
-        found = [self._recognise(one.container, names, one.pod, meant) for one in held]
+        found = [self._match(one.container, names, one.pod, referred_to) for one in held]
         return [one for several in found for one in several]
 
-    def look(self, processes: Iterable[Process]) -> list[_Renamed]:
-        """Recognise those whose processes are seen; return what `hold` does."""
-        nameless = self.nameless
+    def match_processes(self, processes: Iterable[ProcessSample]) -> list[_Renamed]:
+        """Recognise those whose processes are seen; return what `match_holders` does."""
+        nameless = self.unnamed_containers
         if not nameless:
             return []
         pods = {one.container: one.pod for one in processes if one.container is not None}
@@ -85,85 +93,98 @@ class Renaming:
         for name in sorted(pods):
             for before in nameless:
                 if name[3] == before[3]:
-                    found += self.name(before, name, pods[name], beside=pods)
+                    found += self.set_container_name(before, name, pods[name], beside=pods)
         return found
 
-    def name(
-        self, before: Name, name: Name, pod: PodInfo | None, beside: Collection[Name] = ()
+    def set_container_name(
+        self,
+        before: ContainerName,
+        name: ContainerName,
+        pod: PodInfo | None,
+        beside: Collection[ContainerName] = (),
     ) -> list[_Renamed]:
         """Let a container that has no name go on under its full name, if that is one.
 
         Args:
-            before: one of `nameless`.
+            before: one of `unnamed_containers`.
             name: the container of its pod, as far as it is known.
             pod: what is known of its pod.
             beside: containers that are seen with it: one of two may be meant.
 
         Returns:
-            What `hold` does.
+            What `match_holders` does.
         """
         last = self._timeline.last
         held = [one.container for one in last.held] if last is not None else []
         others = {
             name,
             *(one for one in beside if one[1] and one[3]),
-            *(one.name for one in self._roster if one.whole),
+            *(one.name for one in self._containers if one.has_full_identity),
             *held,
         }
-        if before in held or before not in lesser(name, others):
+        if before in held or before not in partial_names(name, others):
             return []
-        return self._recognise(name, sorted(others), pod, never)
+        return self._match(name, sorted(others), pod, never_referred)
 
-    def name_pod(self, place: tuple[str, str], pod: PodInfo, meant: Meant) -> list[_Renamed]:
+    def complete_pod_identity(
+        self, pod_name: tuple[str, str], pod: PodInfo, referred_to: NameReferredTo
+    ) -> list[_Renamed]:
         """Recognise those that had a pod's name and no uid, and hold nothing now.
 
         Args:
-            place: the pod's namespace and name.
+            pod_name: the pod's namespace and name.
             pod: what is known of the pod.
-            meant: tells what the name meant before.
+            referred_to: tells what the name meant before.
 
         Returns:
-            What `hold` does.
+            What `match_holders` does.
         """
         last = self._timeline.last
         held = [one.container for one in last.held] if last is not None else []
-        unsure = {*self._timeline.unsure, *(one.name for one in self._roster if not one.whole)}
+        unsure = {
+            *self._timeline.incomplete,
+            *(one.name for one in self._containers if not one.has_full_identity),
+        }
         found: list[_Renamed] = []
         for before in sorted(unsure):
-            if before[:2] == place and not before[3]:
-                found += self._recognise((*before[:3], pod.uid), held, pod, meant)
+            if before[:2] == pod_name and not before[3]:
+                found += self._match((*before[:3], pod.uid), held, pod, referred_to)
         return found
 
-    def _recognise(
-        self, name: Name, names: Collection[Name], pod: PodInfo | None, meant: Meant
+    def _match(
+        self,
+        name: ContainerName,
+        names: Collection[ContainerName],
+        pod: PodInfo | None,
+        meant: NameReferredTo,
     ) -> list[_Renamed]:
         found: list[_Renamed] = []
         if not (name[1] and name[3]):
             return found
-        for before in lesser(name, names):
+        for before in partial_names(name, names):
             if before in names:
                 continue
 
-            def same(moment: Instant, before: Name = before) -> bool:
+            def same(moment: Instant, before: ContainerName = before) -> bool:
                 return before[3] != "" or meant(name, moment)
 
-            if before in self._timeline.unsure:
+            if before in self._timeline.incomplete:
                 self._timeline.rename(before, name, same)
-            entry = self._roster.get(before)
+            entry = self._containers.get(before)
             if entry is not None and same(entry.start):
-                folded = put_together(self._roster, before, name, pod)
-                self._closing.rename(before, name, folded)
+                folded = merge_containers(self._containers, before, name, pod)
+                self._finalizer.rename(before, name, folded)
                 found.append((before, name))
         return found
 
 
-def put_together(
-    roster: Roster, before: Name, name: Name, pod: PodInfo | None
+def merge_containers(
+    accounts: ContainerAccounts, before: ContainerName, name: ContainerName, pod: PodInfo | None
 ) -> dict[HoldingAccount, HoldingAccount]:
     """Let a container in the account go on under another name.
 
     Args:
-        roster: those in the account.
+        accounts: those in the account.
         before: its name so far; one that is there.
         name: its name now.
         pod: what is known of its pod.
@@ -171,64 +192,68 @@ def put_together(
     Returns:
         Holdings that are none any more, each with the one that has what it had.
     """
-    entry = roster.rename(before, name)
+    entry = accounts.rename(before, name)
     if pod is not None:
         entry.pod = pod
     folded: dict[HoldingAccount, HoldingAccount] = {}
-    if (other := roster.get(name)) is None:
-        roster.put(entry)
+    if (other := accounts.get(name)) is None:
+        accounts.put(entry)
         return folded
     for each, more in ((other, entry), (entry, other)):
-        if each.awaited and not more.awaited:
-            _be_seen(each, more)
-    _add_up(other, entry)
+        if each.unseen and not more.unseen:
+            _mark_seen(each, more)
+    _merge(other, entry)
     going: list[HoldingAccount] = []
-    for one in sorted([*other.open(), *entry.open()], key=lambda one: one.start.mono_ns):
+    for one in sorted(
+        [*other.open_holdings(), *entry.open_holdings()], key=lambda one: one.start.mono_ns
+    ):
         last = going[-1] if going else None
         if last is None or (last.end is not None and last.end.mono_ns <= one.start.mono_ns):
             going.append(one)
         else:
-            _fold(last, one)
+            _merge_holding(last, one)
             folded[one] = last
     other.running = next((one for one in going if one.end is None), None)
-    other.closing = [one for one in going if one.end is not None]
-    roster.closing = roster.closing or bool(other.closing)
+    other.ending = [one for one in going if one.end is not None]
+    accounts.has_ending = accounts.has_ending or bool(other.ending)
     if other.running is not None:
         other.ended = None
     other.absorbed += (entry.id, *entry.absorbed, *(one.id for one in folded))
     return folded
 
 
-def _be_seen(entry: Entry, more: Entry) -> None:
+def _mark_seen(account: ContainerAccount, more: ContainerAccount) -> None:
     """Let a container that was awaited have been there under another name."""
     if more.ended is None:
-        entry.begin(more.start)
-    elif entry.running is None or not more.closing:
+        account.start_holding(more.start)
+    elif account.running is None or not more.ending:
         # What has been told of its time since then is final.
-        entry.give_up(more.ended)
+        account.end_at_last_seen(more.ended)
     else:
-        entry.running.give_up(more.ended.mono_ns)
-        entry.end(more.ended)
+        account.running.rewind_to_last_seen(more.ended.mono_ns)
+        account.end(more.ended)
 
 
-def _add_up(entry: Entry, more: Entry) -> None:
-    entry.start = min(entry.start, more.start)
-    ends = known(entry.ended, more.ended)
-    entry.ended = max(ends) if len(ends) == 2 else None
-    entry.held_ns += more.held_ns
-    entry.busy_ns = plus(entry.busy_ns, more.busy_ns)
-    entry.energy_mj = plus(entry.energy_mj, more.energy_mj)
-    entry.memory_bytes = plus(entry.memory_bytes, more.memory_bytes)
-    _add_xids(entry.xids, more.xids.items())
-    entry.used_from_ns = min(known(entry.used_from_ns, more.used_from_ns), default=None)
-    entry.used_to_ns = max(known(entry.used_to_ns, more.used_to_ns), default=None)
-    entry.uses |= more.uses
-    entry.awaited &= more.awaited
-    entry.concealed |= more.concealed
-    entry.closed = max(known(entry.closed, more.closed), default=None)
+def _merge(account: ContainerAccount, more: ContainerAccount) -> None:
+    account.start = min(account.start, more.start)
+    ends = known_values(account.ended, more.ended)
+    account.ended = max(ends) if len(ends) == 2 else None
+    account.held_ns += more.held_ns
+    account.busy_ns = sum_known(account.busy_ns, more.busy_ns)
+    account.energy_mj = sum_known(account.energy_mj, more.energy_mj)
+    account.memory_bytes = sum_known(account.memory_bytes, more.memory_bytes)
+    _add_xids(account.xids, more.xids.items())
+    account.used_from_ns = min(known_values(account.used_from_ns, more.used_from_ns), default=None)
+    account.used_to_ns = max(known_values(account.used_to_ns, more.used_to_ns), default=None)
+    account.has_processes |= more.has_processes
+    account.unseen &= more.unseen
+    account.concealed |= more.concealed
+    account.last_finalized = max(
+        known_values(account.last_finalized, more.last_finalized), default=None
+    )
 
 
-def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
+def _merge_holding(one: HoldingAccount, more: HoldingAccount) -> None:
     """Add to a holding what one had that began later, and before the end of the first."""
     # Who of the two was seen last tells since when nobody has seen the container.
     last = max(one, more, key=lambda each: each.seen_ns)
@@ -244,19 +269,19 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
     if not one.source:
         one.source, one.evidence = more.source, more.evidence
     one.held_ns += more.held_ns
-    one.busy_ns = plus(one.busy_ns, more.busy_ns)
-    one.energy_mj = plus(one.energy_mj, more.energy_mj)
-    one.memory_bytes = plus(one.memory_bytes, more.memory_bytes)
+    one.busy_ns = sum_known(one.busy_ns, more.busy_ns)
+    one.energy_mj = sum_known(one.energy_mj, more.energy_mj)
+    one.memory_bytes = sum_known(one.memory_bytes, more.memory_bytes)
     one.memory_byte_ns += more.memory_byte_ns
     # A look that shows the memory of one shows that of both.
     one.memory_ns = max(one.memory_ns + min(more.memory_ns, counted_ns), more.memory_ns)
-    peaks = known(one.memory_peak_bytes, more.memory_peak_bytes, one.memory_bytes)
+    peaks = known_values(one.memory_peak_bytes, more.memory_peak_bytes, one.memory_bytes)
     if peaks and one.memory_ns:
         # Both may have had memory at once: then the peak of neither is that of both.
         peaks.append(one.memory_byte_ns // one.memory_ns)
     one.memory_peak_bytes = max(peaks, default=None)
     one.busy_time_ns = max(one.busy_time_ns, more.busy_time_ns)
-    one.peak_ppm = max(known(one.peak_ppm, more.peak_ppm), default=None)
+    one.peak_ppm = max(known_values(one.peak_ppm, more.peak_ppm), default=None)
     one.concealed |= more.concealed
     _add_xids(one.xids, more.xids.items())
 
@@ -264,4 +289,4 @@ def _fold(one: HoldingAccount, more: HoldingAccount) -> None:
 def _add_xids(xids: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
     for code, number in more:
         for _ in range(number):
-            count(xids, code)
+            count_xid(xids, code)

@@ -58,17 +58,17 @@ def _refused(_: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CredentialOption:
     """A value, and where it comes from.
 
     Attributes:
         value: a path, a name, or the password, which is not in the text of this object.
-        by: the option or the variable, for people.
+        origin: the option or the variable, for people.
         option: it is an option.
     """
 
     value: str = field(repr=False)
-    by: str
+    origin: str
     option: bool
 
 
@@ -86,16 +86,16 @@ class Access:
         insecure: any certificate will do, and a password may be sent over plain HTTP.
     """
 
-    ca_file: Given | None = None
-    cert_file: Given | None = None
-    key_file: Given | None = None
-    user: Given | None = None
-    password_file: Given | None = None
-    password: Given | None = None
+    ca_file: CredentialOption | None = None
+    cert_file: CredentialOption | None = None
+    key_file: CredentialOption | None = None
+    user: CredentialOption | None = None
+    password_file: CredentialOption | None = None
+    password: CredentialOption | None = None
     insecure: bool = False
 
 
-OPEN: Final = Access()
+NO_ACCESS_OPTIONS: Final = Access()
 """Like anybody."""
 
 
@@ -113,23 +113,25 @@ def access_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Acce
     given = {name: _given(name, arguments, environ) for name in _OPTIONS}
     if environ.get(PASSWORD):
         if given["password_file"] is None:
-            given["password"] = Given(environ[PASSWORD], PASSWORD, option=False)
+            given["password"] = CredentialOption(environ[PASSWORD], PASSWORD, option=False)
         elif not given["password_file"].option:
             raise PermanentError(
-                f"{PASSWORD} and {given['password_file'].by} are both set: unset one"
+                f"{PASSWORD} and {given['password_file'].origin} are both set: unset one"
             )
     access = Access(**given, insecure=arguments.insecure)
     _together(access)
     return access
 
 
-def _given(name: str, arguments: argparse.Namespace, environ: Mapping[str, str]) -> Given | None:
+def _given(
+    name: str, arguments: argparse.Namespace, environ: Mapping[str, str]
+) -> CredentialOption | None:
     option: str | None = getattr(arguments, name)
     if option is not None:
-        return Given(option, _option(name), option=True)
+        return CredentialOption(option, _option(name), option=True)
     variable = f"PODGPU_{name.upper()}"
     value = environ.get(variable, "")
-    return Given(value, variable, option=False) if value else None
+    return CredentialOption(value, variable, option=False) if value else None
 
 
 def _together(access: Access) -> None:
@@ -138,24 +140,27 @@ def _together(access: Access) -> None:
         (access.key_file, access.cert_file, "--cert-file"),
     ):
         if one is not None and other is None:
-            raise PermanentError(f"{one.by} needs {missing}: a certificate and its key go together")
+            raise PermanentError(
+                f"{one.origin} needs {missing}: a certificate and its key go together"
+            )
     if access.insecure and access.ca_file is not None and access.ca_file.option:
         raise PermanentError("--ca-file and --insecure: give one, to check or not to check")
     secret = access.password_file or access.password
     if access.user is None:
         if secret is not None:
-            raise PermanentError(f"{secret.by} needs --user: whose password is it?")
+            raise PermanentError(f"{secret.origin} needs --user: whose password is it?")
         return
     name = access.user.value
     # RFC 7617, 2: a colon ends the name. What follows may be the password, so it isn't repeated.
     if not name or ":" in name or not name.isprintable():
         raise PermanentError(
-            f"{access.user.by}: a user's name has no colon and is not empty; the password goes "
+            f"{access.user.origin}: a user's name has no colon and is not empty; the password goes "
             f"into --password-file or the variable {PASSWORD}"
         )
     if secret is None:
         raise PermanentError(
-            f"{access.user.by} needs a password: give --password-file or the variable {PASSWORD}"
+            f"{access.user.origin} needs a password: give --password-file or the variable "
+            f"{PASSWORD}"
         )
 
 

@@ -9,10 +9,10 @@ from typing import Final
 from pipeline.base.errors import PermanentError
 from pipeline.base.safe_text import line
 from pipeline.net.pem import Part, PemError, client_context
-from podgpu.cli.client_options import Access, Given
+from podgpu.cli.client_options import Access, CredentialOption
 
 _MOST: Final = 1 << 20
-_MENDS: Final[dict[Part, str]] = {
+_FIXES: Final[dict[Part, str]] = {
     "ca": "give the certificate of the authority that signed the daemon's",
     "cert": "give the client's certificate, followed by those between it and its authority",
     "key": "give the key that was made with the certificate, PEM and not encrypted",
@@ -34,7 +34,7 @@ def context(access: Access) -> ssl.SSLContext:
     except PemError as error:
         given = named[error.part]
         place = place_of(given) if given is not None else error.part
-        raise PermanentError(f"{place}: {error}; {_MENDS[error.part]}") from None
+        raise PermanentError(f"{place}: {error}; {_FIXES[error.part]}") from None
     # RFC 9525 forbids it, and Prometheus, which asks the same listener, doesn't do it either.
     made.hostname_checks_common_name = False
     if access.insecure:
@@ -56,19 +56,19 @@ def authorization(access: Access) -> str:
         place, secret = place_of(access.password_file), _read(access.password_file).strip()
     else:
         assert access.password is not None  # noqa: S101 -- `access_of` sees to it
-        place, secret = access.password.by, os.fsencode(access.password.value).strip(b"\r\n")
+        place, secret = access.password.origin, os.fsencode(access.password.value).strip(b"\r\n")
     if not secret or any(byte < 0x20 or byte == 0x7F for byte in secret):
         raise PermanentError(f"{place}: has to be one line, the password alone")
     pair = os.fsencode(access.user.value) + b":" + secret
     return f"Basic {base64.b64encode(pair).decode()}"
 
 
-def place_of(given: Given) -> str:
+def place_of(given: CredentialOption) -> str:
     """Return the option or variable, and the file that it names, for people."""
-    return f"{given.by} {line(given.value)}"
+    return f"{given.origin} {line(given.value)}"
 
 
-def _read(given: Given) -> bytes:
+def _read(given: CredentialOption) -> bytes:
     place = place_of(given)
     try:
         # A pipe will do, such as a shell's <(pass show gpu).

@@ -40,15 +40,15 @@ def _check_counters(config: Config, origin: str) -> None:
     setting = config.counters
     if setting.file is None:
         return
-    from pipeline.counters.list_keeper import USUAL
-    from pipeline.counters.list_source import UnheardError, read_list
+    from pipeline.counters.list_keeper import DEFAULT_TEXT
+    from pipeline.counters.list_source import ListUnavailableError, read_list
     from pipeline.counters.plan_builder import planned, warning
 
     try:
         text = read_list(setting.file, orphan=True)
-    except UnheardError as error:
+    except ListUnavailableError as error:
         raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
-    if told := warning(str(setting.file), planned(text, setting), USUAL):
+    if told := warning(str(setting.file), planned(text, setting), DEFAULT_TEXT):
         print(told, file=sys.stderr)
 
 

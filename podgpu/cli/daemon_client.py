@@ -18,18 +18,18 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.base.safe_text import line
 from pipeline.base.version import VERSION
 from podgpu.cli import daemon_errors
-from podgpu.cli.client_options import LOCAL, OPEN, PASSWORD, Access
+from podgpu.cli.client_options import LOCAL, NO_ACCESS_OPTIONS, PASSWORD, Access
 from podgpu.cli.client_tls import authorization, context
 
 _SECONDS: Final = 15.0
 _MOST: Final = 16 << 20
 
 
-class NobodyThereError(Exception):
+class NotListeningError(Exception):
     """Nothing listens at the address."""
 
 
-def get(url: str, path: str, query: Mapping[str, str], access: Access = OPEN) -> str:
+def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCESS_OPTIONS) -> str:
     """Return the body of a page, as text. Redirects are not followed, no proxy is asked.
 
     The text is the daemon's: see `output` before it goes to a terminal.
@@ -62,7 +62,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = OPEN) ->
     try:
         answer, body = _exchanged(connection, target, headers)
     except (ConnectionRefusedError, socket.gaierror) as error:
-        raise NobodyThereError(f"nothing answers at {address}: {error.strerror}") from error
+        raise NotListeningError(f"nothing answers at {address}: {error.strerror}") from error
     except TimeoutError as error:
         raise TransientError(
             f"{address}: no answer within {_SECONDS:g} s; see that the address is right and "
@@ -194,7 +194,7 @@ def _fits(address: _Address, access: Access) -> None:
         # A variable is there for all addresses.
         if given is not None and given.option:
             raise PermanentError(
-                f"{given.by} is for TLS: give --url https://HOST:PORT, not {address}"
+                f"{given.origin} is for TLS: give --url https://HOST:PORT, not {address}"
             )
     if access.user is not None and not address.loopback and not access.insecure:
         raise PermanentError(

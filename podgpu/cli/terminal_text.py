@@ -12,7 +12,7 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
-def clean(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Return a text without anything that a terminal would act on."""
     if text.isprintable():
         return text
@@ -38,7 +38,7 @@ def fit(text: str, columns: int, *, right: bool = False) -> str:
         columns: how many there are.
         right: it stands at the right.
     """
-    text = clean(text)
+    text = terminal_safe(text)
     if width(text) > columns:
         text = _start(text, columns - 1) + _CUT if columns > 0 else ""
     padding = " " * (columns - width(text))
@@ -50,7 +50,7 @@ def middle(text: str, columns: int) -> str:
 
     Names of pods are alike at their beginning, and differ by what is generated, at their end.
     """
-    text = clean(text)
+    text = terminal_safe(text)
     if width(text) <= columns:
         return text
     if columns < 1:
@@ -66,7 +66,7 @@ def broken(text: str, columns: int) -> list[str]:
         text: on one line.
         columns: 4 at least; lines behind the first stand further in.
     """
-    left = clean(text)
+    left = terminal_safe(text)
     first = _start(left, columns)
     found, left = [first], left[len(first) :]
     while left:

@@ -17,7 +17,7 @@ _OFF: Final = 5.0
 _FAR_OFF: Final = 60.0
 """Seconds; where tokens and certificates begin to be refused."""
 _KERNEL: Final = "the kernel's clock (adjtimex)"
-_MEND: Final = (
+_FIX: Final = (
     "run chrony or systemd-timesyncd on the node, and on the API server's; "
     "see chronyc tracking or timedatectl"
 )
@@ -34,9 +34,9 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
             told.append(check.ok(_KERNEL, "synchronised"))
         case False:
             saw = "not synchronised: nobody keeps it right"
-            told.append(check.warning(_KERNEL, saw, _MEND))
+            told.append(check.warning(_KERNEL, saw, _FIX))
         case None if not told:
-            told.append(check.skipped(_KERNEL, "a container may not ask, and there is no server"))
+            told.append(check.skip(_KERNEL, "a container may not ask, and there is no server"))
         case None:
             pass
     return told
@@ -65,11 +65,11 @@ async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Fi
         address = await in_thread(partial(clock_sync.server_address, kubeconfig, plugins=plugins))
     except TransientError:
         return None
-    ahead = await in_thread(partial(clock_sync.ahead_of, address, ctx.clock))
+    ahead = await in_thread(partial(clock_sync.clock_offset_from, address, ctx.clock))
     if ahead is None:
         return None
     place = f"the time on an answer of {address}"
     if abs(ahead) <= _OFF:
         return check.ok(place, f"within {_OFF:g} s of this machine's")
     saw = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} it"
-    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, saw, _MEND)
+    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, saw, _FIX)

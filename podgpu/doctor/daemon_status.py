@@ -10,66 +10,66 @@ from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding, span
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.port_owner import Neighbour
+from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.model import NS
 from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
 
-_TOLD: Final = 4
+_MAX_LISTED: Final = 4
 _BEGINNING: Final = 120.0
 """Seconds in which a podgpu that was just started may wait for its sources."""
 
 _REFUSED: Final = re.compile(
     rb"^podgpu_config_reload_last_successful(?:\{[^}\n]*\})? 0\b", re.MULTILINE
 )
-_UNHEEDED: Final = (
+_NOT_IN_FORCE: Final = (
     "what was changed last, the file or its list of counters, was not taken over: it runs with "
     "what was there before"
 )
-_MEND: Final = "see the checks of these here, which look at the same, and podgpu's log"
-_MEND_FILE: Final = "see podgpu's log for why, and podgpu check for the file"
+_FIX: Final = "see the checks of these here, which look at the same, and podgpu's log"
+_FILE_FIX: Final = "see podgpu's log for why, and podgpu check for the file"
 
 
-async def examined(place: str, neighbour: Neighbour, ctx: DoctorContext) -> Finding:
+async def check_status(subject: str, owner: PortOwner, ctx: DoctorContext) -> Finding:
     """Check `daemon.status`.
 
     Args:
-        place: where it answered.
-        neighbour: what it answered.
+        subject: where it answered.
+        owner: what it answered.
         ctx: tells the time.
     """
     now_s = ctx.clock.now().wall_ns / NS
-    return await in_thread(partial(look, f"{place}/status", neighbour, now_s))
+    return await in_thread(partial(check_daemon, f"{subject}/status", owner, now_s))
 
 
-def look(place: str, neighbour: Neighbour, now_s: float) -> Finding:
+def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
     """Check `daemon.status`; a page of megabytes takes a while.
 
     A changed file that was refused is told by podgpu's own gauge, which is 0 until one is taken
     over. Whether the file that stands there now is good the check `config` tells.
 
     Args:
-        place: for people.
-        neighbour: what it answered.
+        subject: for people.
+        owner: what it answered.
         now_s: Unix time.
     """
     check = CHECKS["daemon.status"]
-    if not neighbour.status:
-        return check.skipped(place, "it isn't told, as behind a password")
+    if not owner.status:
+        return check.skip(subject, "it isn't told, as behind a password")
     try:
-        status = msgspec.json.decode(neighbour.status, type=StatusDocument)
+        status = msgspec.json.decode(owner.status, type=StatusDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return check.skipped(place, "is of another version than this podgpu")
+        return check.skip(subject, "is of another version than this podgpu")
     wrong = problems(status)
     if wait := _waits(status, now_s):
         wrong.insert(0, wait)
-    if _REFUSED.search(neighbour.metrics):
-        wrong.append(_UNHEEDED)
+    if _REFUSED.search(owner.metrics):
+        wrong.append(_NOT_IN_FORCE)
     if not wrong:
-        return check.ok(place, line(f"well by its own word: {summary(status)}"))
-    more = f"; and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
-    told = "; ".join(map(line, wrong[:_TOLD])) + more
-    return check.warning(place, told, _MEND_FILE if wrong == [_UNHEEDED] else _MEND)
+        return check.ok(subject, line(f"well by its own word: {summary(status)}"))
+    more = f"; and {len(wrong) - _MAX_LISTED} more" if len(wrong) > _MAX_LISTED else ""
+    told = "; ".join(map(line, wrong[:_MAX_LISTED])) + more
+    return check.warning(subject, told, _FILE_FIX if wrong == [_NOT_IN_FORCE] else _FIX)
 
 
 def _waits(status: StatusDocument, now_s: float) -> str:

@@ -11,26 +11,26 @@ from pipeline.component.check import Check
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.port_owner import Neighbour, ask, certificate
-from pipeline.diagnostics.process_lookup import Holder, who_listens
+from pipeline.diagnostics.port_owner import PortOwner, certificate, identify
+from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
-from podgpu.doctor.daemon_status import examined
-from podgpu.doctor.queue_rate import look
-from podgpu.doctor.web_config import wants_certificates
+from podgpu.doctor.daemon_status import check_status
+from podgpu.doctor.queue_rate import check_rates
+from podgpu.doctor.web_config import identity_if_mutual_tls
 
 _ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - looked for, not listened on
-_PATIENCE: Final = 10.0
+_TIMEOUT: Final = 10.0
 """Seconds for one address in all: who listens there may answer by the byte."""
 
-_SLOW: Final = Neighbour(False, "somebody who takes too long to say who it is", mute=True)
-_HANGS: Final = (
+_SLOW: Final = PortOwner(False, "somebody who takes too long to say who it is", is_silent=True)
+_HUNG_FIX: Final = (
     "see its log (kubectl logs), and restart its pod if it stays so; before that, the log of the "
     "node's kernel (dmesg): a podgpu that is stopped, or waits for a disk, answers nothing"
 )
-_MAYBE: Final = (
+_SILENT_FIX: Final = (
     "see who listens there (ss -ltnp on the node): restart it if it is a podgpu, which hangs then; "
 )
-_APART: Final = (
+_CONFLICT_FIX: Final = (
     "remove the other one from this node (a DaemonSet or Service of its own), or set another "
     "listen and scrape that"
 )
@@ -40,14 +40,14 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     """Check `http.port` for each address, `daemon.status` and `queue.rate` where podgpu answers."""
     found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
     if not found:
-        return [CHECKS["http.port"].skipped("listen", "podgpu listens nowhere")]
+        return [CHECKS["http.port"].skip("listen", "podgpu listens nowhere")]
     ports = [finding for finding, _ in found]
     # It is the same on each of its addresses; where it tells most, it is asked.
-    answering = [(finding.looked_at, told) for finding, told in found if told is not None]
+    answering = [(finding.subject, told) for finding, told in found if told is not None]
     answering.sort(key=lambda each: not each[1].status)
     for place, told in answering[:1]:
-        ports.append(await examined(place, told, ctx))
-        ports += await in_thread(partial(look, place, told, ctx.config))
+        ports.append(await check_status(place, told, ctx))
+        ports += await in_thread(partial(check_rates, place, told, ctx.config))
     return ports
 
 
@@ -58,7 +58,7 @@ def addresses(config: Config) -> list[ListenAddress]:
     return list(dict.fromkeys(found))
 
 
-async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, Neighbour | None]:
+async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, PortOwner | None]:
     """Return the finding, and this node's podgpu where it answers there."""
     check = CHECKS["http.port"]
     try:
@@ -66,63 +66,71 @@ async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding,
         (await bind(address)).close()
     except (OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            return await _taken(address, ctx)
+            return await _check_taken(address, ctx)
         mend = "set another listen, or give podgpu what it takes"
         saw = f"can't be listened on: {reason(error)}"
         return check.failure(str(address), saw, mend), None
     return check.ok(str(address), "free"), None
 
 
-async def _taken(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, Neighbour | None]:
+async def _check_taken(
+    address: ListenAddress, ctx: DoctorContext
+) -> tuple[Finding, PortOwner | None]:
     check, place = CHECKS["http.port"], str(address)
     host = _ALL.get(address.host, address.host or "localhost")
-    holder = await in_thread(partial(who_listens, address.port, ctx.roots.proc))
+    holder = await in_thread(partial(find_port_owner, address.port, ctx.roots.proc))
     try:
-        async with asyncio.timeout(min(_PATIENCE, ctx.deadline / 2)):
-            neighbour = await in_thread(partial(ask, host, address.port))
-            if not neighbour.podgpu and (shown := await _by_certificate(host, address.port, ctx)):
+        async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
+            neighbour = await in_thread(partial(identify, host, address.port))
+            if not neighbour.is_podgpu and (
+                shown := await _by_certificate(host, address.port, ctx)
+            ):
                 neighbour = shown
     except TimeoutError:
         neighbour = _SLOW
-    if neighbour == _UNTOLD:
-        if holder is Holder.OURS:
+    if neighbour == _UNIDENTIFIED:
+        if holder is FileOwner.OURS:
             return check.ok(place, "podgpu listens there, and wants a client's certificate"), None
-        return check.skipped(place, neighbour.who), None
-    if neighbour.mute:
-        return _mute(check, place, neighbour, holder), None
-    if not neighbour.podgpu:
-        return check.failure(place, f"taken: {neighbour.who} answers there", _APART), None
+        return check.skip(place, neighbour.description), None
+    if neighbour.is_silent:
+        return _silent_finding(check, place, neighbour, holder), None
+    if not neighbour.is_podgpu:
+        return check.failure(
+            place, f"taken: {neighbour.description} answers there", _CONFLICT_FIX
+        ), None
     if neighbour.node and neighbour.node != ctx.node:
-        saw = f"taken: {neighbour.who} answers there, and this node is {ctx.node}"
-        return check.failure(place, saw, _APART), None
-    if holder is Holder.OTHER:
-        saw = f"{neighbour.who} answers there, and it is none of this container"
-        mend = f"nothing, if this container is there to look at it alone; else {_APART}"
+        saw = f"taken: {neighbour.description} answers there, and this node is {ctx.node}"
+        return check.failure(place, saw, _CONFLICT_FIX), None
+    if holder is FileOwner.OTHER:
+        saw = f"{neighbour.description} answers there, and it is none of this container"
+        mend = f"nothing, if this container is there to look at it alone; else {_CONFLICT_FIX}"
         return check.warning(place, saw, mend), neighbour
-    return check.ok(place, f"{neighbour.who} answers there"), neighbour
+    return check.ok(place, f"{neighbour.description} answers there"), neighbour
 
 
-def _mute(check: Check, place: str, neighbour: Neighbour, holder: Holder) -> Finding:
+def _silent_finding(check: Check, subject: str, owner: PortOwner, holder: FileOwner) -> Finding:
     """Return the finding of a port where somebody listens and gives no answer."""
-    if holder is Holder.OURS:
+    if holder is FileOwner.OURS:
         saw = "a podgpu of this container listens there, and does not answer"
-        return check.failure(place, saw, _HANGS)
-    if holder is Holder.UNKNOWN:
-        return check.failure(place, f"taken: {neighbour.who} listens there", _MAYBE + _APART)
-    return check.failure(place, f"taken: {neighbour.who} listens there", _APART)
+        return check.failure(subject, saw, _HUNG_FIX)
+    if holder is FileOwner.UNKNOWN:
+        return check.failure(
+            subject, f"taken: {owner.description} listens there", _SILENT_FIX + _CONFLICT_FIX
+        )
+    return check.failure(subject, f"taken: {owner.description} listens there", _CONFLICT_FIX)
 
 
-_UNTOLD: Final = Neighbour(
+_UNIDENTIFIED: Final = PortOwner(
     False, "whoever answers there wants a client's certificate, as podgpu does: can't be told"
 )
 
 
-async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> Neighbour | None:
+async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> PortOwner | None:
     """Know podgpu by its certificate, where nobody is told more without having one too."""
-    own = await in_thread(partial(wants_certificates, ctx.config))
+    own = await in_thread(partial(identity_if_mutual_tls, ctx.config))
     if own is None:
         return None
     theirs = await in_thread(partial(certificate, host, port))
     if theirs is None:
-        return _UNTOLD
-    return Neighbour(True, "podgpu, by its certificate,") if theirs == own.certificate else None
+        return _UNIDENTIFIED
+    return PortOwner(True, "podgpu, by its certificate,") if theirs == own.certificate else None

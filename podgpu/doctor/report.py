@@ -9,7 +9,7 @@ import orjson
 
 from pipeline.base.safe_text import line
 from pipeline.base.version import VERSION
-from pipeline.component.findings import Finding, Verdict, counted, exit_status
+from pipeline.component.findings import Finding, Verdict, count_by_verdict, exit_status
 
 _MARKS: Final = {
     Verdict.OK: "ok",
@@ -44,11 +44,13 @@ def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
     lines = [line(f"{head}, {subject.origin}", _LONGEST)]
     for finding in findings:
         whose = f" ({finding.component})" if finding.component else ""
-        told = f"{finding.check}{whose}: {finding.looked_at}: {finding.saw}"
+        told = f"{finding.check}{whose}: {finding.subject}: {finding.observed}"
         lines += _wrapped(f"{_MARKS[finding.verdict]:<10}", told)
-        if finding.mend:
-            lines += _wrapped(f"{_INDENT}mend: ", finding.mend)
-    sums = [f"{count} {_noun(verdict, count)}" for verdict, count in counted(findings).items()]
+        if finding.fix:
+            lines += _wrapped(f"{_INDENT}mend: ", finding.fix)
+    sums = [
+        f"{count} {_noun(verdict, count)}" for verdict, count in count_by_verdict(findings).items()
+    ]
     return "\n".join([*lines, ", ".join(sums)])
 
 
@@ -73,17 +75,17 @@ def as_json(subject: Subject, findings: Sequence[Finding]) -> str:
     """Return one object: what was looked at, the exit status, and all findings."""
     document = {
         "version": VERSION,
-        "node": _whole(subject.node),
-        "origin": _whole(subject.origin),
+        "node": _valid_utf8(subject.node),
+        "origin": _valid_utf8(subject.origin),
         "status": exit_status(findings),
         "findings": [
             {
                 "check": finding.check,
                 "verdict": finding.verdict.value,
-                "component": _whole(finding.component),
-                "looked_at": _whole(finding.looked_at),
-                "saw": _whole(finding.saw),
-                "mend": _whole(finding.mend),
+                "component": _valid_utf8(finding.component),
+                "looked_at": _valid_utf8(finding.subject),
+                "saw": _valid_utf8(finding.observed),
+                "mend": _valid_utf8(finding.fix),
             }
             for finding in findings
         ],
@@ -91,6 +93,6 @@ def as_json(subject: Subject, findings: Sequence[Finding]) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
-def _whole(text: str) -> str:
+def _valid_utf8(text: str) -> str:
     """Return a text as UTF-8 can have it: a path may be of bytes that are none."""
     return text.encode("utf-8", "replace").decode()

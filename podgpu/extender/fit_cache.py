@@ -22,7 +22,7 @@ class StoppedError(Exception):
     """Nobody waits for a fit any more."""
 
 
-class Fits:
+class FitCache:
     """The fits that were asked for last. Safe to use from any thread.
 
     They don't keep a topology: with the last who has it its fits go too.
@@ -40,7 +40,7 @@ class Fits:
         # A topology goes in whatever thread drops it, perhaps in the middle of a change here.
         self._gone: deque[int] = deque()
 
-    def of(
+    def fit(
         self,
         topology: Topology,
         free: int,

@@ -11,9 +11,9 @@ from typing import Any, Final
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
 from pipeline.host.daemon_threads import DaemonExecutor
-from pipeline.kube.json_access import table, text
+from pipeline.kube.json_access import as_dict, as_text
 from pipeline.topology.node_annotation import Published, published
-from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, STATES, Known, State
+from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, STATES, NodeKnowledge, State
 from podgpu.extender.node_selection.quantity import whole
 from podgpu.extender.topology_pool import Shapes
 
@@ -32,21 +32,21 @@ _TOO_LONG: Final = " " * (LONGEST + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeRecord:
     """What is kept of a Node until it is read.
 
     Attributes:
         name: the node's.
-        said: its annotation; None if there is none.
-        devices: see `Known`.
+        annotation: its annotation; None if there is none.
+        devices: see `NodeKnowledge`.
     """
 
     name: str
-    said: str | None
+    annotation: str | None
     devices: int | None
 
 
-class Distiller:
+class NodeMapper:
     """Takes what is needed from a Node as the API server sends it.
 
     Args:
@@ -58,22 +58,22 @@ class Distiller:
         self._key = key
         self._resources = tuple(resources)
 
-    def __call__(self, raw: Mapping[str, Any]) -> Found | None:
+    def __call__(self, raw: Mapping[str, Any]) -> NodeRecord | None:
         """Return it; None for what has no name."""
-        metadata = table(raw.get("metadata"))
-        name = text(metadata.get("name"))
+        metadata = as_dict(raw.get("metadata"))
+        name = as_text(metadata.get("name"))
         if not name:
             return None
-        said = table(metadata.get("annotations")).get(self._key)
+        said = as_dict(metadata.get("annotations")).get(self._key)
         if not isinstance(said, str):
             said = None
         elif len(said) > LONGEST:
             said = _TOO_LONG
-        return Found(name, said, self._devices(raw))
+        return NodeRecord(name, said, self._devices(raw))
 
     def _devices(self, raw: Mapping[str, Any]) -> int | None:
         # Of the capacity are also those that are not healthy, which nobody is given.
-        given = table(table(raw.get("status")).get("allocatable"))
+        given = as_dict(as_dict(raw.get("status")).get("allocatable"))
         listed = [given[resource] for resource in self._resources if resource in given]
         try:
             return sum(whole(quantity) for quantity in listed) if listed else None
@@ -95,7 +95,7 @@ class Nodes:
         self.followed = False
         self._log = log
         self._shapes = Shapes()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, NodeKnowledge] = {}
         # Nodes change often, and their annotations seldom with them.
         self._digests: dict[str, bytes | None] = {}
         self._lost_by: tuple[int, str] | None = None
@@ -103,7 +103,7 @@ class Nodes:
         # To read one of 64 GPUs takes some ten milliseconds.
         self._thread = DaemonExecutor("podgpu-extender-nodes")
 
-    def of(self, name: str) -> Known:
+    def known_of(self, name: str) -> NodeKnowledge:
         """Return what is known of a node. Safe to call from any thread."""
         return self._known.get(name, NOTHING if self.complete else NOT_YET)
 
@@ -112,7 +112,7 @@ class Nodes:
         counted = Counter(known.state(now) for known in self._known.values())
         return {state: counted[state] for state in STATES}
 
-    async def replaced(self, objects: Sequence[Found]) -> None:
+    async def replaced(self, objects: Sequence[NodeRecord]) -> None:
         """Take all Nodes."""
         gone = self._known.keys() - {found.name for found in objects}
         for found in objects:
@@ -123,13 +123,13 @@ class Nodes:
         self.complete = True
         await self.confirmed()
 
-    async def upserted(self, found: Found) -> None:
+    async def upserted(self, obj: NodeRecord) -> None:
         """Take a Node."""
-        await self._take(found)
+        await self._take(obj)
 
-    async def deleted(self, found: Found) -> None:
+    async def deleted(self, obj: NodeRecord) -> None:
         """Forget a Node."""
-        self._forget(found.name)
+        self._forget(obj.name)
 
     async def confirmed(self) -> None:
         """Note that the server was heard."""
@@ -138,12 +138,12 @@ class Nodes:
             self._lost_by = None
             self._log.info("nodes are followed again")
 
-    async def lost(self, error: ApiError) -> None:
+    async def watch_failed(self, error: ApiError) -> None:
         """Note why Nodes can't be followed; told once for each kind of fault."""
         self.followed = False
-        if error.kind == self._lost_by:
+        if error.dedup_key == self._lost_by:
             return
-        self._lost_by = error.kind
+        self._lost_by = error.dedup_key
         stands = "what was heard before stands" if self.complete else "no node has been heard of"
         self._log.warning("%s; %s", error, stands)
 
@@ -151,19 +151,19 @@ class Nodes:
         """Let the thread end."""
         self._thread.shutdown()
 
-    async def _take(self, found: Found) -> None:
+    async def _take(self, found: NodeRecord) -> None:
         digest = None
-        if found.said is not None:
-            said = found.said.encode("utf-8", "replace")
+        if found.annotation is not None:
+            said = found.annotation.encode("utf-8", "replace")
             digest = hashlib.blake2b(said, digest_size=16).digest()
         before = self._known.get(found.name)
         if before is not None and self._digests[found.name] == digest:
             if before.devices != found.devices:
                 self._known[found.name] = replace(before, devices=found.devices)
             return
-        known = Known(devices=found.devices)
-        if found.said is not None:
-            known = await self._read(found.name, found.said, known)
+        known = NodeKnowledge(devices=found.devices)
+        if found.annotation is not None:
+            known = await self._read(found.name, found.annotation, known)
         self._digests[found.name] = digest
         self._known[found.name] = known
 
@@ -171,7 +171,7 @@ class Nodes:
         self._known.pop(name, None)
         self._digests.pop(name, None)
 
-    async def _read(self, name: str, said: str, known: Known) -> Known:
+    async def _read(self, name: str, said: str, known: NodeKnowledge) -> NodeKnowledge:
         try:
             if len(said) > LONGEST:
                 raise ValueError(f"longer than {LONGEST} characters")  # noqa: TRY301 - one way out

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pipeline.base.safe_text import line
-from podgpu.extender.node_selection.node_filter import Verdict
+from podgpu.extender.node_selection.node_filter import FilterResult
 from podgpu.extender.node_selection.pod_demand import Pod
 
 T = TypeVar("T")
@@ -43,12 +43,12 @@ class MalformedError(Exception):
     """What was sent is no question.
 
     Attributes:
-        kind: what is equal for two that are wrong in the same way.
+        dedup_key: what is equal for two that are wrong in the same way.
     """
 
-    def __init__(self, kind: str, told: str) -> None:
-        super().__init__(f"{kind}: {line(told)}")
-        self.kind = kind
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {line(text)}")
+        self.dedup_key = kind
 
 
 class _Args(msgspec.Struct):
@@ -110,7 +110,7 @@ class Question:
     nodes: tuple[Sequence[msgspec.Raw], dict[str, msgspec.Raw]] | None = None
 
 
-def asked(body: bytes) -> Question:
+def parse_question(body: bytes) -> Question:
     """Read an ExtenderArgs. What it is looked at for is counted before objects are made of it.
 
     Raises:
@@ -184,13 +184,13 @@ def _too_many(most: int, what: str) -> MalformedError:
     return MalformedError(f"too many {what}", f"there are more than {most}")
 
 
-def filtered(question: Question, verdicts: Sequence[Verdict]) -> bytes:
+def filtered(question: Question, verdicts: Sequence[FilterResult]) -> bytes:
     """Return an ExtenderFilterResult with a verdict on each node, in the question's form."""
     good = [number for number, verdict in enumerate(verdicts) if not verdict.reason]
     bad: tuple[dict[str, str], dict[str, str]] = {}, {}
     for name, verdict in zip(question.names, verdicts, strict=True):
         if verdict.reason:
-            bad[verdict.for_good][name] = verdict.reason
+            bad[verdict.is_unresolvable][name] = verdict.reason
     nodes = names = None
     if question.nodes is None:
         names = [question.names[number] for number in good]

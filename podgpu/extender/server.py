@@ -29,7 +29,7 @@ from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
 from pipeline.runtime.http_service import Serving
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.node_cache import PATH, Distiller, Nodes
+from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
 from podgpu.extender.service import Service, Verb
 
 RESOURCE: Final = "nvidia.com/gpu"
@@ -94,7 +94,7 @@ class Extender:
         self.port = settings.listen.port
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._kube = kube or Sessions(instead="give --kubeconfig", plugins=True).join
+        self._kube = kube or Sessions(alternative="give --kubeconfig", plugins=True).session
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry()
         self._process = ProcessFigures(self._clock)
@@ -169,7 +169,7 @@ class Extender:
                         api,
                         PATH,
                         {},
-                        Distiller(settings.annotation, settings.resources),
+                        NodeMapper(settings.annotation, settings.resources),
                         self._nodes,
                         clock=self._clock,
                     ).run()

@@ -13,11 +13,11 @@ from pipeline.base.telemetry import Telemetry
 from pipeline.component.contracts import HttpRequest, HttpResponse, Refusal
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import plain
-from pipeline.http.fair_queue import BusyError, Turns
+from pipeline.http.fair_queue import BusyError, FairQueue
 from pipeline.model import NS
-from podgpu.extender.fit_cache import Fits
+from podgpu.extender.fit_cache import FitCache
 from podgpu.extender.node_cache import Nodes
-from podgpu.extender.node_selection.node_filter import Verdict, judged, unjudged
+from podgpu.extender.node_selection.node_filter import FilterResult, filter_node, unfiltered
 from podgpu.extender.node_selection.node_fit import Fit
 from podgpu.extender.node_selection.node_score import scored
 from podgpu.extender.node_selection.node_state import AtHand
@@ -25,8 +25,8 @@ from podgpu.extender.node_selection.pod_demand import Demand, demand
 from podgpu.extender.scheduler_messages import (
     MalformedError,
     Question,
-    asked,
     filtered,
+    parse_question,
     prioritized,
     refused,
 )
@@ -53,23 +53,23 @@ RESULTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingQuestion:
     """A question that was understood.
 
     Attributes:
         question: as it was sent.
         demand: what its pod asks for.
         now: when it was asked, in Unix seconds.
-        given_up: set once nobody waits for the answer any more.
+        abandoned: set once nobody waits for the answer any more.
     """
 
     question: Question
     demand: Demand
     now: float
-    given_up: threading.Event
+    abandoned: threading.Event
 
 
-class _GivenUpError(Exception):
+class _AbandonedError(Exception):
     """Nobody waits for the answer any more."""
 
 
@@ -108,12 +108,12 @@ class Service:
         self._clock = clock
         self._telemetry = telemetry
         self._log = log
-        self._fits = Fits()
+        self._fits = FitCache()
         self._threads = DaemonExecutor("podgpu-extender", THREADS)
-        self._turns = Turns(THREADS, WAITING)
+        self._turns = FairQueue(THREADS, WAITING)
         # Whoever holds up those would hold up what has to do instead.
         self._instead = DaemonExecutor("podgpu-extender-late")
-        self._told: set[str] = set()
+        self._logged_faults: set[str] = set()
         for verb in VERBS:
             for result in RESULTS:
                 self._count(verb, result, 0)
@@ -151,9 +151,9 @@ class Service:
         self,
         verb: Verb,
         request: HttpRequest,
-        work: Callable[[Asked], bytes],
+        work: Callable[[PendingQuestion], bytes],
         *,
-        late: Callable[[Asked], bytes],
+        late: Callable[[PendingQuestion], bytes],
         wrong: Callable[[int, str], HttpResponse],
     ) -> HttpResponse:
         """Answer, and count it.
@@ -171,7 +171,7 @@ class Service:
             return HttpResponse(answer, _JSON)
         except MalformedError as error:
             result = "malformed"
-            self._complain(verb, error)
+            self._log_malformed(verb, error)
             return wrong(400, str(error))
         except BusyError:
             result = "busy"
@@ -187,34 +187,37 @@ class Service:
             self._count(verb, result)
 
     async def _worked_out(
-        self, request: HttpRequest, work: Callable[[Asked], bytes], late: Callable[[Asked], bytes]
+        self,
+        request: HttpRequest,
+        work: Callable[[PendingQuestion], bytes],
+        late: Callable[[PendingQuestion], bytes],
     ) -> tuple[bytes, str]:
         deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             async with asyncio.timeout_at(deadline):
-                await self._turns.take(request.source)
+                await self._turns.acquire(request.source)
         except TimeoutError:
             raise _UnreadError from None
         try:
             return await self._in_turn(request.body, work, late, deadline)
         finally:
-            self._turns.give()
+            self._turns.release()
 
     async def _in_turn(
         self,
         body: bytes,
-        work: Callable[[Asked], bytes],
-        late: Callable[[Asked], bytes],
+        work: Callable[[PendingQuestion], bytes],
+        late: Callable[[PendingQuestion], bytes],
         deadline: float,
     ) -> tuple[bytes, str]:
         given_up = threading.Event()
         now = self._clock.now().wall_ns / NS
         try:
             # What nodes there are has to be known for any answer.
-            one = await self._by(deadline, self._understood, body, now, given_up)
+            one = await self._with_deadline(deadline, self._understood, body, now, given_up)
             if one is None:
                 raise _UnreadError
-            answer = await self._by(deadline, work, one)
+            answer = await self._with_deadline(deadline, work, one)
             if answer is not None:
                 return answer, "ok"
             given_up.set()
@@ -222,7 +225,7 @@ class Service:
         finally:
             given_up.set()
 
-    async def _by(
+    async def _with_deadline(
         self, deadline: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T | None:
         """Return what a thread makes; None if time was up before."""
@@ -235,49 +238,49 @@ class Service:
                 raise
             return None
 
-    def _understood(self, body: bytes, now: float, given_up: threading.Event) -> Asked:
-        question = asked(body)
+    def _understood(self, body: bytes, now: float, abandoned: threading.Event) -> PendingQuestion:
+        question = parse_question(body)
         try:
-            return Asked(question, demand(question.pod, self._resources), now, given_up)
+            return PendingQuestion(question, demand(question.pod, self._resources), now, abandoned)
         except ValueError as error:
             raise MalformedError("a quantity can't be read", str(error)) from None
 
-    def _filter(self, one: Asked) -> bytes:
+    def _filter(self, one: PendingQuestion) -> bytes:
         return filtered(one.question, [self._judged(one, name) for name in one.question.names])
 
-    def _judged(self, one: Asked, name: str) -> Verdict:
-        if one.given_up.is_set():
-            raise _GivenUpError
-        return judged(one.demand, self._nodes.of(name), one.now)
+    def _judged(self, one: PendingQuestion, name: str) -> FilterResult:
+        if one.abandoned.is_set():
+            raise _AbandonedError
+        return filter_node(one.demand, self._nodes.known_of(name), one.now)
 
-    def _unfiltered(self, one: Asked) -> bytes:
-        return filtered(one.question, [unjudged(one.demand, _LATE)] * len(one.question.names))
+    def _unfiltered(self, one: PendingQuestion) -> bytes:
+        return filtered(one.question, [unfiltered(one.demand, _LATE)] * len(one.question.names))
 
-    def _prioritize(self, one: Asked) -> bytes:
+    def _prioritize(self, one: PendingQuestion) -> bytes:
         fits = [self._fit(one, name) for name in one.question.names]
         return prioritized(one.question, scored(fits))
 
-    def _fit(self, one: Asked, name: str) -> Fit | None:
-        if one.given_up.is_set():
-            raise _GivenUpError
+    def _fit(self, one: PendingQuestion, name: str) -> Fit | None:
+        if one.abandoned.is_set():
+            raise _AbandonedError
         if not one.demand.count or one.demand.wrong:
             return None
-        found = self._nodes.of(name).at_hand(one.now)
+        found = self._nodes.known_of(name).at_hand(one.now)
         if not isinstance(found, AtHand):
             return None
-        return self._fits.of(
+        return self._fits.fit(
             found.published.topology,
             found.free,
             one.demand.count,
             one.demand.requirement,
             unsure=found.unsure,
-            stop=one.given_up.is_set,
+            stop=one.abandoned.is_set,
         )
 
-    def _complain(self, verb: Verb, error: MalformedError) -> None:
+    def _log_malformed(self, verb: Verb, error: MalformedError) -> None:
         """Say what was wrong, once for each kind: it comes again with each pod."""
-        if error.kind not in self._told:
-            self._told.add(error.kind)
+        if error.dedup_key not in self._logged_faults:
+            self._logged_faults.add(error.dedup_key)
             self._log.warning("/%s was asked what makes no sense: %s", verb, line(str(error)))
 
     def _count(self, verb: Verb, result: str, amount: float = 1) -> None:

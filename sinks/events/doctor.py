@@ -1,7 +1,7 @@
 """What `podgpu doctor` looks at for the events sink: its rights. No Event is made."""
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.api_permissions import Right, examined
+from pipeline.diagnostics.api_permissions import Right, check_rights
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from sinks.events.options import Options
@@ -14,7 +14,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         for namespace in _namespaces(options)
         for verb in ("create", "patch")
     ]
-    return await examined(ctx, options.kubeconfig, CHECKS["events.rbac"], *rights)
+    return await check_rights(ctx, options.kubeconfig, CHECKS["events.rbac"], *rights)
 
 
 def _namespaces(options: Options) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi, SinkContext
 from pipeline.component.warnings import warn
-from pipeline.kube.api_errors import denied
+from pipeline.kube.api_errors import is_admission_denial
 from sinks.events import event_object
-from sinks.events.work_queue import Entry, Told
-from sinks.events.xid_errors import Struck
+from sinks.events.work_queue import PendingEvent, WrittenEvent
+from sinks.events.xid_errors import EventSubject
 
 Reason = Literal["denied", "invalid", "namespace", "nameless", "missed", "crowded", "late"]
 
@@ -25,7 +25,7 @@ REASONS: Final[tuple[Reason, ...]] = (
     "namespace",
 )
 
-_MEND: Final[dict[Reason, str]] = {
+_FIXES: Final[dict[Reason, str]] = {
     "denied": "let whoever runs that webhook or policy allow podgpu's Events",
     "invalid": "see which admission policies look at Events; else report it with this text",
     "namespace": "it is gone, or on its way, and its pods with it",
@@ -50,13 +50,15 @@ class Writer:
         """Count errors that are told on no pod."""
         self._ctx.meter.add("podgpu_sink_errors_total", errors, operation="event", reason=reason)
 
-    async def write(self, api: KubeApi, struck: Struck, entry: Entry) -> tuple[Told, int] | Reason:
+    async def write(
+        self, api: KubeApi, subject: EventSubject, pending: PendingEvent
+    ) -> tuple[WrittenEvent, int] | Reason:
         """Make an Event, or add to the one that there is.
 
         Args:
             api: session with the API server.
-            struck: whom it is about.
-            entry: what is to be told. Nothing may be added to it meanwhile.
+            subject: whom it is about.
+            pending: what is to be told. Nothing may be added to it meanwhile.
 
         Returns:
             What stands there now, and how many errors that tells of which weren't told before; or
@@ -66,28 +68,28 @@ class Writer:
             ApiError: the server refused, or couldn't be reached. What was to be written may stand
                 there all the same, and is the same when it is written again.
         """
-        count, stroke = entry.count, entry.last
-        events = f"/api/v1/namespaces/{quote(struck.namespace, safe='')}/events"
+        count, stroke = pending.count, pending.last
+        events = f"/api/v1/namespaces/{quote(subject.namespace, safe='')}/events"
         try:
-            if (told := entry.told) is not None:
+            if (told := pending.written) is not None:
                 whole = told.count + count
-                changes = event_object.changes(struck, stroke, whole)
+                changes = event_object.changes(subject, stroke, whole)
                 if await self._patch(api, f"{events}/{quote(told.name, safe='')}", changes):
-                    return Told(told.name, whole), count
-            entry.name = entry.name or event_object.name(struck, self._ctx.node, entry.first)
-            body = event_object.event(struck, entry, self._ctx.node)
+                    return WrittenEvent(told.name, whole), count
+            pending.name = pending.name or event_object.name(subject, self._ctx.node, pending.first)
+            body = event_object.event(subject, pending, self._ctx.node)
             if not await self._create(api, events, body):
                 # It was made, and its answer lost; more may have happened since.
-                changes = event_object.changes(struck, stroke, count)
-                if not await self._patch(api, f"{events}/{quote(entry.name, safe='')}", changes):
+                changes = event_object.changes(subject, stroke, count)
+                if not await self._patch(api, f"{events}/{quote(pending.name, safe='')}", changes):
                     await self._create(api, events, body)  # somebody has removed it in between
         except ApiError as error:
             if (reason := _own_reason(error)) is None:
                 raise
-            self._refused(reason, struck, error)
+            self._refused(reason, subject, error)
             return reason
-        self._ctx.log.debug("pod %s/%s: wrote an Event", struck.namespace, struck.pod)
-        return Told(entry.name, count), count
+        self._ctx.log.debug("pod %s/%s: wrote an Event", subject.namespace, subject.pod)
+        return WrittenEvent(pending.name, count), count
 
     async def _patch(self, api: KubeApi, path: str, changes: dict[str, object]) -> bool:
         """Change an Event; return False if it isn't there any more."""
@@ -121,15 +123,15 @@ class Writer:
         finally:
             self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
 
-    def _refused(self, reason: Reason, struck: Struck, error: ApiError) -> None:
+    def _refused(self, reason: Reason, subject: EventSubject, error: ApiError) -> None:
         warn(
             self._ctx,
             "no Event on pod %s/%s: %s; %s",
-            struck.namespace,
-            struck.pod,
+            subject.namespace,
+            subject.pod,
             error,
-            _MEND[reason],
-            news=reason not in self._said,
+            _FIXES[reason],
+            is_new=reason not in self._said,
         )
         self._said.add(reason)
 
@@ -139,7 +141,7 @@ def _own_reason(error: ApiError) -> Reason | None:
     going = error.status == HTTPStatus.FORBIDDEN and _TERMINATING in str(error)
     if error.status == HTTPStatus.NOT_FOUND or going:
         return "namespace"
-    if denied(error):
+    if is_admission_denial(error):
         return "denied"
     if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return "invalid"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.model import NS, Instant
-from sinks.events.xid_errors import Stroke, Struck
+from sinks.events.xid_errors import EventSubject, PodError
 
-MOST: Final = 1024
+MAX_ENTRIES: Final = 1024
 """Pods, devices and codes of which it is remembered what was written."""
 
 REMEMBERED: Final = 3600.0
@@ -19,7 +19,7 @@ _MINUTE_NS: Final = 60 * NS
 
 
 @dataclass(slots=True)
-class Told:
+class WrittenEvent:
     """An Event, as it was written last.
 
     Attributes:
@@ -32,30 +32,30 @@ class Told:
 
 
 @dataclass(slots=True)
-class Entry:
+class PendingEvent:
     """What is known of a pod, a device and a code.
 
     Attributes:
         last: the last error.
         first: when the first one happened that isn't told yet.
         count: how many aren't.
-        told: the Event that there is; None where there is none, as far as is known.
+        written: the Event that there is; None where there is none, as far as is known.
         name: of the Event that is to be made, once that was tried: its answer may have been lost.
         done_ns: when it was written or refused last, on the monotonic clock; None before that.
         failed_ns: when that failed last, for a reason that may be of all, or of this one alone:
             all others come first then.
     """
 
-    last: Stroke
+    last: PodError
     first: Instant
     count: int
-    told: Told | None = None
+    written: WrittenEvent | None = None
     name: str = ""
     done_ns: int | None = None
     failed_ns: int = 0
 
 
-class Agenda:
+class EventQueue:
     """Adds errors up until it is time to tell them.
 
     Attributes:
@@ -64,22 +64,22 @@ class Agenda:
 
     def __init__(self) -> None:
         self.done: int | None = None
-        self._entries: dict[Struck, Entry] = {}
+        self._entries: dict[EventSubject, PendingEvent] = {}
         self._written_ns: deque[int] = deque()
 
-    def add(self, struck: Struck, stroke: Stroke) -> bool:
+    def add(self, subject: EventSubject, stroke: PodError) -> bool:
         """Take in an error; return False if there is no room for it."""
-        entry = self._entries.pop(struck, None)
+        entry = self._entries.pop(subject, None)
         if entry is None:
-            if len(self._entries) >= MOST and not self._make_room():
+            if len(self._entries) >= MAX_ENTRIES and not self._make_room():
                 return False
-            entry = Entry(stroke, stroke.at, 0)
+            entry = PendingEvent(stroke, stroke.at, 0)
         if not entry.count:
             entry.first = stroke.at
         entry.last = stroke
         entry.count += 1
         # Behind all others: the first of them is the one that had none for longest.
-        self._entries[struck] = entry
+        self._entries[subject] = entry
         return True
 
     def _make_room(self) -> bool:
@@ -89,7 +89,9 @@ class Agenda:
         del self._entries[idle]
         return True
 
-    def begin(self, now: Instant, repeat: float, per_minute: int) -> tuple[Struck, Entry] | None:
+    def next(
+        self, now: Instant, repeat: float, per_minute: int
+    ) -> tuple[EventSubject, PendingEvent] | None:
         """Return what is to be written now; None if there is nothing.
 
         Args:
@@ -108,7 +110,7 @@ class Agenda:
             return None
         return found[1], self._entries[found[1]]
 
-    def left(self, now: Instant, repeat: float, per_minute: int) -> float | None:
+    def seconds_left(self, now: Instant, repeat: float, per_minute: int) -> float | None:
         """Return the seconds until there is something to write; None if nothing waits."""
         due_ns = min(
             (self._due_ns(entry, repeat) for entry in self._entries.values() if entry.count),
@@ -120,7 +122,7 @@ class Agenda:
             due_ns = max(due_ns, self._written_ns[-per_minute] + _MINUTE_NS)
         return max(due_ns - now.mono_ns, 0) / NS
 
-    def forget(self, now: Instant, repeat: float) -> int:
+    def expire(self, now: Instant, repeat: float) -> int:
         """Let go of what is too old, told or not; return how many errors aren't told by that.
 
         Else what can never be written would be tried for ever.
@@ -139,7 +141,7 @@ class Agenda:
             del self._entries[struck]
         return sum(entry.count for entry in old.values())
 
-    def retain(self, wanted: Callable[[Struck], bool]) -> None:
+    def retain(self, wanted: Callable[[EventSubject], bool]) -> None:
         """Let go of errors that wait and that nobody wants to have told any more.
 
         What was written, and when, stays known: they may be wanted again.
@@ -160,44 +162,46 @@ class Agenda:
         """How many errors are not told yet."""
         return sum(entry.count for entry in self._entries.values())
 
-    def wrote(self, entry: Entry, told: Told, count: int, now: Instant) -> None:
+    def record_written(
+        self, pending: PendingEvent, written: WrittenEvent, count: int, now: Instant
+    ) -> None:
         """Note what stands there now.
 
         Args:
-            entry: what is known of whom it is about.
-            told: the Event.
+            pending: what is known of whom it is about.
+            written: the Event.
             count: how many errors it tells of that weren't told before.
             now: the present moment.
         """
-        entry.told = told
-        self._done(entry, count, now)
+        pending.written = written
+        self._done(pending, count, now)
 
-    def refused(self, entry: Entry, now: Instant) -> int:
+    def record_refused(self, pending: PendingEvent, now: Instant) -> int:
         """Give up what isn't told of one; return how many errors that is.
 
         What comes later is told no sooner than if this had been written: who is refused again and
         again must not use up what may be written in a minute.
         """
-        count = entry.count
-        self._done(entry, count, now)
+        count = pending.count
+        self._done(pending, count, now)
         return count
 
-    def failed(self, entry: Entry, now: Instant) -> None:
+    def record_failed(self, pending: PendingEvent, now: Instant) -> None:
         """Note that it couldn't be written now: it comes behind those that didn't fail."""
-        entry.failed_ns = now.mono_ns
+        pending.failed_ns = now.mono_ns
 
-    def _done(self, entry: Entry, count: int, now: Instant) -> None:
+    def _done(self, pending: PendingEvent, count: int, now: Instant) -> None:
         self._written_ns.append(now.mono_ns)
-        entry.name, entry.done_ns = "", now.mono_ns
-        entry.count -= count
-        entry.first = entry.last.at
+        pending.name, pending.done_ns = "", now.mono_ns
+        pending.count -= count
+        pending.first = pending.last.at
 
     @staticmethod
-    def _free_ns(entry: Entry, repeat: float) -> int:
-        return 0 if entry.done_ns is None else entry.done_ns + round(repeat * NS)
+    def _free_ns(pending: PendingEvent, repeat: float) -> int:
+        return 0 if pending.done_ns is None else pending.done_ns + round(repeat * NS)
 
-    def _due_ns(self, entry: Entry, repeat: float) -> int:
-        return max(self._free_ns(entry, repeat), entry.failed_ns) if entry.count else 1 << 63
+    def _due_ns(self, pending: PendingEvent, repeat: float) -> int:
+        return max(self._free_ns(pending, repeat), pending.failed_ns) if pending.count else 1 << 63
 
     def _full(self, now: Instant, per_minute: int) -> bool:
         while self._written_ns and self._written_ns[0] <= now.mono_ns - _MINUTE_NS:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pipeline.kube.name_rules import subdomain
+from pipeline.kube.name_rules import is_subdomain
 from pipeline.model import Instant, XidError, XidVictim
 
 _LONGEST_NAMESPACE: Final = 63
@@ -14,7 +14,7 @@ WAITED_FOR: Final = 100
 are waited for would pass by."""
 
 
-class Struck(NamedTuple):
+class EventSubject(NamedTuple):
     """What one Event is about: a pod, a device and a code."""
 
     namespace: str
@@ -25,7 +25,7 @@ class Struck(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class PodError:
     """One error, as it struck a pod.
 
     Attributes:
@@ -49,7 +49,7 @@ class Stroke:
     process: str
 
 
-def due(
+def due_errors(
     errors: Iterable[XidError], after: int, now: Instant, wait: float
 ) -> tuple[list[XidError], float | None]:
     """Return the errors about which nothing more is waited for.
@@ -75,9 +75,9 @@ def due(
     return found, None
 
 
-def strokes(
+def pod_errors(
     error: XidError, wanted: Callable[[str], bool]
-) -> tuple[list[tuple[Struck, Stroke]], int]:
+) -> tuple[list[tuple[EventSubject, PodError]], int]:
     """Return whom an error struck.
 
     Args:
@@ -88,10 +88,10 @@ def strokes(
         Each pod and device once, in the order of the victims; and how many victims have no name or
         uid that an Event could refer to.
     """
-    found: dict[Struck, list[XidVictim]] = {}
+    found: dict[EventSubject, list[XidVictim]] = {}
     nameless = 0
     for victim in error.victims:
-        struck = _struck(victim, error.code)
+        struck = _event_subject(victim, error.code)
         if struck is None:
             nameless += 1
         elif wanted(struck.namespace):
@@ -99,7 +99,7 @@ def strokes(
     return [(struck, _stroke(error, victims)) for struck, victims in found.items()], nameless
 
 
-def _struck(victim: XidVictim, code: int) -> Struck | None:
+def _event_subject(victim: XidVictim, code: int) -> EventSubject | None:
     subject, pod = victim.subject, victim.pod
     namespace, name, uid = subject.namespace, subject.pod, subject.uid
     if pod is not None:
@@ -109,16 +109,16 @@ def _struck(victim: XidVictim, code: int) -> Struck | None:
     possible = (
         len(namespace) <= _LONGEST_NAMESPACE
         and "." not in namespace
-        and subdomain(namespace)
-        and subdomain(name)
+        and is_subdomain(namespace)
+        and is_subdomain(name)
     )
-    return Struck(namespace, name, uid, victim.device, code) if possible and uid else None
+    return EventSubject(namespace, name, uid, victim.device, code) if possible and uid else None
 
 
-def _stroke(error: XidError, victims: list[XidVictim]) -> Stroke:
+def _stroke(error: XidError, victims: list[XidVictim]) -> PodError:
     caused = [victim for victim in victims if victim.caused]
     containers = {victim.subject.container for victim in caused or victims}
-    return Stroke(
+    return PodError(
         error.at,
         containers.pop() if len(containers) == 1 else "",
         any(victim.holds for victim in victims),

@@ -12,12 +12,12 @@ from typing import Final
 
 from pipeline.files.disk_sync import flush_folder
 from pipeline.host.daemon_threads import DaemonExecutor
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.rotated_files import Rotated, stamp
 
 _PIECE: Final = 256 << 10
 _LEVEL: Final = 6
-_PATIENCE: Final = 0.3
+_CLOSE_TIMEOUT_S: Final = 0.3
 """Seconds that a closing file waits for the compression it is in to give up."""
 
 _NICE: Final = 10
@@ -43,7 +43,7 @@ class Compressor:
         troubles: where it is noted that a file can't be compressed.
     """
 
-    def __init__(self, rotated: Rotated, troubles: Troubles) -> None:
+    def __init__(self, rotated: Rotated, troubles: FailureLog) -> None:
         self._rotated = rotated
         self._troubles = troubles
         self._thread = DaemonExecutor("podgpu-jsonl-gzip")
@@ -68,7 +68,7 @@ class Compressor:
             with contextlib.suppress(OSError):
                 self._rotated.settle()
         if self._call is not None:
-            wait([self._call], _PATIENCE)
+            wait([self._call], _CLOSE_TIMEOUT_S)
         self._thread.shutdown()
 
     def _work(self) -> None:
@@ -80,11 +80,11 @@ class Compressor:
                 done += self._try(descriptor)
             released = True  # by the last look; busy may be a next pass's since
             if done and not self._failed:
-                self._troubles.worked("compress")
+                self._troubles.record_success("compress")
         except _StoppedError:
             pass
         except OSError as error:
-            self._troubles.note("compress", error)
+            self._troubles.record_failure("compress", error)
         finally:
             if not released:
                 with self._rotated.lock:
@@ -101,7 +101,7 @@ class Compressor:
                     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
                 except OSError as error:
                     self._failed.add(inode)
-                    self._troubles.note("compress", error)
+                    self._troubles.record_failure("compress", error)
             # Under the lock: what is rotated from now on begins another pass.
             self._busy = False
         return None
@@ -118,7 +118,7 @@ class Compressor:
             if error.errno in _HOPELESS:
                 raise
             self._failed.add(found.st_ino)
-            self._troubles.note("compress", error)
+            self._troubles.record_failure("compress", error)
         finally:
             os.close(descriptor)
         return False
@@ -135,7 +135,7 @@ class Compressor:
             with self._rotated.lock:
                 if self._stopped.is_set():
                     raise _StoppedError
-                if not self._rotated.exchange(found, path):
+                if not self._rotated.replace_by_compressed(found, path):
                     return False
             try:
                 flush_folder(path.parent)

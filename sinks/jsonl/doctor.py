@@ -8,11 +8,11 @@ from pathlib import Path
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.path_access import access_mend, fault
-from pipeline.diagnostics.write_access import look
+from pipeline.diagnostics.path_access import access_fix, access_problem
+from pipeline.diagnostics.write_access import check_writable
 from pipeline.files.symlink_chain import foreign_link
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target_factory import FOREIGN, FOREIGN_MEND
+from sinks.jsonl.target_factory import FOREIGN, FOREIGN_FIX
 
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
@@ -24,17 +24,19 @@ def _look(options: Options) -> Finding:
     check = CHECKS["jsonl.file"]
     if options.path == STDOUT:
         return check.ok("standard output", "is always there")
-    if told := fault(Path(options.path)):
-        return check.failure(options.path, told, access_mend(Path(options.path)))
+    if told := access_problem(Path(options.path)):
+        return check.failure(options.path, told, access_fix(Path(options.path)))
     # Not by the path that is worked out: the descriptor of a pipe leads to no real one.
     if pipe := _pipe(options.path):
         mend = f'give the path of a file, or "{STDOUT}" for standard output'
         return check.failure(options.path, pipe, mend)
     if link := foreign_link(options.path):
-        return check.failure(options.path, f"{link} {FOREIGN}", FOREIGN_MEND)
+        return check.failure(options.path, f"{link} {FOREIGN}", FOREIGN_FIX)
     # Rotation makes new files beside the file itself, not beside a link to it.
     path = Path(os.path.realpath(options.path))
-    return look(check, path, replaces=bool(options.max_size or options.max_age), streams=True)
+    return check_writable(
+        check, path, replaces=bool(options.max_size or options.max_age), streams=True
+    )
 
 
 def _pipe(path: str) -> str:

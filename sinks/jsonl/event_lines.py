@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.changes.change_feed import Error
+from pipeline.changes.change_feed import XidChange
 from pipeline.changes.descriptions import figures, holding_id, meaning
 from pipeline.model import Holding, Snapshot, XidVictim
 from sinks.jsonl import json_objects
@@ -46,7 +46,7 @@ class EventLines:
             told["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
         return json_line(told)
 
-    def error(self, one: Error, snapshot: Snapshot) -> bytes:
+    def error(self, one: XidChange, snapshot: Snapshot) -> bytes:
         """Return the line of an XID error.
 
         Args:
@@ -62,7 +62,7 @@ class EventLines:
             "device": _device(error.device, snapshot),
             "xid": error.code,
         }
-        if one.again:
+        if one.is_update:
             told["update"] = True
         if about := meaning(error.code):
             told["meaning"] = about

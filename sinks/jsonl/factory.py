@@ -5,7 +5,7 @@ from typing import Final
 from config.value_types import Duration
 from pipeline.component.contracts import Sink, SinkContext
 from pipeline.delivery.options import RetryOptions
-from pipeline.delivery.queued_sink import Delivering
+from pipeline.delivery.queued_sink import QueuedSink
 from sinks.jsonl.options import Options
 from sinks.jsonl.queued_lines import LinesPush
 from sinks.jsonl.sink import JsonLinesSink
@@ -25,4 +25,4 @@ def make_sink(options: Options, ctx: SinkContext) -> Sink:
     if options.queue is None:
         return JsonLinesSink(options, ctx)
     push = LinesPush(options, ctx)
-    return Delivering(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_LONGEST)
+    return QueuedSink(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_LONGEST)

@@ -28,7 +28,7 @@ _ENDS: Final = MappingProxyType(
 )
 
 
-class Troubles:
+class FailureLog:
     """Notes what failed until it can be told.
 
     No more is noted than there are calls that fail, and each is told before the next but a few.
@@ -37,30 +37,30 @@ class Troubles:
     def __init__(self) -> None:
         self._noted: deque[tuple[Operation, OSError | None]] = deque()
         self._failing: set[Operation] = set()
-        self._told: dict[Operation, str] = {}
+        self._logged: dict[Operation, str] = {}
 
-    def note(self, what: Operation, cause: OSError) -> None:
+    def record_failure(self, what: Operation, cause: OSError) -> None:
         """Say that something failed. From any thread."""
         self._failing.add(what)
         self._noted.append((what, cause))
 
-    def worked(self, what: Operation) -> None:
+    def record_success(self, what: Operation) -> None:
         """Say that something was done. From any thread."""
         if what in self._failing:
             self._failing.discard(what)
             self._noted.append((what, None))
 
-    def tell(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
+    def log_new(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
         """Count all that was noted, and log a fault once."""
         while self._noted:
             what, cause = self._noted.popleft()
             if cause is None:
-                self._told.pop(what, None)
+                self._logged.pop(what, None)
                 log.info(_ENDS[what], name)
                 continue
             meter.add(_ERRORS, operation=what, reason=reason_of(cause))
             text = cause.strerror or str(cause)
-            meter.trouble(_TEXTS[what] % (name, text), now)
-            if self._told.get(what) != text:
-                self._told[what] = text
+            meter.set_problem(_TEXTS[what] % (name, text), now)
+            if self._logged.get(what) != text:
+                self._logged[what] = text
                 log.warning(_TEXTS[what], name, text)

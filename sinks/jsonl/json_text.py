@@ -31,7 +31,7 @@ def dump(value: object) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_mended(value))
+        return orjson.dumps(_replaceable(value))
 
 
 def json_line(line: dict[str, Any]) -> bytes:
@@ -39,7 +39,7 @@ def json_line(line: dict[str, Any]) -> bytes:
     return dump(line) + b"\n"
 
 
-def _mended(value: Any) -> Any:
+def _replaceable(value: Any) -> Any:
     """Replace what orjson refuses: lone surrogates, and integers of more than 64 bits.
 
     Half a surrogate pair gets into a text where bytes that aren't UTF-8 were taken for a name.
@@ -47,9 +47,9 @@ def _mended(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
+        return {_replaceable(key): _replaceable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item) for item in value]
+        return [_replaceable(item) for item in value]
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return orjson.Fragment(str(value))
     return value

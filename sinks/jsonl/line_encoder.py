@@ -54,7 +54,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class _Found:
+class _DeviceReadings:
     """What of a device was read."""
 
     newest: Instant
@@ -85,7 +85,7 @@ class LineEncoder:
     def devices(self, snapshot: Snapshot) -> Batch:
         """Return a line for each device that was read since the snapshot before."""
         batch = Batch()
-        found: dict[str, _Found] = {}
+        found: dict[str, _DeviceReadings] = {}
         series, readings, names = snapshot.layout.series, snapshot.readings, self._names
         for place in snapshot.fresh:
             name, attrs = series[place].field, series[place].attrs
@@ -98,7 +98,7 @@ class LineEncoder:
                 continue
             device = found.get(reading.device)
             if device is None:
-                device = found[reading.device] = _Found(reading.at)
+                device = found[reading.device] = _DeviceReadings(reading.at)
             device.count += 1
             if reading.at.mono_ns > device.newest.mono_ns:
                 device.newest = reading.at
@@ -133,7 +133,7 @@ class LineEncoder:
             }
         )
 
-    def _line(self, snapshot: Snapshot, attribution: Attribution, found: _Found) -> bytes:
+    def _line(self, snapshot: Snapshot, attribution: Attribution, found: _DeviceReadings) -> bytes:
         rendered = self._parts.get(attribution)
         if rendered is None:
             rendered = self._parts[attribution] = _render(attribution)
@@ -164,15 +164,18 @@ def _render(attribution: Attribution) -> _Parts:
 def _since(snapshot: Snapshot, holder: Holder) -> bytes:
     """Return when a holding began, which moves with the wall clock when that is set."""
     since = rfc3339(snapshot.at.wall_of(holder.since)).encode()
-    return b',"since":"%b","since_known":%b' % (since, b"false" if holder.seen else b"true")
+    return b',"since":"%b","since_known":%b' % (
+        since,
+        b"false" if holder.since_observed else b"true",
+    )
 
 
 def _age(snapshot: Snapshot, source: str) -> bytes:
     """Close a holder, with the time since its source last stood by it."""
     state = snapshot.sources.get(source)
-    if state is None or state.confirmed is None:
+    if state is None or state.confirmed_at is None:
         return b"}"
-    age_ns = snapshot.at.mono_ns - state.confirmed.mono_ns
+    age_ns = snapshot.at.mono_ns - state.confirmed_at.mono_ns
     return b',"age_seconds":%.3f}' % (max(age_ns, 0) / NS)
 
 

@@ -7,15 +7,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from pipeline.component.contracts import SinkContext
-from pipeline.delivery.async_wait import first
+from pipeline.delivery.async_wait import wait_first
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.model import Snapshot
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
-from sinks.jsonl.target_factory import mend_of
-from sinks.jsonl.target_thread import Held
+from sinks.jsonl.target_factory import fix_for
+from sinks.jsonl.target_thread import TargetThread
 
 _SLOW: Final = 10.0
 """Seconds that a write may take before others are told that nothing goes on."""
@@ -46,7 +46,7 @@ class LinesPush:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._encoder = SnapshotEncoder(options, ctx)
-        self._held = Held(options, ctx)
+        self._held = TargetThread(options, ctx)
         # A piece goes to one file, so that it is no larger than a file may be.
         self._piece = min(_PIECE, int(options.max_size) or _PIECE)
         self._write: _Write | None = None
@@ -85,17 +85,17 @@ class LinesPush:
                     return Acked()
                 self._write = self._begun(tuple(records[done:]))
             write = self._write
-            if not await first(self._ctx.clock, _SLOW, write.call):
+            if not await wait_first(self._ctx.clock, _SLOW, write.call):
                 text = f"{self._held.name} has taken nothing for {_SLOW:g} s"
-                return Retry("blocked", text, taken=done)
+                return Retry("blocked", text, accepted=done)
             self._write, fault = None, write.call.result()
-            self._held.tell()
+            self._held.log_failures()
             written = write.records if fault is None else write.records[: fault.lines]
-            done += _overlap(written, records[done:])
+            done += _overlap_count(written, records[done:])
             if fault is not None:
                 text = fault.cause.strerror or str(fault.cause)
-                text = f"cannot write {self._held.name}: {text}{mend_of(fault.cause)}"
-                return Retry(fault.reason, text, taken=done)
+                text = f"cannot write {self._held.name}: {text}{fix_for(fault.cause)}"
+                return Retry(fault.reason, text, accepted=done)
 
     def _begun(self, records: tuple[Record, ...]) -> _Write:
         size = 0
@@ -108,7 +108,7 @@ class LinesPush:
         return _Write(records, asyncio.wrap_future(self._held.write(batch)))
 
 
-def _overlap(written: Sequence[Record], records: Sequence[Record]) -> int:
+def _overlap_count(written: Sequence[Record], records: Sequence[Record]) -> int:
     """Return how many of the first records are the last of those that were written.
 
     While a write hung, a full queue may have let go of the first of them.

@@ -66,7 +66,7 @@ class Rotated:
             if self._endings(number) == [""] and path.is_file() and not path.is_symlink():
                 yield path
 
-    def exchange(self, found: os.stat_result, compressed: Path) -> bool:
+    def replace_by_compressed(self, found: os.stat_result, compressed: Path) -> bool:
         """Put a compressed file beside the plain one it was made of, wherever that is by now.
 
         Args:

@@ -10,11 +10,11 @@ import orjson
 from pipeline.files.disk_sync import flush_folder
 from pipeline.model import NS, Instant
 from sinks.jsonl.compressor import Compressor
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.tail_repair import mend_tail
+from sinks.jsonl.tail_repair import repair_tail
 from sinks.jsonl.target import UnwrittenError
 
 # Appending, so that after a truncation by others the next line stands at the new end. Reading, to
@@ -33,15 +33,15 @@ class FileTarget:
         path: the file, without symbolic links.
         options: see `docs/sinks/jsonl.md`.
         now: the time of the start.
-        troubles: where failures are noted that cost no line.
+        failures: where failures are noted that cost no line.
 
     Raises:
         OSError: it can't be opened.
     """
 
-    def __init__(self, path: Path, options: Options, now: Instant, troubles: Troubles) -> None:
+    def __init__(self, path: Path, options: Options, now: Instant, failures: FailureLog) -> None:
         self._path = path
-        self._troubles = troubles
+        self._troubles = failures
         self._max_size = int(options.max_size)
         self._max_age_ns = options.max_age.ns
         self._rotates = bool(options.keep and (options.max_size or options.max_age))
@@ -60,7 +60,7 @@ class FileTarget:
             self.close()
             raise
         if options.compress == "gzip" and self._rotates:
-            self._compressor = Compressor(self._rotated, troubles)
+            self._compressor = Compressor(self._rotated, failures)
             self._compressor.wake()
 
     def write(self, batch: Batch, now: Instant) -> None:
@@ -75,7 +75,7 @@ class FileTarget:
         except OSError as cause:
             lines, border = batch.whole(written)
             self._torn = self._torn or border < written
-            self._try_to_mend()
+            self._repair()
             raise UnwrittenError(lines, cause) from cause
 
     def sync(self, now: Instant) -> None:
@@ -88,9 +88,9 @@ class FileTarget:
         again = self._failed
         if self._flush():
             if self._stained:
-                self._leave(now)
+                self._rotate(now)
         elif not again:
-            self._leave(now)
+            self._rotate(now)
 
     def close(self) -> None:
         """Close the file, flushed, and let no more be compressed."""
@@ -116,18 +116,18 @@ class FileTarget:
                 self._unnamed = False
         except OSError as error:
             self._stained = self._failed = True
-            self._troubles.note("fsync", error)
+            self._troubles.record_failure("fsync", error)
             return False
         self._dirty = self._failed = False
-        self._troubles.worked("fsync")
+        self._troubles.record_success("fsync")
         return True
 
-    def _leave(self, now: Instant) -> None:
+    def _rotate(self, now: Instant) -> None:
         """Go on in a new file, if the one at the path is ours."""
         try:
             if self._size() is None:
                 return
-            self._try_to_mend()
+            self._repair()
             if self._rotates:
                 self._rotated.take()
             else:
@@ -135,7 +135,7 @@ class FileTarget:
                 self._path.replace(self._path.with_name(f"{self._path.name}.unsynced"))
             self._begin(now)
         except OSError as error:
-            self._troubles.note("fsync", error)
+            self._troubles.record_failure("fsync", error)
 
     def _prepare(self, more: int, now: Instant) -> None:
         size = self._size()
@@ -145,7 +145,7 @@ class FileTarget:
             size = self._open()
             self._begun_ns = now.mono_ns
         elif self._torn:
-            mend_tail(self._fd)
+            repair_tail(self._fd)
             self._torn = False
         if size == 0:
             self._begun_ns = now.mono_ns
@@ -180,14 +180,14 @@ class FileTarget:
         self._fd = os.open(self._path, _FLAGS, 0o644)
         self._torn = self._unnamed = True
         self._stained = False
-        mend_tail(self._fd)
+        repair_tail(self._fd)
         self._torn = False
         return os.fstat(self._fd).st_size
 
-    def _try_to_mend(self) -> None:
+    def _repair(self) -> None:
         if self._torn and self._fd >= 0:
             try:
-                mend_tail(self._fd)
+                repair_tail(self._fd)
             except OSError:
                 return  # done before the next line
             self._torn = False

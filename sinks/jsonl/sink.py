@@ -13,8 +13,8 @@ from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
-from sinks.jsonl.target_factory import mend_of
-from sinks.jsonl.target_thread import Held
+from sinks.jsonl.target_factory import fix_for
+from sinks.jsonl.target_thread import TargetThread
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"
@@ -36,7 +36,7 @@ class JsonLinesSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._encoder = SnapshotEncoder(options, ctx)
-        self._held = Held(options, ctx)
+        self._held = TargetThread(options, ctx)
         self._fault = ""
         self._lost = 0
 
@@ -89,7 +89,7 @@ class JsonLinesSink:
 
     def _settle(self, batch: Batch, fault: UnwrittenError | None) -> None:
         """Count what became of a batch."""
-        self._held.tell()
+        self._held.log_failures()
         if fault is None:
             self._ctx.meter.add(_EMITTED, sum(batch.readings))
             self._worked()
@@ -103,14 +103,14 @@ class JsonLinesSink:
         if error.cause.errno == errno.EPIPE:
             raise TransientError(f"nobody reads {name} any more: {text}") from error
         self._lost += lost
-        self._ctx.meter.trouble(f"cannot write {name}: {text}", self._ctx.clock.now())
+        self._ctx.meter.set_problem(f"cannot write {name}: {text}", self._ctx.clock.now())
         if self._fault != text:
             self._fault = text
             self._ctx.log.warning(
                 "cannot write %s: %s%s; readings are dropped and counted until it can be written",
                 name,
                 text,
-                mend_of(error.cause),
+                fix_for(error.cause),
             )
 
     def _worked(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.changes.change_feed import Following
+from pipeline.changes.change_feed import ChangeTracker
 from pipeline.component.contracts import SinkContext
 from pipeline.model import Snapshot
 from sinks.jsonl.event_lines import EventLines
@@ -26,25 +26,25 @@ class SnapshotEncoder:
         self._ctx = ctx
         self._lines = LineEncoder(ctx.node, ctx.plan)
         self._events = EventLines(ctx.node)
-        self._following = Following(ctx.kept, ctx.latest())
-        self._told_ns: int | None = None
+        self._following = ChangeTracker(ctx.restart_state, ctx.latest())
+        self._reported_ns: int | None = None
 
     def encode(self, snapshot: Snapshot) -> Batch:
         """Return the lines of a snapshot; none when there is nothing to say."""
         batch = self._lines.devices(snapshot) if "readings" in self._kinds else Batch()
         if batch.not_finite:
             self._ctx.meter.add(_DROPPED, batch.not_finite, reason="not_finite")
-        self._tell(snapshot, batch)
-        now, told_ns = self._ctx.clock.now(), self._told_ns
+        self._add_events(snapshot, batch)
+        now, told_ns = self._ctx.clock.now(), self._reported_ns
         if self._every_ns and (told_ns is None or now.mono_ns - told_ns >= self._every_ns):
-            self._told_ns = now.mono_ns
+            self._reported_ns = now.mono_ns
             batch.add(self._lines.telemetry(now, self._ctx.telemetry()), 0)
         return batch
 
-    def _tell(self, snapshot: Snapshot, batch: Batch) -> None:
+    def _add_events(self, snapshot: Snapshot, batch: Batch) -> None:
         """Add what has happened, each as one reading."""
         # Looked at whatever is wanted: what isn't told now isn't told later.
-        news = self._following.look(snapshot)
+        news = self._following.update(snapshot)
         if "holdings" in self._kinds:
             for holding in news.holdings:
                 batch.add(self._events.holding(holding, snapshot), 1)

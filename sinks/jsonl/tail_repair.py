@@ -11,7 +11,7 @@ _BLOCK: Final = 64 << 10
 _LONGEST: Final = 4 << 20
 
 
-def mend_tail(fd: int) -> None:
+def repair_tail(fd: int) -> None:
     """Make the file end with a whole line.
 
     A line of ours that was cut off is cut away, as nobody could read it. One that only lacks its
@@ -28,13 +28,13 @@ def mend_tail(fd: int) -> None:
         start -= step
         tail = os.pread(fd, step, start) + tail
     found = tail.rfind(b"\n") + 1
-    if (found or start == 0) and _torn(tail[found:]):
+    if (found or start == 0) and _is_torn(tail[found:]):
         os.ftruncate(fd, start + found)
     else:
         os.write(fd, b"\n")
 
 
-def _torn(line: bytes) -> bool:
+def _is_torn(line: bytes) -> bool:
     if not (line.startswith(PREFIX) or PREFIX.startswith(line)):
         return False
     try:

@@ -9,19 +9,19 @@ from typing import Final
 from pipeline.base.errors import PermanentError
 from pipeline.files.symlink_chain import foreign_link
 from pipeline.model import Instant
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.rotating_file import FileTarget
 from sinks.jsonl.target import StreamTarget, Target, abandoned
 
 _STDOUT_FD: Final = 1
 FOREIGN: Final = "is a symbolic link that others may have put there"
-FOREIGN_MEND: Final = (
+FOREIGN_FIX: Final = (
     "give the path that it leads to, or a folder that only root or podgpu's user may write"
 )
 
 
-def open_target(options: Options, now: Instant, troubles: Troubles) -> Target:
+def open_target(options: Options, now: Instant, troubles: FailureLog) -> Target:
     """Open a file, or something like one; the end of a file that was cut off is mended.
 
     Args:
@@ -38,7 +38,7 @@ def open_target(options: Options, now: Instant, troubles: Troubles) -> Target:
             raise OSError(errno.EPIPE, "nobody reads it")
         return StreamTarget(_STDOUT_FD, owned=False)
     if link := foreign_link(options.path):
-        raise PermanentError(f"{options.path}: {link} {FOREIGN}; {FOREIGN_MEND}")
+        raise PermanentError(f"{options.path}: {link} {FOREIGN}; {FOREIGN_FIX}")
     # Rotation belongs beside the file itself, not beside a link to it.
     path = Path(os.path.realpath(options.path))
     if not path.parent.is_dir():
@@ -62,7 +62,7 @@ def open_target(options: Options, now: Instant, troubles: Troubles) -> Target:
     )
 
 
-def mend_of(cause: OSError) -> str:
+def fix_for(cause: OSError) -> str:
     """Return what to do about it, in brackets, where that isn't plain; else nothing."""
     if cause.errno == errno.EBUSY:
         return " (a file that is mounted by itself can't be rotated: set max_size to 0B)"

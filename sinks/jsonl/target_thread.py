@@ -9,7 +9,7 @@ from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target import Target, UnwrittenError
@@ -19,7 +19,7 @@ _FLUSH: Final = 0.5
 """Seconds that a stopping sink waits for the write it is in."""
 
 
-class Held:
+class TargetThread:
     """An open target and its thread.
 
     Args:
@@ -34,7 +34,7 @@ class Held:
         self.name = "standard output" if options.path == STDOUT else options.path
         self._options = options
         self._ctx = ctx
-        self._troubles = Troubles()
+        self._troubles = FailureLog()
         self._thread: DaemonExecutor | None = None
         self._target: Target | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -88,11 +88,11 @@ class Held:
             await self._ctx.clock.sleep(self._options.fsync)
             call = self._thread.submit(self._target.sync, self._ctx.clock.now())
             await asyncio.wrap_future(call)
-            self.tell()
+            self.log_failures()
 
-    def tell(self) -> None:
+    def log_failures(self) -> None:
         """Count and log what went wrong though no line was lost."""
-        self._troubles.tell(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
+        self._troubles.log_new(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
 
     async def close(self) -> None:
         """Close the target after what is being written, unless that takes too long."""
@@ -104,7 +104,7 @@ class Held:
         idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()
         done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
-        self.tell()
+        self.log_failures()
         if not done:
             idle.cancel()
             warn(self._ctx, "gave up on %s: the last write to it doesn't end", self.name)

@@ -10,12 +10,12 @@ from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.file_permissions import unusable
+from pipeline.diagnostics.file_permissions import inaccessible
 from pipeline.diagnostics.mounts import file_system
-from pipeline.diagnostics.process_lookup import other_owner
-from pipeline.diagnostics.write_access import look
+from pipeline.diagnostics.process_lookup import lock_owner
+from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.file_open import FAILS, fault, open_readonly
+from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
 
@@ -33,25 +33,25 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 def _look(path: Path, max_size: ByteSize, proc: Path) -> Finding:
     check, place, folder = CHECKS["ledger.file"], str(path), path.parent
-    found = look(check, path, replaces=True)
+    found = check_writable(check, path, replaces=True)
     if found.verdict is not Verdict.OK:
         return found
     beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")]
-    if closed := unusable(beside):
+    if closed := inaccessible(beside):
         saw = f"{closed[0].name} may not be read and written by uid {os.geteuid()}"
         mend = f"chown {os.geteuid()} {place}*: podgpu ran as somebody else before"
         return check.failure(place, saw, mend)
-    if owner := other_owner(lock_of(path), proc):
+    if owner := lock_owner(lock_of(path), proc):
         mend = "end that one, or give another path: each podgpu needs a ledger of its own"
         return check.failure(place, f"is in use by {owner}", mend)
     if path.exists() and path.stat().st_size:
         try:
             _read(path)
         except ForeignError as error:
-            return check.failure(place, error.saw, error.mend)
+            return check.failure(place, error.problem, error.fix)
         except LedgerError as error:
             mend = "nothing, or save it: podgpu sets a spoilt file aside and begins a new one"
-            return check.warning(place, error.saw, mend)
+            return check.warning(place, error.problem, mend)
     kind = file_system(folder, proc)
     if kind in _VOLATILE:
         return check.warning(place, f"is on {kind}: what stands there is gone with it", _DISK)
@@ -74,7 +74,7 @@ def _read(path: Path) -> None:
             return
         try:
             (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except FAILS as error:
-            raise fault(str(path), error) from error
+        except READ_ERRORS as error:
+            raise to_ledger_error(str(path), error) from error
         if told != "ok":
             raise LedgerError(str(path), str(told), "save it")

@@ -13,13 +13,13 @@ from pipeline.base.clock import boot_id
 from pipeline.base.version import VERSION
 from pipeline.ledger.batch_writer import Store
 from pipeline.ledger.errors import CorruptError, LedgerError
-from pipeline.ledger.file_creation import Left, open_readwrite, read_left
-from pipeline.ledger.file_open import FAILS, fault
-from pipeline.ledger.retention import Removed, forget_accounts, retain, sweep
+from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
+from pipeline.ledger.file_open import READ_ERRORS, to_ledger_error
+from pipeline.ledger.retention import Removed, apply_retention, forget_accounts, remove_orphans
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant
 from sinks.ledger.options import Options
-from sinks.ledger.quarantine import set_aside
+from sinks.ledger.quarantine import quarantine
 from sinks.ledger.writer_lock import Lock
 
 _LOG_BYTES: Final = 64 << 20
@@ -28,29 +28,29 @@ _LOG_BYTES: Final = 64 << 20
 _PASSING: Final = frozenset({"locked", "no_space"})
 """What passes by itself, with the file as it is."""
 
-_TEND_NS: Final = 60 * NS
+_RETENTION_INTERVAL_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
-_ASTRAY_NS: Final = 24 * 3600 * NS
+_MAX_CLOCK_STEP_NS: Final = 24 * 3600 * NS
 """How far the wall clock may be set forward, and still be believed for how old something is."""
 
 
 @dataclass(slots=True)
-class Report:
+class WriteReport:
     """What happened to the file.
 
     Attributes:
         renewed: it is another one than before: all that is known has to be written again.
-        moved: somebody has taken the one before away, or its log.
-        aside: names of files that were set aside, with what is wrong with each.
+        replaced: somebody has taken the one before away, or its log.
+        quarantined: names of files that were set aside, with what is wrong with each.
         removed: what was let go of.
-        untended: why nothing could be let go of; None where that is well.
+        retention_error: why nothing could be let go of; None where that is well.
     """
 
     renewed: bool = False
-    moved: bool = False
-    aside: list[tuple[str, str]] = field(default_factory=list)
+    replaced: bool = False
+    quarantined: list[tuple[str, str]] = field(default_factory=list)
     removed: Removed = field(default_factory=Removed)
-    untended: LedgerError | None = None
+    retention_error: LedgerError | None = None
 
 
 class LedgerFile:
@@ -85,18 +85,18 @@ class LedgerFile:
         self._store: Store | None = None
         self._mine: tuple[os.stat_result, ...] = ()
         # Of commits that failed: that the file is another one is still to be told.
-        self._untold = Report()
+        self._untold = WriteReport()
         self._tend_ns = self._sweep_ns = 0
         self._unswept = False
 
-    def open(self) -> tuple[Left, Report]:
+    def open(self) -> tuple[StoredState, WriteReport]:
         """Open the file, a new one where it can't be used, and return what is in it.
 
         Raises:
             ForeignError: it is another program's, or a newer podgpu's.
             LedgerError: it can't be had now.
         """
-        report = Report()
+        report = WriteReport()
         self.boot = boot_id()
         try:
             self._open(report)
@@ -108,7 +108,7 @@ class LedgerFile:
             self.close()
             raise
 
-    def put(self, batch: Batch) -> Report:
+    def put(self, batch: Batch) -> WriteReport:
         """Write a batch in one transaction; a second time it changes nothing.
 
         Raises:
@@ -118,17 +118,17 @@ class LedgerFile:
         try:
             self._write(batch, report)
         except OSError as error:
-            self._shut()
+            self._close_connection()
             raise self._unreachable(error) from error
-        self._untold = Report()
+        self._untold = WriteReport()
         return report
 
-    def _write(self, batch: Batch, report: Report) -> None:
+    def _write(self, batch: Batch, report: WriteReport) -> None:
         if self._connection is not None and not self._there():
-            with contextlib.suppress(*FAILS):  # its log goes into it, wherever it is now
+            with contextlib.suppress(*READ_ERRORS):  # its log goes into it, wherever it is now
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._shut()
-            report.moved = True
+            self._close_connection()
+            report.replaced = True
         if self._connection is None:
             self._open(report)
             report.renewed = True
@@ -139,27 +139,27 @@ class LedgerFile:
             report.renewed = True
             self._put(batch)
         try:
-            self._tend(report)
-        except FAILS as cause:
+            self._apply_retention(report)
+        except READ_ERRORS as cause:
             report.renewed = True  # a part of it may have been done
-            found = fault(str(self.path), cause)
+            found = to_ledger_error(str(self.path), cause)
             if isinstance(found, CorruptError):
                 self._replace(found, report)
                 report.renewed = True
             else:
-                report.untended = found
+                report.retention_error = found
 
     def close(self) -> None:
         """Close the file, its log brought into it, and let others have it."""
-        self._shut()
+        self._close_connection()
         self._lock.release()
 
-    def _open(self, report: Report) -> None:
+    def _open(self, report: WriteReport) -> None:
         try:
             self._lock.take()
         except OSError as error:
             # Not asked of the folder, which may refuse to tell.
-            saw = "there is no such folder" if error.errno == errno.ENOENT else _saw(error)
+            saw = "there is no such folder" if error.errno == errno.ENOENT else _describe(error)
             mend = f"make it, or mount it writable for uid {os.geteuid()}; or give another path"
             raise LedgerError(str(self.path.parent), saw, mend, reason="permission") from error
         try:
@@ -173,9 +173,9 @@ class LedgerFile:
             for each in (("node", self._node), ("podgpu", VERSION)):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
             self._mine = tuple([each.lstat() for each in self._both()])
-        except FAILS as error:
+        except READ_ERRORS as error:
             connection.close()
-            found = fault(str(self.path), error)
+            found = to_ledger_error(str(self.path), error)
             if found.reason == "read_only" and not _writable_format(self.path):
                 saw, mend = "its header is damaged", "take a copy of it that is whole"
                 raise CorruptError(str(self.path), saw, mend, reason="corrupt") from error
@@ -186,29 +186,29 @@ class LedgerFile:
         self._connection, self._store = connection, Store(connection, self.boot)
 
     def _unreachable(self, error: OSError) -> LedgerError:
-        return LedgerError(str(self.path), _saw(error), "see to its disk", reason="io_error")
+        return LedgerError(str(self.path), _describe(error), "see to its disk", reason="io_error")
 
-    def _read_left(self, report: Report) -> Left:
+    def _read_left(self, report: WriteReport) -> StoredState:
         connection = self._connection
         if connection is None:
             raise RuntimeError("the file isn't open")
         try:
-            return read_left(connection, str(self.path))
+            return read_stored_state(connection, str(self.path))
         except CorruptError as error:
             self._replace(error, report)
-            return Left({}, 0, (), {})
+            return StoredState({}, 0, (), {})
 
-    def _replace(self, error: CorruptError, report: Report) -> None:
+    def _replace(self, error: CorruptError, report: WriteReport) -> None:
         """Begin a new file in the place of one that is spoilt."""
-        self._shut()
-        aside = set_aside(self.path, self._now().wall_ns, error)
-        report.aside.append((str(aside), error.saw))
+        self._close_connection()
+        aside = quarantine(self.path, self._now().wall_ns, error)
+        report.quarantined.append((str(aside), error.problem))
         self._connect()
 
-    def _shut(self) -> None:
+    def _close_connection(self) -> None:
         connection, self._connection, self._store = self._connection, None, None
         if connection is not None:
-            with contextlib.suppress(*FAILS):
+            with contextlib.suppress(*READ_ERRORS):
                 connection.close()
 
     def _there(self) -> bool:
@@ -230,11 +230,11 @@ class LedgerFile:
             raise RuntimeError("the file isn't open")
         try:
             self._bound_log(self._connection)
-            self._store.put(batch)
-        except FAILS as error:
-            told = fault(str(self.path), error)
+            self._store.write_batch(batch)
+        except READ_ERRORS as error:
+            told = to_ledger_error(str(self.path), error)
             if told.reason not in _PASSING:
-                self._shut()  # what it is can have changed: it is opened anew
+                self._close_connection()  # what it is can have changed: it is opened anew
             raise told from error
 
     def _bound_log(self, connection: sqlite3.Connection) -> None:
@@ -252,26 +252,26 @@ class LedgerFile:
         except OSError:
             return 0
 
-    def _tend(self, report: Report) -> None:
+    def _apply_retention(self, report: WriteReport) -> None:
         """Let go of what is old or too much, now and then."""
         now, connection = self._now(), self._connection
         if connection is None or now.mono_ns < self._tend_ns:
             return
-        self._tend_ns = now.mono_ns + _TEND_NS
+        self._tend_ns = now.mono_ns + _RETENTION_INTERVAL_NS
         if self._store is not None:
-            self._store.forget()
+            self._store.clear_caches()
         size = int(self._options.max_size)
         # A wall clock that is set forward makes nothing old.
-        latest_ns = self._first.wall_of(now) + _ASTRAY_NS
+        latest_ns = self._first.wall_of(now) + _MAX_CLOCK_STEP_NS
         now_ns = min(now.wall_ns, latest_ns)
-        report.removed = retain(connection, now_ns, self._options.keep.ns, size)
+        report.removed = apply_retention(connection, now_ns, self._options.keep.ns, size)
         forget_accounts(connection, now, now_ns, self.boot)
         self._unswept = self._unswept or bool(report.removed.before_ns)
         if self._unswept and now.mono_ns >= self._sweep_ns:
-            report.removed.swept += sweep(connection)
+            report.removed.orphans += remove_orphans(connection)
             self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
         # What is known of a container that is there still goes in again.
-        report.renewed = report.renewed or bool(report.removed.swept)
+        report.renewed = report.renewed or bool(report.removed.orphans)
 
 
 def _writable_format(path: Path) -> bool:
@@ -284,5 +284,5 @@ def _writable_format(path: Path) -> bool:
         return file.read(19)[18:] in {b"\1", b"\2"}
 
 
-def _saw(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

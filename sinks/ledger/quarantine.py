@@ -7,14 +7,14 @@ from typing import Final
 
 from pipeline.ledger.errors import CorruptError, LedgerError
 
-MOST: Final = 3
+MAX_FILES: Final = 3
 """How many files that were set aside may lie beside a ledger. A disk that spoils one after the
 other would fill up else; which of them is dispensable, podgpu can't know."""
 
 _BESIDE: Final = ("-wal", "-shm")
 
 
-def set_aside(path: Path, now_ns: int, why: CorruptError) -> Path:
+def quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
     """Rename the file, with its log, and return where it is now.
 
     Args:
@@ -26,11 +26,11 @@ def set_aside(path: Path, now_ns: int, why: CorruptError) -> Path:
         LedgerError: it can't be renamed, or there are too many already.
     """
     try:
-        there = those_aside(path)
-        if len(there) >= MOST:
+        there = quarantined_files(path)
+        if len(there) >= MAX_FILES:
             told = ", ".join(each.name for each in there)
             mend = f"look at its disk; save or remove what was set aside before: {told}"
-            raise LedgerError(str(path), why.saw, mend, reason="corrupt")
+            raise LedgerError(str(path), why.problem, mend, reason="corrupt")
         stamp = datetime.fromtimestamp(max(now_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
         taken = {each.name for each in there}
         names = (f"{path.name}.corrupt-{stamp}{more}" for more in ("", *"abcdef"))
@@ -43,12 +43,12 @@ def set_aside(path: Path, now_ns: int, why: CorruptError) -> Path:
         path.rename(aside)
     except OSError as error:
         mend = "let podgpu write to its folder, or move the file away"
-        saw = f"{why.saw}, and can't be renamed: {(error.strerror or str(error)).lower()}"
+        saw = f"{why.problem}, and can't be renamed: {(error.strerror or str(error)).lower()}"
         raise LedgerError(str(path), saw, mend, reason="corrupt") from error
     return aside
 
 
-def those_aside(path: Path) -> list[Path]:
+def quarantined_files(path: Path) -> list[Path]:
     """Return what was set aside, the oldest first.
 
     Raises:

@@ -5,18 +5,18 @@ from typing import Final
 
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
-from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.errors import LedgerError
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS
-from sinks.ledger.ledger_file import Report
+from sinks.ledger.ledger_file import WriteReport
 
 EMITTED: Final = "podgpu_sink_emitted_total"
 DROPPED: Final = "podgpu_sink_dropped_total"
 ERRORS: Final = "podgpu_sink_errors_total"
 
 
-class Telling:
+class LedgerReporter:
     """Says each thing once, and counts it each time.
 
     Args:
@@ -32,26 +32,26 @@ class Telling:
         self._fallen = self._lost = 0
         ctx.meter.add(EMITTED, 0)
 
-    def written(self, batch: Batch, report: Report) -> None:
+    def on_written(self, batch: Batch, report: WriteReport) -> None:
         """Tell of a batch that was written."""
         self._ctx.meter.add(EMITTED, len(batch.states))
-        for what, count in batch.let_go.items():
+        for what, count in batch.evicted.items():
             self._ctx.meter.add(DROPPED, count, reason=f"{what}_over")
-        if batch.let_go:
-            told = ", ".join(f"{count} {what}" for what, count in sorted(batch.let_go.items()))
+        if batch.evicted:
+            told = ", ".join(f"{count} {what}" for what, count in sorted(batch.evicted.items()))
             warn(self._ctx, "%s couldn't be written for too long: %s are lost", self._place, told)
         if self._fault:
             self._fault = ""
             self._ctx.log.info("%s is written again; nothing of the totals is lost", self._place)
-        self.reported(report)
+        self.on_report(report)
 
-    def reported(self, report: Report) -> None:
+    def on_report(self, report: WriteReport) -> None:
         """Tell what happened to the file."""
-        for name, why in report.aside:
+        for name, why in report.quarantined:
             self._ctx.meter.add(ERRORS, operation="read", reason="corrupt")
             text = "%s can't be used (%s): it is set aside as %s, and a new one is begun"
             warn(self._ctx, text, self._place, why, name)
-        if report.moved:
+        if report.replaced:
             warn(self._ctx, "somebody has taken %s or its log away: it is opened anew", self._place)
         removed = report.removed
         if removed.large:
@@ -60,36 +60,38 @@ class Telling:
             text = "%s has reached max_size: what was before %s made room, %d rows"
             warn(self._ctx, text, self._place, f"{before:%Y-%m-%dT%HZ}", removed.large)
         self._ctx.meter.add(DROPPED, removed.old, reason="over_age")
-        self._tend(report.untended)
+        self._on_retention(report.retention_error)
 
-    def _tend(self, error: LedgerError | None) -> None:
+    def _on_retention(self, error: LedgerError | None) -> None:
         if error is None:
             self._untended = ""
             return
         self._ctx.meter.add(ERRORS, operation="retain", reason=error.reason)
-        text, news = str(error), error.saw != self._untended
-        self._untended = error.saw
-        warn(self._ctx, "nothing old can be removed from it: %s", text, news=news)
+        text, news = str(error), error.problem != self._untended
+        self._untended = error.problem
+        warn(self._ctx, "nothing old can be removed from it: %s", text, is_new=news)
 
-    def unsound(self, count: int) -> None:
+    def on_invalid(self, count: int) -> None:
         """Tell of accounts that make no sense, and aren't gone on from."""
         if count:
             self._ctx.meter.add(ERRORS, count, operation="recall", reason="corrupt")
             text = "%s: %d accounts in the table state make no sense; their totals begin anew"
             warn(self._ctx, text, self._place, count)
 
-    def failed(self, error: LedgerError) -> None:
+    def on_failure(self, error: LedgerError) -> None:
         """Tell that a commit failed."""
         self._ctx.meter.add(ERRORS, operation="commit", reason=error.reason)
         text = "cannot write the ledger: %s. Nothing is lost: the next commit that works has it all"
-        warn(self._ctx, text, str(error), news=error.saw != self._fault)
-        self._fault = error.saw
+        warn(self._ctx, text, str(error), is_new=error.problem != self._fault)
+        self._fault = error.problem
 
-    def booked(self, book: Book) -> None:
+    def on_accumulated(self, book: LedgerAccumulator) -> None:
         """Count what the accounts couldn't tell."""
-        if book.fallen > self._fallen:
-            count = book.fallen - self._fallen
+        if book.inconsistent > self._fallen:
+            count = book.inconsistent - self._fallen
             self._ctx.meter.add(ERRORS, count, operation="account", reason="other")
             warn(self._ctx, "%d accounts have fallen: a gap stands in their place", count)
-        self._ctx.meter.add(DROPPED, max(book.lost - self._lost, 0), reason="holdings_lost")
-        self._fallen, self._lost = book.fallen, book.lost
+        self._ctx.meter.add(
+            DROPPED, max(book.missed_holdings - self._lost, 0), reason="holdings_lost"
+        )
+        self._fallen, self._lost = book.inconsistent, book.missed_holdings

@@ -7,7 +7,7 @@ from pipeline.model.availability import Availability
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import annotation
 
-Substance: TypeAlias = tuple[str, bool]
+ContentKey: TypeAlias = tuple[str, bool]
 """What is said but for the time, and whether that goes on."""
 
 
@@ -25,7 +25,7 @@ class Content:
 
     Attributes:
         topology: the node's.
-        lasting: see above.
+        is_current: see above.
         substance: equal for two that say the same.
     """
 
@@ -40,18 +40,18 @@ class Content:
         lasting: bool = True,
     ) -> None:
         self.topology = topology
-        self.lasting = lasting
+        self.is_current = lasting
         self._availability = availability
         self._refresh = refresh
         self._at = at
         self._body: str
         if before is not None and self._same(before):
             self._body = before._body  # noqa: SLF001 -- of the same class
-            if not (lasting or before.lasting):
+            if not (lasting or before.is_current):
                 self._at = before._at  # noqa: SLF001
         else:
             self._body = self._made(at=0)
-        self.substance: Substance = (self._body, lasting)
+        self.substance: ContentKey = (self._body, lasting)
 
     def _same(self, other: "Content") -> bool:
         return (

@@ -11,12 +11,12 @@ from pipeline.diagnostics.api_permissions import (
     FORBIDDEN,
     NOT_FOUND,
     Right,
-    mend_of,
-    reviewed,
+    fix_for,
+    review_rights,
 )
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.node_name_check import MEND
+from pipeline.diagnostics.node_name_check import FIX
 from sinks.node.options import Options
 
 _NODES: Final = "/api/v1/nodes"
@@ -30,7 +30,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         async with ctx.kube(options.kubeconfig) as api:
             return [
                 *await _named(api, node),
-                *await reviewed(
+                *await review_rights(
                     api,
                     check,
                     place,
@@ -39,7 +39,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
                 ),
             ]
     except TransientError as error:
-        return [check.failure(place, str(error), mend_of(error))]
+        return [check.failure(place, str(error), fix_for(error))]
 
 
 async def _named(api: KubeApi, node: str) -> list[Finding]:
@@ -51,6 +51,6 @@ async def _named(api: KubeApi, node: str) -> list[Finding]:
         if error.status == FORBIDDEN:
             return []
         if error.status == NOT_FOUND:
-            return [check.failure(f"GET {path}", f"there is no Node named {node}", MEND)]
+            return [check.failure(f"GET {path}", f"there is no Node named {node}", FIX)]
         raise
     return [check.ok(f"GET {path}", "is a Node")]

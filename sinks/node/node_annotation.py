@@ -9,7 +9,7 @@ import orjson
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.base.telemetry import Meter
 from pipeline.component.contracts import KubeApi
-from pipeline.kube.json_access import table
+from pipeline.kube.json_access import as_dict
 
 _TRIES: Final = 4
 _KIB: Final = 1024
@@ -48,7 +48,7 @@ class NodeAnnotation:
             body = await api.get(self._path, {})
         except ApiError as error:
             self._count("get", error)
-            raise self._told(error) from error
+            raise self._error_with_fix(error) from error
         except BaseException:
             self._count("get", None)
             raise
@@ -57,7 +57,7 @@ class NodeAnnotation:
 
     def _value(self, body: bytes) -> str | None:
         try:
-            node = table(orjson.loads(body))
+            node = as_dict(orjson.loads(body))
         except orjson.JSONDecodeError:
             node = {}
         if node.get("kind", "Node") != "Node" or "metadata" not in node:
@@ -65,7 +65,7 @@ class NodeAnnotation:
                 f"{self._path}: the server sent no Node; "
                 "see that its address is an API server's and nothing in between answers for it"
             )
-        value = table(table(node["metadata"]).get("annotations")).get(self._key)
+        value = as_dict(as_dict(node["metadata"]).get("annotations")).get(self._key)
         return value if isinstance(value, str) else None
 
     async def write(self, api: KubeApi, value: str | None) -> None:
@@ -85,7 +85,7 @@ class NodeAnnotation:
                 self._count("patch", error)
                 if error.status == HTTPStatus.CONFLICT and not last:
                     continue
-                raise self._told(error, value) from error
+                raise self._error_with_fix(error, value) from error
             except BaseException:
                 self._count("patch", None)
                 raise
@@ -102,7 +102,7 @@ class NodeAnnotation:
         result = str(code) if code else "error"
         self._meter.add("podgpu_sink_requests_total", method=method, result=result)
 
-    def _told(self, error: ApiError, value: str | None = None) -> ApiError:
+    def _error_with_fix(self, error: ApiError, value: str | None = None) -> ApiError:
         text = str(error)
         if error.status == HTTPStatus.NOT_FOUND:
             text = (

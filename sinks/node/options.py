@@ -8,7 +8,7 @@ import msgspec
 
 from config.option_markers import AtLeast, Doc, LeadsTo
 from config.value_types import Duration
-from pipeline.kube.name_rules import subdomain, wrong_with_key
+from pipeline.kube.name_rules import is_subdomain, key_problem
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +47,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """Refuse names that Kubernetes refuses, and a refresh that could never be kept."""
-        if self.node and not subdomain(self.node):
+        if self.node and not is_subdomain(self.node):
             yield (
                 "node",
                 f'"{self.node}" is no name of a Node: take one that kubectl get nodes shows',
             )
-        if wrong := wrong_with_key(self.annotation):
+        if wrong := key_problem(self.annotation):
             yield "annotation", wrong
         if self.refresh < self.min_interval:
             told = f"{self.refresh} is below min_interval, which is {self.min_interval}"

@@ -11,14 +11,14 @@ from pipeline.component.warnings import warn
 from pipeline.topology.node_annotation import LONGEST
 
 _ERRORS: Final = "podgpu_sink_errors_total"
-_TOLD: Final = 16
+_MAX_LOGGED: Final = 16
 """So many values of others are told, each once; all are counted."""
 
 _LOST: Final = 4
 """Of so many patches without an answer it is remembered what they would have written."""
 
 
-class Others:
+class ConcurrentWriters:
     """Knows what this sink wrote, and so what it didn't.
 
     Args:
@@ -43,7 +43,7 @@ class Others:
             self._foreign = False
             self._ctx.meter.add(_ERRORS, operation="overwritten", reason="foreign")
 
-    def lost(self, value: str) -> None:
+    def may_have_written(self, value: str) -> None:
         """The server may have taken a value, now or later."""
         self._lost.append(value)
 
@@ -52,11 +52,11 @@ class Others:
         self._written = None
         self._lost.clear()
 
-    def stands(self, value: str | None) -> bool:
+    def is_own_value(self, value: str | None) -> bool:
         """Whether a value is the one that was written last, as far as that is known."""
         return self._written is not None and value == self._written
 
-    def found(self, value: str | None) -> None:
+    def check_value(self, value: str | None) -> None:
         """Judge what stands there, before it is written over.
 
         Before this sink has written, whatever looks like such an annotation, of any version, counts
@@ -74,7 +74,7 @@ class Others:
             return
         self._foreign = True
         key = hash(_substance(value))
-        news = key not in self._told and len(self._told) < _TOLD
+        news = key not in self._told and len(self._told) < _MAX_LOGGED
         if news:
             self._told.add(key)
         warn(
@@ -83,8 +83,8 @@ class Others:
             "writer, or give podgpu another annotation%s",
             self._place,
             line(value, 80),
-            "" if len(self._told) < _TOLD else "; further ones are counted, and not told",
-            news=news,
+            "" if len(self._told) < _MAX_LOGGED else "; further ones are counted, and not told",
+            is_new=news,
         )
 
 

@@ -10,17 +10,17 @@ from typing import Final, Self
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
-from pipeline.component.holder_sources import LISTING, lists_holders
-from pipeline.component.readiness import Completeness
-from pipeline.component.shutdown import LAST, ended
+from pipeline.component.holder_sources import LISTING_KINDS, lists_holders
+from pipeline.component.readiness import HolderCompleteness
+from pipeline.component.shutdown import STOP_SECONDS, run_until_stopped
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
 from pipeline.model import Instant, Snapshot
-from sinks.node.annotation_content import Content, Substance
+from sinks.node.annotation_content import Content, ContentKey
 from sinks.node.node_annotation import NodeAnnotation
 from sinks.node.options import Options
-from sinks.node.other_writers import Others
-from sinks.node.write_schedule import Pacing
+from sinks.node.other_writers import ConcurrentWriters
+from sinks.node.write_schedule import WriteSchedule
 
 _AGAIN: Final = 8.0
 """Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
@@ -45,16 +45,16 @@ class NodeSink:
         self._removing = options.remove == "now"
         self._node = options.node or ctx.node
         self._place = NodeAnnotation(self._node, options.annotation, ctx.meter)
-        self._others = Others(str(self._place), ctx)
-        self._pacing = Pacing(options.min_interval, options.refresh, self._patched_before())
-        self._complete = Completeness(ctx.clock)
+        self._others = ConcurrentWriters(str(self._place), ctx)
+        self._pacing = WriteSchedule(options.min_interval, options.refresh, self._patched_before())
+        self._complete = HolderCompleteness(ctx.clock)
         self._session = AsyncExitStack()
         self._api: KubeApi | None = None
         self._content: Content | None = None
-        self._written: Substance | None = None
+        self._written: ContentKey | None = None
         self._awaiting = True
         self._failed = ""
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     async def __aenter__(self) -> Self:
         """Join the session with the API server; after a failure, see first that it is over."""
@@ -63,7 +63,7 @@ class NodeSink:
         self._api = await self._session.enter_async_context(kube)
         try:
             if self._failed:
-                await self._again()
+                await self._retry()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -88,59 +88,59 @@ class NodeSink:
                 self._take(arrivals.latest)
                 if self._due() and not closing.done():
                     await self._unless_late(closing)
-                await arrivals.wait(None if closing.done() else self._rest(arrivals.latest))
+                await arrivals.wait(None if closing.done() else self._idle_seconds(arrivals.latest))
         await self._end()
 
     def _take(self, snapshot: Snapshot | None) -> None:
         """Work out what has to stand there, once those who could name a holder have spoken."""
         now = self._ctx.clock.now()
         if self._removing:
-            if self._pacing.left(now) is None:
+            if self._pacing.seconds_left(now) is None:
                 self._pacing.change(now)
             return
-        self._awaiting = snapshot is None or not self._complete.reached(snapshot)
+        self._awaiting = snapshot is None or not self._complete.is_complete(snapshot)
         if snapshot is None or self._awaiting:
             return
-        content = self._content = self._said_by(snapshot)
+        content = self._content = self._content_of(snapshot)
         if content is None:
             return
         if content.substance == self._written:
-            self._pacing.settle()
+            self._pacing.cancel_change()
         else:
             self._pacing.change(now)
 
-    def _said_by(self, snapshot: Snapshot) -> Content | None:
+    def _content_of(self, snapshot: Snapshot) -> Content | None:
         """Return what a snapshot comes to; None where no topology was ever known."""
         before, refresh = self._content, float(self._options.refresh)
         if not lists_holders(snapshot):
-            self._tell(
+            self._log_once(
                 partial(warn, self._ctx),
                 "no source tells who holds what, so nothing is written of what is free; add one "
-                f"of {', '.join(sorted(LISTING))}",
+                f"of {', '.join(sorted(LISTING_KINDS))}",
             )
         topology = snapshot.topology
-        if topology is not None and snapshot.topology_stands:
+        if topology is not None and snapshot.topology_is_current:
             return Content(topology, snapshot.availability, snapshot.at, refresh, before)
         if topology is None and before is not None:
             topology = before.topology
         if topology is None:
-            self._tell(
+            self._log_once(
                 self._ctx.log.info,
                 "no topology is known, so none is written; the source nvml tells it",
             )
             return None
         return Content(topology, None, snapshot.at, refresh, before, lasting=False)
 
-    def _tell(self, say: Callable[[str], None], text: str) -> None:
+    def _log_once(self, say: Callable[[str], None], text: str) -> None:
         """Say once what no API server can mend, once every source has had the time to speak."""
-        if text not in self._told and self._complete.over_time:
-            self._told.add(text)
+        if text not in self._logged and self._complete.has_timed_out:
+            self._logged.add(text)
             say(text)
 
-    async def _again(self) -> None:
+    async def _retry(self) -> None:
         """Try what failed; as long as it fails the sink isn't up, and that is told once."""
         self._take(self._ctx.latest())
-        held = self._pacing.held(self._ctx.clock.now())
+        held = self._pacing.seconds_until_allowed(self._ctx.clock.now())
         if held > 0:
             raise TransientError(self._failed, retry_after=held)
         try:
@@ -151,7 +151,7 @@ class NodeSink:
 
     def _due(self) -> bool:
         """Whether it is time to look or to write."""
-        return self._active() and self._pacing.left(self._ctx.clock.now()) == 0
+        return self._active() and self._pacing.seconds_left(self._ctx.clock.now()) == 0
 
     def _active(self) -> bool:
         """Whether it is known what should stand there."""
@@ -159,20 +159,20 @@ class NodeSink:
 
     def _writes(self) -> bool:
         """Whether it is time to write."""
-        return self._pacing.write(self._ctx.clock.now())
+        return self._pacing.should_write(self._ctx.clock.now())
 
-    def _rest(self, latest: Snapshot | None) -> float | None:
+    def _idle_seconds(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot, seconds."""
         if self._active():
-            return self._pacing.left(self._ctx.clock.now())
+            return self._pacing.seconds_left(self._ctx.clock.now())
         if latest is None or not self._awaiting:
             return None
-        return max(self._complete.left(), 0)
+        return max(self._complete.seconds_left(), 0)
 
     async def _unless_late(self, closed: asyncio.Future[None]) -> None:
         """Look and write; once the sink has to stop, only for so long as it has time."""
-        look = self._pacing.look(self._ctx.clock.now())
-        work = await ended(self._sync(look=look, write=self._writes()), closed)
+        look = self._pacing.should_read(self._ctx.clock.now())
+        work = await run_until_stopped(self._sync(look=look, write=self._writes()), closed)
         try:
             work.result()
         except (TransientError, asyncio.CancelledError) as error:
@@ -183,26 +183,26 @@ class NodeSink:
     async def _sync(self, *, look: bool, write: bool) -> None:
         """Look at what stands there, write what should."""
         try:
-            await self._looked_and_wrote(look=look, write=write)
+            await self._read_and_write(look=look, write=write)
         except (TransientError, asyncio.CancelledError) as error:
             self._failed = str(error) or f"{self._place}: {_reason(error)}"
             raise
         self._failed = ""
 
-    async def _looked_and_wrote(self, *, look: bool, write: bool) -> None:
+    async def _read_and_write(self, *, look: bool, write: bool) -> None:
         api, content = self._api, self._content
         assert api is not None  # noqa: S101 -- it runs between entering and leaving
         if look:
             found = await self._place.read(api)
-            self._pacing.looked(self._ctx.clock.now())
+            self._pacing.record_read(self._ctx.clock.now())
             if not self._removing:
-                self._others.found(found)
-                if not write and not self._others.stands(found):
+                self._others.check_value(found)
+                if not write and not self._others.is_own_value(found):
                     # Such as a patch that was made long after it was given up.
                     self._written = None
                     self._pacing.change(self._ctx.clock.now())
             elif found is None:
-                self._pacing.wrote(self._ctx.clock.now())
+                self._pacing.record_write(self._ctx.clock.now())
                 return
             else:
                 self._pacing.change(self._ctx.clock.now())
@@ -218,7 +218,7 @@ class NodeSink:
                 self._lost(text)
             raise
         now = self._patched()
-        self._pacing.wrote(now, lasting=content is None or content.lasting)
+        self._pacing.record_write(now, lasting=content is None or content.is_current)
         if text is None or content is None:
             self._ctx.log.info("%s is taken away", self._place)
         else:
@@ -227,21 +227,21 @@ class NodeSink:
 
     def _lost(self, text: str | None) -> None:
         """Without an answer nobody knows what stands there now."""
-        self._pacing.lost(self._patched())
+        self._pacing.record_unanswered(self._patched())
         self._written = None
         if text is not None:
-            self._others.lost(text)
+            self._others.may_have_written(text)
 
     def _patched(self) -> Instant:
         """Note that the Node was changed, or may have been."""
         now = self._ctx.clock.now()
-        self._pacing.patched(now)
-        self._ctx.kept[_PATCHED] = (self._node, now)
+        self._pacing.record_patch(now)
+        self._ctx.restart_state[_PATCHED] = (self._node, now)
         return now
 
     def _patched_before(self) -> Instant | None:
         """Return when the sink that a reload put this one in the place of changed the Node."""
-        match self._ctx.kept.get(_PATCHED):
+        match self._ctx.restart_state.get(_PATCHED):
             case (self._node, Instant() as at):
                 return at
             case _:
@@ -252,12 +252,14 @@ class NodeSink:
         if self._options.remove == "at_stop":
             await self._withdraw()
             return
-        waits = self._pacing.pending and self._pacing.held(self._ctx.clock.now()) == 0
+        waits = (
+            self._pacing.pending and self._pacing.seconds_until_allowed(self._ctx.clock.now()) == 0
+        )
         if not self._active() or self._failed or not waits:
             return
         try:
-            async with asyncio.timeout(LAST):
-                await self._sync(look=self._pacing.look(self._ctx.clock.now()), write=True)
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._sync(look=self._pacing.should_read(self._ctx.clock.now()), write=True)
         except (TransientError, TimeoutError) as error:
             warn(self._ctx, "%s doesn't tell of the last change: %s", self._place, _reason(error))
 
@@ -265,9 +267,9 @@ class NodeSink:
         api = self._api
         assert api is not None  # noqa: S101 -- it runs between entering and leaving
         try:
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(STOP_SECONDS):
                 await self._place.write(api, None)
-            if self._pacing.doubtful:
+            if self._pacing.is_uncertain:
                 warn(
                     self._ctx,
                     "%s was taken away, but a patch before that got no answer and may be made "
@@ -278,19 +280,19 @@ class NodeSink:
         except TransientError as error:
             # With its Node the annotation has gone too.
             if not (isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND):
-                self._stays(error)
+                self._log_remains(error)
         except (TimeoutError, asyncio.CancelledError) as error:
-            self._stays(error)
+            self._log_remains(error)
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
             # A sink whose successor can't be had runs again, and then nothing stands there.
-            self._pacing.forget()
+            self._pacing.reset()
             self._patched()
             self._others.forget()
             self._written = None
 
-    def _stays(self, error: BaseException) -> None:
+    def _log_remains(self, error: BaseException) -> None:
         warn(
             self._ctx,
             "%s stays: %s; take it away: %s",

@@ -8,7 +8,7 @@ SETTLE: Final = 1.0
 """Seconds from a change to its writing: what belongs to it comes within that time."""
 
 
-class Pacing:
+class WriteSchedule:
     """Soon after a change, never twice within an interval, and now and then without a change.
 
     A patch without an answer may still be made, minutes later: then what stands there is looked at
@@ -30,7 +30,7 @@ class Pacing:
         self._check: int | None = None
         self._free = 0
         if last is not None:
-            self.patched(last)
+            self.record_patch(last)
 
     @property
     def pending(self) -> bool:
@@ -38,7 +38,7 @@ class Pacing:
         return self._changed is not None
 
     @property
-    def doubtful(self) -> bool:
+    def is_uncertain(self) -> bool:
         """Whether a patch without an answer may still be made."""
         return self._check is not None
 
@@ -47,25 +47,25 @@ class Pacing:
         if self._changed is None:
             self._changed = now.mono_ns
 
-    def settle(self) -> None:
+    def cancel_change(self) -> None:
         """What was written is what should stand there."""
         self._changed = None
 
-    def patched(self, now: Instant) -> None:
+    def record_patch(self, now: Instant) -> None:
         """A patch was made, or may have been: the next one keeps its distance."""
         self._free = now.mono_ns + self._interval_ns
 
-    def lost(self, now: Instant) -> None:
+    def record_unanswered(self, now: Instant) -> None:
         """A patch may have been made, or may be made yet."""
-        self.patched(now)
+        self.record_patch(now)
         self._doubt_ns = self._interval_ns
         self._check = now.mono_ns + self._doubt_ns
 
-    def wrote(self, now: Instant, *, lasting: bool = True) -> None:
+    def record_write(self, now: Instant, *, lasting: bool = True) -> None:
         """What should stand there does; without a refresh, unless it is to last."""
         self._written, self._changed = now.mono_ns if lasting else None, None
 
-    def looked(self, now: Instant) -> None:
+    def record_read(self, now: Instant) -> None:
         """What stands there was read."""
         self._looked = now.mono_ns
         if self._check is not None and now.mono_ns >= self._check:
@@ -73,26 +73,26 @@ class Pacing:
             over = self._doubt_ns >= self._refresh_ns
             self._check = None if over else now.mono_ns + self._doubt_ns
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, but for the distance between patches."""
         self._changed = self._written = self._looked = self._check = None
 
-    def look(self, now: Instant) -> bool:
+    def should_read(self, now: Instant) -> bool:
         """Whether to read what stands there, before anything is written over it."""
         if self._looked is None or now.mono_ns >= self._looked + self._refresh_ns:
             return True
         return self._check is not None and now.mono_ns >= self._check
 
-    def write(self, now: Instant) -> bool:
+    def should_write(self, now: Instant) -> bool:
         """Whether it is time to write."""
         due = self._due()
         return due is not None and now.mono_ns >= due
 
-    def held(self, now: Instant) -> float:
+    def seconds_until_allowed(self, now: Instant) -> float:
         """Return the seconds until a patch keeps its distance from the one before, 0 if it does."""
         return max(self._free - now.mono_ns, 0) / NS
 
-    def left(self, now: Instant) -> float | None:
+    def seconds_left(self, now: Instant) -> float | None:
         """Return the seconds until there is something to do; None if nothing asks for it.
 
         That is to write or, after a patch without an answer, to look.

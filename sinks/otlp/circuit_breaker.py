@@ -17,17 +17,17 @@ NO_LOGS: Final = "no_logs"
 _NONE: Final = frozenset(("unimplemented", "http_404", "http_405", "http_501"))
 """Refusals of the signal, and not of the message."""
 
-LATER_NS: Final = 600 * NS
+REOPEN_NS: Final = 600 * NS
 """After this time a receiver that takes none is asked again."""
 
-PATIENCE_NS: Final = 60 * NS
+MAX_RETRY_NS: Final = 60 * NS
 """For so long metrics wait for log records that aren't taken now."""
 
-AGAIN_NS: Final = 60 * NS
+RETRY_PAUSE_NS: Final = 60 * NS
 """After this time it is tried again whether they are taken now, or later if they are asked to."""
 
 
-class Admission:
+class CircuitBreaker:
     """Remembers how log records fare. Pure."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Admission:
         self._until_ns = 0
         self._since_ns: int | None = None
 
-    def closed(self, now_ns: int) -> Rejected | None:
+    def rejection(self, now_ns: int) -> Rejected | None:
         """Return what becomes of log records without asking; None when they are to be sent.
 
         Args:
@@ -43,7 +43,7 @@ class Admission:
         """
         return self._refusal if self._refusal is not None and now_ns < self._until_ns else None
 
-    def answered(self, outcome: Outcome, now_ns: int) -> Outcome:
+    def on_outcome(self, outcome: Outcome, now_ns: int) -> Outcome:
         """Return what an answer comes to that isn't "not now".
 
         Args:
@@ -53,10 +53,10 @@ class Admission:
         self._since_ns = None
         if isinstance(outcome, Rejected) and outcome.reason in _NONE:
             text = f"{outcome.message}; set logs: false, or let it take log records"
-            return self._refused(Rejected(NO_LOGS, text), now_ns + LATER_NS)
+            return self._refused(Rejected(NO_LOGS, text), now_ns + REOPEN_NS)
         return outcome
 
-    def waits(self, outcome: Retry, now_ns: int, *, metrics: bool) -> Outcome:
+    def on_retry(self, outcome: Retry, now_ns: int, *, metrics: bool) -> Outcome:
         """Return what "not now" comes to.
 
         However long the receiver wants to be left alone with log records, metrics wait no longer.
@@ -72,14 +72,14 @@ class Admission:
         if self._since_ns is None:
             self._since_ns = now_ns
         after = max(outcome.after or 0.0, 0.0)
-        left = (PATIENCE_NS - (now_ns - self._since_ns)) / NS
+        left = (MAX_RETRY_NS - (now_ns - self._since_ns)) / NS
         if self._refusal is None and left > 0:
             return replace(outcome, after=left) if after > left else outcome
         text = f"{outcome.message}; metrics are taken, and wait for log records no longer"
-        again_ns = max(AGAIN_NS, round(min(after, LATER_NS / NS) * NS))
+        again_ns = max(RETRY_PAUSE_NS, round(min(after, REOPEN_NS / NS) * NS))
         return self._refused(Rejected(outcome.reason, text), now_ns + again_ns)
 
-    def taken(self) -> bool:
+    def on_accepted(self) -> bool:
         """Note that log records were taken; whether that is new."""
         new, self._refusal, self._since_ns = self._refusal is not None, None, None
         return new
@@ -88,5 +88,5 @@ class Admission:
         first = self._refusal is None or self._refusal.reason != refusal.reason
         self._until_ns = until_ns
         # What comes after it is counted and no more.
-        self._refusal = replace(refusal, told=True)
+        self._refusal = replace(refusal, already_logged=True)
         return refusal if first else self._refusal

@@ -11,11 +11,11 @@ from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from sinks.otlp.options import Options
-from sinks.otlp.signal_client import EMPTY, Way
-from sinks.otlp.transport.settings import Settings, settle
+from sinks.otlp.signal_client import EMPTY_MESSAGE, SignalClient
+from sinks.otlp.transport.settings import Settings, resolve_settings
 
 _SECONDS: Final = 10.0
-_MENDS: Final[Mapping[str, str]] = {
+_FIXES: Final[Mapping[str, str]] = {
     "unauthenticated": "see headers, bearer_token_file and the client certificate",
     "http_401": "see headers, bearer_token_file and the client certificate",
     "permission_denied": "let the receiver admit podgpu: see headers, token and certificate",
@@ -32,25 +32,25 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `otlp.receiver`."""
     check = CHECKS["otlp.receiver"]
     try:
-        settings = settle(options, ctx.environ)
+        settings = resolve_settings(options, ctx.environ)
     except PermanentError as error:
         mend = "mend the option or the variable that is named"
         return [check.failure(options.endpoint or "endpoint", str(error), mend)]
     settings = replace(settings, timeout=min(settings.timeout, _SECONDS))
-    place = settings.endpoint.place
+    place = settings.endpoint.display_address
     outcome = await _sent(settings, ctx.clock)
     match outcome:
         case Acked():
             return [check.ok(place, f"took an empty message by {settings.protocol}")]
         case Rejected(reason, message):
-            return [check.failure(place, message, _MENDS.get(reason, _USUAL))]
+            return [check.failure(place, message, _FIXES.get(reason, _USUAL))]
         case Retry(reason, message):
-            return [check.failure(place, message, _MENDS.get(reason, _USUAL))]
+            return [check.failure(place, message, _FIXES.get(reason, _USUAL))]
         case TooLarge(message):
             return [check.failure(place, message, _USUAL)]
 
 
 async def _sent(settings: Settings, clock: Clock) -> Outcome:
     """Send the empty message as the sink sends its own."""
-    async with Way(settings, clock) as way:
-        return await way.send(EMPTY)
+    async with SignalClient(settings, clock) as way:
+        return await way.send(EMPTY_MESSAGE)

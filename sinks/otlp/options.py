@@ -103,7 +103,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Say what is wrong whatever the variables say. No message repeats a header's value."""
         yield from self._about_endpoint()
         for name, value in self.headers.items():
-            if flaw := headers.flaw(name, value):
+            if flaw := headers.header_problem(name, value):
                 yield ("headers", name), flaw
         if len({name.lower() for name in self.headers}) < len(self.headers):
             yield "headers", "a name stands twice: upper and lower case are the same"
@@ -138,13 +138,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def _found(self, endpoint: str) -> endpoints.Endpoint:
         if self.protocol == "http/protobuf":
-            return endpoints.http(endpoint, "option")
+            return endpoints.http_endpoint(endpoint, "option")
         try:
-            return endpoints.grpc(endpoint)
+            return endpoints.grpc_endpoint(endpoint)
         except ValueError:
             # Without a protocol here the variables choose it, and a URL may be for either.
             if self.protocol is None and endpoint.lower().startswith(("http:", "https:")):
-                return endpoints.http(endpoint, "option")
+                return endpoints.http_endpoint(endpoint, "option")
             raise
 
     def exclusive(self) -> Iterable[str]:

@@ -12,15 +12,15 @@ from sinks.otlp.transport.contract import Transport
 from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
 from sinks.otlp.transport.settings import Settings
 
-EMPTY: Final = b""
+EMPTY_MESSAGE: Final = b""
 """A message without a point, which every receiver takes: so the OTLP specification 1.11 has it of
 empty requests."""
 
-_WHO: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
+_AUTH_REASONS: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
 """Refusals that a new token or certificate may end."""
 
 
-class Way:
+class SignalClient:
     """Credentials and a connection, which is made with the first message.
 
     Args:
@@ -70,14 +70,14 @@ class Way:
         credentials = self._credentials
         if credentials is None:
             raise RuntimeError("send() outside of the sink's context")
-        outcome = await self._send(credentials, message, anew=False)
-        if isinstance(outcome, Rejected) and outcome.reason in _WHO and credentials.files:
-            outcome = await self._send(credentials, message, anew=True)
+        outcome = await self._send(credentials, message, reload=False)
+        if isinstance(outcome, Rejected) and outcome.reason in _AUTH_REASONS and credentials.files:
+            outcome = await self._send(credentials, message, reload=True)
         return outcome
 
-    async def _send(self, credentials: Credentials, message: bytes, *, anew: bool) -> Outcome:
+    async def _send(self, credentials: Credentials, message: bytes, *, reload: bool) -> Outcome:
         try:
-            material = await credentials.get(anew=anew)
+            material = await credentials.get(reload=reload)
         except CredentialsError as error:
             return Retry("credentials", str(error))
         if self._transport is None:

@@ -1,12 +1,12 @@
 """The sink `otlp`."""
 
 from pipeline.component.contracts import SinkContext
-from pipeline.delivery.queued_sink import Delivering
+from pipeline.delivery.queued_sink import QueuedSink
 from sinks.otlp.options import Options
 from sinks.otlp.push import OtlpPush
 
 
-class OtlpSink(Delivering):
+class OtlpSink(QueuedSink):
     """Pushes readings to an OpenTelemetry receiver, and loses none while it takes none.
 
     Args:

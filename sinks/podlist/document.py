@@ -16,19 +16,20 @@ class Document:
     """What stands in the file.
 
     Attributes:
-        ours: entries that podgpu wrote, letter for letter.
-        others: all other elements, letter for letter.
-        whole: it is a list. Else its end is missing or torn, and these are the entries before that.
+        own_entries: entries that podgpu wrote, letter for letter.
+        other_entries: all other elements, letter for letter.
+        is_complete: it is a list. Else its end is missing or torn, and these are the entries before
+            that.
         named: the devices that others' entries name, by container; numbers as text.
     """
 
-    ours: tuple[bytes, ...] = ()
-    others: tuple[bytes, ...] = ()
-    whole: bool = True
+    own_entries: tuple[bytes, ...] = ()
+    other_entries: tuple[bytes, ...] = ()
+    is_complete: bool = True
     named: dict[Names, set[str]] = field(default_factory=dict)
 
 
-def understand(data: bytes) -> Document:
+def parse_document(data: bytes) -> Document:
     """Take a file apart.
 
     Raises:
@@ -49,7 +50,7 @@ def understand(data: bytes) -> Document:
     return Document(tuple(ours), tuple(others), whole, named)
 
 
-def texts_beside(document: Document, entries: Iterable[Entry]) -> tuple[bytes, ...]:
+def entries_beside(document: Document, entries: Iterable[Entry]) -> tuple[bytes, ...]:
     """Return our entries as they have to stand beside others'.
 
     Where another's entry names all devices of one of ours, for the same container, ours adds

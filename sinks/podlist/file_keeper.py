@@ -9,7 +9,7 @@ from typing import Final
 from pipeline.base.errors import TransientError
 from pipeline.files import Content, UnreadableError
 from pipeline.files.atomic_replace import refusal
-from sinks.podlist.document import Document, compose, texts_beside, understand
+from sinks.podlist.document import Document, compose, entries_beside, parse_document
 from sinks.podlist.list_entries import Entry
 from sinks.podlist.list_splitter import NoListError
 from sinks.podlist.target_file import ChangedError, MountedError, Target
@@ -19,7 +19,7 @@ _REMARKS: Final = 8
 """What is to be said and nobody has taken yet: one call makes two of them at most."""
 
 
-class Keeper:
+class PodListFile:
     """Brings the file to what it should be, and touches it only if it isn't so.
 
     Args:
@@ -34,24 +34,24 @@ class Keeper:
         self._data: bytes | None = None
         self._document = Document()
 
-    def enter(self) -> None:
+    def open(self) -> None:
         """Find out whether the file can be kept, and clear away what was left beside it.
 
         Raises:
             TransientError: it can't, as far as can be told without writing.
         """
-        with self._telling():
+        with self._with_fix():
             content = self._target.read()
-            self._understand(content)
+            self._parse(content)
             if content is None or not self._in_place:
                 self._target.sweep()
 
-    def keep(self, entries: tuple[Entry, ...], *, mend: bool) -> bool:
+    def update(self, entries: tuple[Entry, ...], *, repair: bool) -> bool:
         """Let our entries in the file be these, and leave all others as they are.
 
         Args:
             entries: ours.
-            mend: a list without an end has been so for long enough: nobody is at work on it.
+            repair: a list without an end has been so for long enough: nobody is at work on it.
 
         Returns:
             Whether that is so now; False if the list has no end and isn't to be mended.
@@ -59,36 +59,36 @@ class Keeper:
         Raises:
             TransientError: it can't be done.
         """
-        with self._telling():
+        with self._with_fix():
             for _ in range(_TRIES):
                 before = self._target.read()
-                document = self._understand(before)
-                if not document.whole and not mend:
+                document = self._parse(before)
+                if not document.is_complete and not repair:
                     return False
-                ours = texts_beside(document, entries)
-                if before is not None and document.whole and document.ours == ours:
+                ours = entries_beside(document, entries)
+                if before is not None and document.is_complete and document.own_entries == ours:
                     return True
                 try:
-                    self._write(compose(document.others, ours), before)
+                    self._write(compose(document.other_entries, ours), before)
                 except ChangedError:
                     continue
-                if not document.whole:
+                if not document.is_complete:
                     self._remarks.append(
-                        f"{self._target.path}: was no whole list; {len(document.others)} entries "
-                        "of others could be kept"
+                        f"{self._target.path}: was no whole list; {len(document.other_entries)} "
+                        "entries of others could be kept"
                     )
                 return True
         raise TransientError(f"{self._target.path}: changes faster than it can be read and written")
 
-    def remarks(self) -> Iterator[str]:
+    def take_warnings(self) -> Iterator[str]:
         """Yield what it had to do otherwise, once; from any thread, and without blocking."""
         while self._remarks:
             yield self._remarks.popleft()
 
-    def _understand(self, content: Content | None) -> Document:
+    def _parse(self, content: Content | None) -> Document:
         data = content.data if content is not None else None
         if data != self._data:
-            self._document = understand(data) if data is not None else Document()
+            self._document = parse_document(data) if data is not None else Document()
             self._data = data
         return self._document
 
@@ -109,7 +109,7 @@ class Keeper:
                 )
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _with_fix(self) -> Iterator[None]:
         """Tell what went wrong so that somebody can mend it."""
         path = self._target.path
         try:

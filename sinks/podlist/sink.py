@@ -5,12 +5,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from pipeline.component.contracts import SinkContext, SinkInbox
-from pipeline.component.readiness import Completeness
+from pipeline.component.readiness import HolderCompleteness
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
 from pipeline.files.file_thread import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
-from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.list_entries import Entry, entries_of
 from sinks.podlist.options import Options
 
@@ -36,9 +36,9 @@ class PodListSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._keeper = Keeper(options.path, in_place=options.write == "inplace")
+        self._keeper = PodListFile(options.path, in_place=options.write == "inplace")
         self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, partial(warn, ctx))
-        self._complete = Completeness(ctx.clock, besides=_READERS)
+        self._complete = HolderCompleteness(ctx.clock, besides=_READERS)
         self._layout: Layout | None = None
         self._entries: tuple[Entry, ...] | None = None
         self._due_ns = 0
@@ -47,7 +47,7 @@ class PodListSink:
     async def __aenter__(self) -> Self:
         """Look whether the file can be kept."""
         self._complete.begin()
-        await self._thread.open(self._keeper.enter)
+        await self._thread.open(self._keeper.open)
         return self
 
     async def __aexit__(
@@ -59,7 +59,7 @@ class PodListSink:
     ) -> None:
         """Leave the file as it is, after the write that has begun, unless that takes too long."""
         await self._thread.close()
-        self._remark()
+        self._log_warnings()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Keep the file until the inbox ends."""
@@ -69,11 +69,11 @@ class PodListSink:
                 if arrivals.latest is not None:
                     self._take(arrivals.latest)
                 await self._keep()
-                await arrivals.wait(self._rest(arrivals.latest))
+                await arrivals.wait(self._idle_seconds(arrivals.latest))
 
     def _take(self, snapshot: Snapshot) -> None:
         """Work out our entries, once those who could name a holder have spoken."""
-        if not self._complete.reached(snapshot) or snapshot.layout is self._layout:
+        if not self._complete.is_complete(snapshot) or snapshot.layout is self._layout:
             return
         self._layout = snapshot.layout
         entries = entries_of(snapshot.layout.attributions.values(), self._options.ids)
@@ -87,21 +87,21 @@ class PodListSink:
             return
         mend = self._torn is not None and self._torn.seconds_until(now) >= _TORN
         try:
-            done = await self._thread.ask(partial(self._keeper.keep, self._entries, mend=mend))
+            done = await self._thread.call(partial(self._keeper.update, self._entries, repair=mend))
         finally:
-            self._remark()
+            self._log_warnings()
         if done:
             self._torn, rest = None, _LOOK
         else:
             self._torn, rest = self._torn or now, _SOON
         self._due_ns = self._ctx.clock.now().mono_ns + round(rest * NS)
 
-    def _remark(self) -> None:
-        for remark in self._keeper.remarks():
+    def _log_warnings(self) -> None:
+        for remark in self._keeper.take_warnings():
             warn(self._ctx, remark)
 
-    def _rest(self, latest: Snapshot | None) -> float | None:
+    def _idle_seconds(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot."""
         if self._entries is not None:
             return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
-        return max(self._complete.left(), 0) if latest is not None else None
+        return max(self._complete.seconds_left(), 0) if latest is not None else None

@@ -10,7 +10,7 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.files import AbsentError, Content, UnreadableError, read_file
-from pipeline.files.atomic_replace import MODE, Place, SweptError, write_all
+from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, write_all
 
 _MOST: Final = ByteSize.parse("10MiB")
 _INTO: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -35,7 +35,7 @@ class Target:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._place = Place(path, lasting=True)
+        self._place = AtomicFile(path, durable=True)
 
     def read(self) -> Content | None:
         """Return the file, None if there is none.
@@ -72,7 +72,7 @@ class Target:
             MountedError: see there.
         """
         try:
-            self._place.put(data, check=partial(self._check, before))
+            self._place.write(data, check=partial(self._check, before))
         except SweptError:
             raise ChangedError from None
         except OSError as error:

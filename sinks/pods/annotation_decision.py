@@ -4,21 +4,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pipeline.allocations.own_annotations import MARK, marked, own, writable
-from pipeline.kube.json_access import items, number, table, text
-from sinks.pods.held_devices import Wanted
+from pipeline.allocations.own_annotations import MARK, mark_value, own_annotations, writable
+from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
+from sinks.pods.held_devices import DesiredAnnotations
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a static pod's mirror: the uid by which kubelet and runtime know the pod."""
 
-NO_POD: Final = "has no identity"
+NO_IDENTITY: Final = "has no identity"
 """The reason for what can't be a pod: no API server sends one without uid and version."""
 
 Trouble = Literal["none", "several", "more", "key"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnclearResource:
     """Why it can't be said as which resource a container holds its devices.
 
     Attributes:
@@ -49,10 +49,10 @@ class Decision:
     keys: tuple[str, ...] = ()
     reason: str = ""
     foreign: tuple[str, ...] = ()
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[UnclearResource, ...] = ()
 
 
-def decide(pod: Mapping[str, Any], what: Wanted, node: str) -> Decision:
+def decide(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> Decision:
     """Return what is to be done with a pod.
 
     Args:
@@ -60,13 +60,13 @@ def decide(pod: Mapping[str, Any], what: Wanted, node: str) -> Decision:
         what: is to stand in its annotations.
         node: the name of this node.
     """
-    metadata, spec = table(pod.get("metadata")), table(pod.get("spec"))
-    annotations = table(metadata.get("annotations"))
-    uid = text(metadata.get("uid"))
-    if reason := _strange(pod, what, node):
+    metadata, spec = as_dict(pod.get("metadata")), as_dict(pod.get("spec"))
+    annotations = as_dict(metadata.get("annotations"))
+    uid = as_text(metadata.get("uid"))
+    if reason := _refusal_reason(pod, what, node):
         return Decision(reason=reason)
     values, unclear = _values(spec, what)
-    ours = own(annotations)
+    ours = own_annotations(annotations)
     changes = {
         key: value
         for key, value in values.items()
@@ -83,39 +83,41 @@ def decide(pod: Mapping[str, Any], what: Wanted, node: str) -> Decision:
         "metadata": {
             # Whoever changes the pod meanwhile, or makes it anew, makes this a 409.
             "uid": uid,
-            "resourceVersion": text(metadata.get("resourceVersion")),
-            "annotations": {**changes, MARK: marked(ours, changes)},
+            "resourceVersion": as_text(metadata.get("resourceVersion")),
+            "annotations": {**changes, MARK: mark_value(ours, changes)},
         }
     }
     return Decision(patch, tuple(changes), "", foreign, unclear)
 
 
-def _strange(pod: Mapping[str, Any], what: Wanted, node: str) -> str:
-    metadata = table(pod.get("metadata"))
-    annotations = table(metadata.get("annotations"))
-    uid = text(metadata.get("uid"))
-    if not uid or not text(metadata.get("resourceVersion")):
-        return NO_POD
-    if what.uid and what.uid not in (uid, text(annotations.get(_MIRROR))):
+def _refusal_reason(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> str:
+    metadata = as_dict(pod.get("metadata"))
+    annotations = as_dict(metadata.get("annotations"))
+    uid = as_text(metadata.get("uid"))
+    if not uid or not as_text(metadata.get("resourceVersion")):
+        return NO_IDENTITY
+    if what.uid and what.uid not in (uid, as_text(annotations.get(_MIRROR))):
         return "is another pod of that name"
-    if text(table(pod.get("spec")).get("nodeName")) != node:
+    if as_text(as_dict(pod.get("spec")).get("nodeName")) != node:
         return "is not on this node"
     if metadata.get("deletionTimestamp") is not None:
         return "is being deleted"
-    if text(table(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}:
+    if as_text(as_dict(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}:
         return "has ended"
     return ""
 
 
-def _values(spec: Mapping[str, Any], what: Wanted) -> tuple[dict[str, str], tuple[Unclear, ...]]:
+def _values(
+    spec: Mapping[str, Any], what: DesiredAnnotations
+) -> tuple[dict[str, str], tuple[UnclearResource, ...]]:
     """Return the annotations that the pod should have, by key, and what can't be said."""
     names = dict.fromkeys(name for _, containers in what.held for name in containers)
     resources: dict[str, str] = {}
-    unclear: list[Unclear] = []
+    unclear: list[UnclearResource] = []
     for container in names:
         devices = sum(container in containers for _, containers in what.held)
         found = _resource(spec, container, devices, what.resources)
-        if isinstance(found, Unclear):
+        if isinstance(found, UnclearResource):
             unclear.append(found)
         else:
             resources[container] = found
@@ -132,7 +134,7 @@ def _values(spec: Mapping[str, Any], what: Wanted) -> tuple[dict[str, str], tupl
 
 def _resource(
     spec: Mapping[str, Any], container: str, devices: int, known: frozenset[str]
-) -> str | Unclear:
+) -> str | UnclearResource:
     """Return as which resource a container holds its devices."""
     asked: dict[str, int | None] = {}
     for name, amount in _asked(spec, container):
@@ -141,28 +143,28 @@ def _resource(
             asked[name] = None if before is None or amount is None else before + amount
     told = tuple(sorted(asked))
     if len(told) != 1:
-        return Unclear("several" if told else "none", told, container)
+        return UnclearResource("several" if told else "none", told, container)
     [(name, most)] = asked.items()
     if most is not None and devices > most:
-        return Unclear("more", told, container)
-    return name if writable(name) else Unclear("key", told, container)
+        return UnclearResource("more", told, container)
+    return name if writable(name) else UnclearResource("key", told, container)
 
 
 def _asked(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int | None]]:
     """Yield resources and how many of each a container asks for; all of a pod's for no name."""
     every: Iterable[dict[str, Any]] = [
-        *items(spec.get("initContainers")),
-        *items(spec.get("containers")),
+        *as_dicts(spec.get("initContainers")),
+        *as_dicts(spec.get("containers")),
     ]
     for one in every:
-        if not container or text(one.get("name")) == container:
-            resources = table(one.get("resources"))
-            amounts = table(resources.get("requests")) | table(resources.get("limits"))
+        if not container or as_text(one.get("name")) == container:
+            resources = as_dict(one.get("resources"))
+            amounts = as_dict(resources.get("requests")) | as_dict(resources.get("limits"))
             for name, amount in amounts.items():
                 yield name, _whole(amount)
 
 
 def _whole(amount: object) -> int | None:
     """Return how many; None where that can't be told: `1k` is a whole number too."""
-    written = text(amount)
-    return int(written) if written.isdecimal() and len(written) < 10 else number(amount)
+    written = as_text(amount)
+    return int(written) if written.isdecimal() and len(written) < 10 else as_int(amount)

@@ -1,7 +1,7 @@
 """What `podgpu doctor` looks at for the pods sink: its rights. No pod is read or changed."""
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.api_permissions import Right, examined
+from pipeline.diagnostics.api_permissions import Right, check_rights
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from sinks.pods.options import Options
@@ -10,4 +10,4 @@ from sinks.pods.options import Options
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `pods.patch`."""
     rights = (Right("get", "pods"), Right("patch", "pods"))
-    return await examined(ctx, options.kubeconfig, CHECKS["pods.patch"], *rights)
+    return await check_rights(ctx, options.kubeconfig, CHECKS["pods.patch"], *rights)

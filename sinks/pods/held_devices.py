@@ -16,7 +16,7 @@ Held: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 container that nobody could tell."""
 
 
-class Place(NamedTuple):
+class PodRef(NamedTuple):
     """Where a pod is found."""
 
     namespace: str
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredAnnotations:
     """What is to stand in a pod's annotations.
 
     Attributes:
@@ -46,7 +46,9 @@ class Wanted:
     resources: frozenset[str]
 
 
-def wanted(attributions: Iterable[Attribution], resources: frozenset[str]) -> dict[Place, Wanted]:
+def desired_annotations(
+    attributions: Iterable[Attribution], resources: frozenset[str]
+) -> dict[PodRef, DesiredAnnotations]:
     """Return what is to stand in the annotations of all pods that hold something.
 
     Left out is who has no name that a pod can have, and a pod as a whole if it isn't settled what
@@ -57,26 +59,26 @@ def wanted(attributions: Iterable[Attribution], resources: frozenset[str]) -> di
         attributions: in device order.
         resources: names of the extended resources that are known to be of GPUs.
     """
-    held: dict[Place, dict[str, dict[str, None]]] = {}
-    uids: dict[Place, set[str]] = {}
-    unsettled: set[Place] = set()
+    held: dict[PodRef, dict[str, dict[str, None]]] = {}
+    uids: dict[PodRef, set[str]] = {}
+    unsettled: set[PodRef] = set()
     for attribution in attributions:
         pods = set()
         for holder in attribution.holders:
-            place, uid = Place(holder.subject.namespace, holder.subject.pod), _uid(holder)
+            place, uid = PodRef(holder.subject.namespace, holder.subject.pod), _uid(holder)
             pods.add((place, uid))
             containers = held.setdefault(place, {}).setdefault(attribution.device.uuid, {})
             containers[holder.subject.container] = None
             uids.setdefault(place, set()).add(uid)
         if attribution.conflicts and len(pods) > 1:
             unsettled.update(place for place, _ in pods)
-    found: dict[Place, Wanted] = {}
+    found: dict[PodRef, DesiredAnnotations] = {}
     for place, devices in held.items():
         known = uids[place] - {""}
         if place in unsettled or len(known) > 1 or not _possible(place):
             continue
         what = tuple((uuid, tuple(containers)) for uuid, containers in devices.items())
-        found[place] = Wanted(next(iter(known), ""), what, resources)
+        found[place] = DesiredAnnotations(next(iter(known), ""), what, resources)
     return found
 
 
@@ -84,7 +86,7 @@ def _uid(holder: Holder) -> str:
     return holder.subject.uid if holder.pod is None else holder.pod.uid
 
 
-def _possible(place: Place) -> bool:
+def _possible(place: PodRef) -> bool:
     # Sources read names from files too: what is no name must not become a path.
     return (
         _NAMESPACE.fullmatch(place.namespace) is not None

@@ -8,11 +8,11 @@ import orjson
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi, SinkContext
-from pipeline.kube.api_errors import denied
-from pipeline.kube.json_access import table
-from sinks.pods.annotation_decision import NO_POD, Decision, decide
-from sinks.pods.held_devices import Place, Wanted
-from sinks.pods.skip_reports import Telling
+from pipeline.kube.api_errors import is_admission_denial
+from pipeline.kube.json_access import as_dict
+from sinks.pods.annotation_decision import NO_IDENTITY, Decision, decide
+from sinks.pods.held_devices import DesiredAnnotations, PodRef
+from sinks.pods.skip_reports import DecisionLog
 
 _ATTEMPTS: Final = 4
 """How often a pod is read and changed in one go, while others change it in between."""
@@ -29,13 +29,13 @@ class Annotator:
     def __init__(self, ctx: SinkContext, stopping: Callable[[], bool]) -> None:
         self._ctx = ctx
         self._stopping = stopping
-        self._telling = Telling(ctx)
+        self._reporter = DecisionLog(ctx)
 
-    def keep(self, places: Collection[Place]) -> None:
+    def retain(self, places: Collection[PodRef]) -> None:
         """Note which pods there are: of others nothing needs to be remembered."""
-        self._telling.keep(places)
+        self._reporter.retain(places)
 
-    async def see_to(self, api: KubeApi, place: Place, what: Wanted) -> bool:
+    async def update_pod(self, api: KubeApi, place: PodRef, what: DesiredAnnotations) -> bool:
         """Write what a pod holds into its annotations, where nobody else's word stands.
 
         Args:
@@ -53,7 +53,7 @@ class Annotator:
         """
         for _ in range(_ATTEMPTS):
             try:
-                if (decision := await self._look(api, place, what)).changes is None:
+                if (decision := await self._read_and_decide(api, place, what)).changes is None:
                     return True
                 if self._stopping():
                     return False
@@ -68,34 +68,36 @@ class Annotator:
                         raise
         return False
 
-    async def _look(self, api: KubeApi, place: Place, what: Wanted) -> Decision:
+    async def _read_and_decide(
+        self, api: KubeApi, place: PodRef, what: DesiredAnnotations
+    ) -> Decision:
         body = await self._counted("get", api.get(place.path, {}))
         decision = decide(_object(body), what, self._ctx.node)
-        if decision.reason == NO_POD:
+        if decision.reason == NO_IDENTITY:
             raise TransientError(
                 f"GET {place.path}: the server sent no Pod; see that its address is an API "
                 "server's and nothing in between answers for it"
             )
-        self._telling.decided(place, what, decision)
+        self._reporter.on_decision(place, what, decision)
         return decision
 
-    async def _patch(self, api: KubeApi, place: Place, decision: Decision) -> bool:
+    async def _patch(self, api: KubeApi, place: PodRef, decision: Decision) -> bool:
         """Make the change; return whether it stands there then."""
         changes = decision.changes or {}
         try:
             body = await self._counted("patch", api.patch(place.path, changes))
         except ApiError as error:
             # A webhook may deny with any status, and means this pod by it.
-            if denied(error):
-                self._telling.refused("denied", place, decision.keys, error)
+            if is_admission_denial(error):
+                self._reporter.on_refusal("denied", place, decision.keys, error)
             elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                self._telling.refused("invalid", place, decision.keys, error)
+                self._reporter.on_refusal("invalid", place, decision.keys, error)
             else:
                 raise
             return False
         there, written = _annotations(_object(body)), _annotations(changes)
         if any(there.get(key) != value for key, value in written.items()):
-            self._telling.refused("dropped", place, decision.keys)
+            self._reporter.on_refusal("dropped", place, decision.keys)
             return False
         self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
         return True
@@ -115,10 +117,10 @@ class Annotator:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        return table(orjson.loads(body))
+        return as_dict(orjson.loads(body))
     except orjson.JSONDecodeError:
         return {}
 
 
 def _annotations(pod: Any) -> dict[str, Any]:
-    return table(table(table(pod).get("metadata")).get("annotations"))
+    return as_dict(as_dict(as_dict(pod).get("metadata")).get("annotations"))

@@ -7,16 +7,16 @@ from typing import Final, Self
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
-from pipeline.component.readiness import Completeness
-from pipeline.component.shutdown import ended
+from pipeline.component.readiness import HolderCompleteness
+from pipeline.component.shutdown import run_until_stopped
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
 from pipeline.model import NS, Layout, Snapshot
-from pipeline.model.plugin_ids import matcher
-from sinks.pods.held_devices import Place, Wanted, wanted
+from pipeline.model.plugin_ids import glob_matcher
+from sinks.pods.held_devices import DesiredAnnotations, PodRef, desired_annotations
 from sinks.pods.options import Options
 from sinks.pods.pod_annotator import Annotator
-from sinks.pods.work_queue import Agenda
+from sinks.pods.work_queue import PodQueue
 
 _PACE: Final = 0.1
 """Seconds from the beginning of one pod to that of the next."""
@@ -41,9 +41,9 @@ class PodsSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._wants = matcher(options.resources)
-        self._complete = Completeness(ctx.clock)
-        self._agenda = Agenda()
+        self._wants = glob_matcher(options.resources)
+        self._complete = HolderCompleteness(ctx.clock)
+        self._agenda = PodQueue()
         self._resources: frozenset[str] = frozenset()
         self._layout: Layout | None = None
         self._waiting = True
@@ -66,7 +66,7 @@ class PodsSink:
         self._api = await self._leases.enter_async_context(self._ctx.kube(self._options.kubeconfig))
         try:
             if self._failed is not None:
-                await self._again(self._failed)
+                await self._retry_one(self._failed)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -94,7 +94,7 @@ class PodsSink:
             while not arrivals.ended:
                 self._take(arrivals.latest)
                 await self._work(arrivals.closing)
-                await arrivals.wait(self._rest(arrivals.latest))
+                await arrivals.wait(self._idle_seconds(arrivals.latest))
 
     @property
     def _stopping(self) -> bool:
@@ -105,7 +105,7 @@ class PodsSink:
         """Work out what pods hold, once those who could name a holder have spoken."""
         if snapshot is None:
             return
-        self._waiting = not self._complete.reached(snapshot)
+        self._waiting = not self._complete.is_complete(snapshot)
         if self._waiting:
             return
         if self._silent_ns is None:
@@ -115,14 +115,14 @@ class PodsSink:
             # What was of GPUs once is so for good: the kubelet may not be heard now.
             self._resources |= {name for name in layout.resources if self._wants(name)}
             if self._resources:
-                pods = wanted(layout.attributions.values(), self._resources)
-                self._agenda.take(pods)
-                self._annotator.keep(pods)
+                pods = desired_annotations(layout.attributions.values(), self._resources)
+                self._agenda.update(pods)
+                self._annotator.retain(pods)
         self._warn()
 
     def _warn(self) -> None:
         """Say that nothing can be written, once it has been so for a while."""
-        if self._silence() == 0:
+        if self._seconds_until_warning() == 0:
             self._silent_ns = -1
             warn(
                 self._ctx,
@@ -132,7 +132,7 @@ class PodsSink:
                 ", ".join(self._options.resources),
             )
 
-    def _silence(self) -> float | None:
+    def _seconds_until_warning(self) -> float | None:
         """Return the seconds until it is said that no resource is known; None for never."""
         if self._resources or self._silent_ns is None or self._silent_ns < 0:
             return None
@@ -143,9 +143,9 @@ class PodsSink:
         now_ns = self._ctx.clock.now().mono_ns
         if self._stopping or now_ns < self._next_ns:
             return
-        if (due := self._agenda.begin(now_ns)) is None:
+        if (due := self._agenda.next(now_ns)) is None:
             return
-        work = await ended(self._see_to(*due), closed)
+        work = await run_until_stopped(self._update_pod(*due), closed)
         try:
             work.result()
         except (TransientError, asyncio.CancelledError) as error:
@@ -155,16 +155,16 @@ class PodsSink:
             told = str(error) or "no answer in time"
             warn(self._ctx, "pod %s may not have its annotations: %s", place, told)
 
-    async def _again(self, failed: TransientError) -> None:
+    async def _retry_one(self, failed: TransientError) -> None:
         """Try one pod; as long as the same is wrong the sink isn't up, and that is told once."""
         self._take(self._ctx.latest())
-        due = self._agenda.begin(self._ctx.clock.now().mono_ns)
+        due = self._agenda.next(self._ctx.clock.now().mono_ns)
         if due is None:
             self._failed = None
             return
         try:
             async with asyncio.timeout(_AGAIN):
-                await self._see_to(*due)
+                await self._update_pod(*due)
         except TimeoutError:
             raise TransientError(str(failed)) from None
         except TransientError as error:
@@ -172,12 +172,12 @@ class PodsSink:
                 raise
             raise TransientError(str(failed), retry_after=error.retry_after) from error
 
-    async def _see_to(self, place: Place, what: Wanted) -> None:
+    async def _update_pod(self, place: PodRef, what: DesiredAnnotations) -> None:
         api = self._api
         assert api is not None  # noqa: S101 -- it runs between entering and leaving
         self._next_ns = self._ctx.clock.now().mono_ns + round(_PACE * NS)
         try:
-            done = await self._annotator.see_to(api, place, what)
+            done = await self._annotator.update_pod(api, place, what)
         except TransientError as error:
             # The text names the pod; said again for each, it would be no news.
             if self._failed is None or _kind(self._failed) != _kind(error):
@@ -186,17 +186,17 @@ class PodsSink:
         self._failed = None
         now_ns = self._ctx.clock.now().mono_ns
         if done:
-            self._agenda.finish(place, now_ns)
+            self._agenda.record_done(place, now_ns)
         else:
-            self._agenda.put_off(place, now_ns)
+            self._agenda.postpone(place, now_ns)
 
-    def _rest(self, latest: Snapshot | None) -> float | None:
+    def _idle_seconds(self, latest: Snapshot | None) -> float | None:
         """Return how long there is nothing to do but wait for a snapshot."""
         if latest is None or self._stopping:
             return None
         now_ns = self._ctx.clock.now().mono_ns
-        due = self._agenda.left(now_ns)
-        rests = [self._complete.left() if self._waiting else self._silence()]
+        due = self._agenda.seconds_left(now_ns)
+        rests = [self._complete.seconds_left() if self._waiting else self._seconds_until_warning()]
         if due is not None:
             rests.append(max(due, (self._next_ns - now_ns) / NS))
         return min((max(rest, 0) for rest in rests if rest is not None), default=None)
@@ -204,4 +204,4 @@ class PodsSink:
 
 def _kind(error: TransientError) -> tuple[int, str]:
     """Return what is equal for two errors if the second is no news after the first."""
-    return error.kind if isinstance(error, ApiError) else (0, type(error).__name__)
+    return error.dedup_key if isinstance(error, ApiError) else (0, type(error).__name__)

@@ -7,7 +7,7 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from sinks.pods.annotation_decision import Decision, Trouble
-from sinks.pods.held_devices import Place, Wanted
+from sinks.pods.held_devices import DesiredAnnotations, PodRef
 
 _REMEMBERED: Final = 1024
 """Things said for all pods, and pods that no longer hold anything; beyond that the longest
@@ -16,7 +16,7 @@ remembered is forgotten, and may be said a second time."""
 _OF_A_POD: Final = 256
 """Things said of one pod."""
 
-_WHY: Final[dict[Trouble, str]] = {
+_REASON_TEXTS: Final[dict[Trouble, str]] = {
     "none": "asks for no extended resource of which the kubelet says that it is GPUs",
     "several": "asks for several resources that are GPUs (%s); let `resources` name one of them",
     "more": "holds more devices than it has asked for as %s",
@@ -25,7 +25,7 @@ _WHY: Final[dict[Trouble, str]] = {
 
 Refusal = Literal["denied", "invalid", "dropped"]
 
-_MEND: Final[dict[Refusal, str]] = {
+_FIXES: Final[dict[Refusal, str]] = {
     "denied": "let whoever runs that webhook or policy allow podgpu's annotations",
     "invalid": "see how large the pod's annotations are, and what admission policies allow",
     "dropped": "the API server took the change, and what it sent back doesn't have it; see which "
@@ -33,7 +33,7 @@ _MEND: Final[dict[Refusal, str]] = {
 }
 
 
-class Telling:
+class DecisionLog:
     """Says what isn't written, and why.
 
     Args:
@@ -43,15 +43,15 @@ class Telling:
     def __init__(self, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._said: dict[tuple[str, str], None] = {}
-        self._of_pods: dict[Place, set[tuple[str, ...]]] = {}
+        self._of_pods: dict[PodRef, set[tuple[str, ...]]] = {}
 
-    def keep(self, places: Collection[Place]) -> None:
+    def retain(self, places: Collection[PodRef]) -> None:
         """Forget what was said of pods that hold nothing any more, once they are many."""
         if len(self._of_pods) > _REMEMBERED:
             said = self._of_pods.items()
             self._of_pods = {place: told for place, told in said if place in places}
 
-    def decided(self, place: Place, what: Wanted, decision: Decision) -> None:
+    def on_decision(self, place: PodRef, what: DesiredAnnotations, decision: Decision) -> None:
         """Say what a decision leaves alone."""
         log = self._ctx.log
         if decision.reason:
@@ -71,7 +71,7 @@ class Telling:
             ):
                 self._count("unclear")
             if self._new(unclear.trouble, names):
-                why = _WHY[unclear.trouble]
+                why = _REASON_TEXTS[unclear.trouble]
                 log.info(
                     "pod %s: container %s %s: nothing is written for it; said once for all pods",
                     place,
@@ -79,8 +79,8 @@ class Telling:
                     why % names if "%s" in why else why,
                 )
 
-    def refused(
-        self, how: Refusal, place: Place, keys: Collection[str], error: ApiError | None = None
+    def on_refusal(
+        self, how: Refusal, place: PodRef, keys: Collection[str], error: ApiError | None = None
     ) -> None:
         """Say that what would be written doesn't come to stand there."""
         self._count("invalid")
@@ -92,8 +92,8 @@ class Telling:
             place,
             names,
             f"{error}; " if error else "",
-            _MEND[how],
-            news=self._new(how, names),
+            _FIXES[how],
+            is_new=self._new(how, names),
         )
 
     def _count(self, reason: str) -> None:
@@ -108,7 +108,7 @@ class Telling:
         self._said[what] = None
         return True
 
-    def _new_of(self, place: Place, *what: str) -> bool:
+    def _new_of(self, place: PodRef, *what: str) -> bool:
         said = self._of_pods.setdefault(place, set())
         if what in said:
             return False

@@ -5,11 +5,11 @@ from functools import partial
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.write_access import look
+from pipeline.diagnostics.write_access import check_writable
 from sinks.textfile.options import Options
 
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
     """Check `textfile.folder`."""
     check = CHECKS["textfile.folder"]
-    return [await in_thread(partial(look, check, options.path, replaces=True))]
+    return [await in_thread(partial(check_writable, check, options.path, replaces=True))]

@@ -13,7 +13,7 @@ from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
 from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
-from pipeline.files.atomic_replace import Place, SweptError, refusal
+from pipeline.files.atomic_replace import AtomicFile, SweptError, refusal
 from pipeline.files.file_thread import FileThread
 from pipeline.model import NS
 from sinks.textfile.options import Options
@@ -79,7 +79,7 @@ class TextfileSink:
         form = Format.TEXT
         page = self._renderer.body(form) + self._renderer.tail(form, self._ctx.telemetry())
         self._due_ns = self._ctx.clock.now().mono_ns + self._options.interval.ns
-        await self._thread.ask(partial(self._file.write, page))
+        await self._thread.call(partial(self._file.write, page))
 
 
 class _File:
@@ -87,7 +87,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = Place(path, lasting=False)
+        self._place = AtomicFile(path, durable=False)
         self._written = False
 
     def enter(self) -> None:
@@ -117,7 +117,7 @@ class _File:
             TransientError: it can't be done.
         """
         try:
-            self._place.put(page)
+            self._place.write(page)
         except SweptError:
             raise TransientError(
                 f"{self._path}: somebody clears the folder away: give a folder that stays"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from pipeline.allocations.device_injection import Injection, injected
+from pipeline.allocations.device_injection import Injection, requested_gpus
 from pipeline.model import RawDeviceId
 from pipeline.model.plugin_ids import without_replica
 from pipeline.net.protobuf import DecodeError, Schema
@@ -15,11 +15,11 @@ from pipeline.net.protobuf import DecodeError, Schema
 _NODE = re.compile(r"nvidia([0-9]+)(?:/gi[0-9]+)?")
 
 
-class BadAnswerError(Exception):
+class InvalidResponseError(Exception):
     """The answer can't be read; the text says why."""
 
 
-def named(encoded: str) -> Injection | None:
+def gpus_of(encoded: str) -> Injection | None:
     """Return the GPUs that an answer names, None if it names none.
 
     Args:
@@ -31,10 +31,10 @@ def named(encoded: str) -> Injection | None:
     try:
         answer = _answer().FromString(base64.b64decode(encoded, validate=True))
     except ValueError:
-        raise BadAnswerError("is not base64") from None
+        raise InvalidResponseError("is not base64") from None
     except DecodeError:
-        raise BadAnswerError("is no answer of a device plugin") from None
-    return injected(
+        raise InvalidResponseError("is no answer of a device plugin") from None
+    return requested_gpus(
         env=answer.envs,
         mounts=[mount.container_path for mount in answer.mounts],
         nodes=[node.container_path for node in answer.devices],
@@ -43,14 +43,14 @@ def named(encoded: str) -> Injection | None:
     )
 
 
-def says_the_same(ids: tuple[RawDeviceId, ...], answer: Injection) -> bool:
+def agrees_with(ids: tuple[RawDeviceId, ...], answer: Injection) -> bool:
     """Return whether an answer names what the kubelet asked for, as far as the texts show.
 
     An index says another thing than a uuid here, though they may mean one device: nobody but the
     driver knows.
     """
     asked = {without_replica(raw.text).lower() for raw in ids}
-    if answer.word != "nodes":
+    if answer.method != "nodes":
         return asked == {_device(raw).lower() for raw in answer.devices}
     minors = {raw.text for raw in answer.devices}
     # A node is a whole GPU: where the ids name MIG instances, they say more.
@@ -69,5 +69,5 @@ def _device(raw: RawDeviceId) -> str:
 
 @cache
 def _answer() -> Any:
-    schema = Schema.beside("sources.checkpoint", "deviceplugin.binpb")
+    schema = Schema.load_from_package("sources.checkpoint", "deviceplugin.binpb")
     return schema.message("v1beta1.ContainerAllocateResponse")

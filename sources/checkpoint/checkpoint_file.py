@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import UnreadableError
 from pipeline.model import Claim, Evidence, Origin, PartialRef
-from pipeline.model.plugin_ids import MOST_HELD, plugin_ids
-from sources.checkpoint.allocate_response import BadAnswerError, named, says_the_same
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
+from sources.checkpoint.allocate_response import InvalidResponseError, agrees_with, gpus_of
 
-_TOLD = 3
+_MAX_REPORTED = 3
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -54,7 +54,7 @@ _document = msgspec.json.Decoder(_Document)
 _entry = msgspec.json.Decoder(_Entry)
 
 
-def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> Listed:
+def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> FileClaims:
     """Return a claim for each container and resource, sorted: the kubelet's order is random.
 
     Args:
@@ -76,17 +76,17 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> L
             continue
         claim = _claim(entry, path, complaints)
         held += len(claim.devices) + len(claim.asked)
-        if held > MOST_HELD:
+        if held > MAX_CLAIMED_DEVICES:
             raise UnreadableError(
-                f"{path}: its containers hold more than {MOST_HELD} devices, a shared one counted "
-                "for each of them; name fewer `resources`"
+                f"{path}: its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared "
+                "one counted for each of them; name fewer `resources`"
             )
         if claim.devices:
             claims[entry.uid, entry.container, entry.resource] = claim
-    told = tuple(sorted(complaints)[:_TOLD])
-    if len(complaints) > _TOLD:
-        told += (f"{path}: {len(complaints) - _TOLD} more of this sort",)
-    return Listed(tuple(claims[key] for key in sorted(claims)), told)
+    told = tuple(sorted(complaints)[:_MAX_REPORTED])
+    if len(complaints) > _MAX_REPORTED:
+        told += (f"{path}: {len(complaints) - _MAX_REPORTED} more of this sort",)
+    return FileClaims(tuple(claims[key] for key in sorted(claims)), told)
 
 
 def _pieces(data: bytes, path: Path) -> list[msgspec.Raw]:
@@ -113,11 +113,11 @@ def _claim(entry: _Entry, path: Path, complaints: list[str]) -> Claim:
     ids = plugin_ids(entry.all_ids)
     answer = None
     try:
-        answer = named(entry.answer or "")
-    except BadAnswerError as error:
+        answer = gpus_of(entry.answer or "")
+    except InvalidResponseError as error:
         complaints.append(f"{place}: AllocResp for {entry.resource} {error}")
     devices, asked, evidence = ids, ids[:0], Evidence.KUBELET_IDS
-    if answer is not None and not says_the_same(ids, answer):
+    if answer is not None and not agrees_with(ids, answer):
         devices, asked, evidence = answer.devices, ids, Evidence.PLUGIN_ANSWER
     subject = PartialRef(uid=entry.uid, container=entry.container)
     return Claim(subject, devices, None, None, Origin(evidence, place), entry.resource, asked)

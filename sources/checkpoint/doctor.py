@@ -4,26 +4,26 @@ from functools import partial
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.diagnostics.claim_file_check import look
+from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.kubelet_roots import elsewhere_than
-from pipeline.model.plugin_ids import matcher
+from pipeline.diagnostics.kubelet_roots import other_roots
+from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `checkpoint.file`."""
-    read = partial(read_checkpoint, path=options.path, wanted=matcher(options.resources))
+    read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
     check = CHECKS["checkpoint.file"]
     see = partial(
-        look,
+        check_file,
         check,
         options,
         read,
         writer="the kubelet",
         clock=ctx.clock,
-        elsewhere=f"another root of the kubelet's ({elsewhere_than(options.path)})",
+        elsewhere=f"another root of the kubelet's ({other_roots(options.path)})",
     )
     finding, _ = await in_thread(see)
     return [finding]

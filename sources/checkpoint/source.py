@@ -4,7 +4,7 @@ from functools import partial
 
 from pipeline.component.claim_file_follower import follow
 from pipeline.component.contracts import SourceContext
-from pipeline.model.plugin_ids import matcher
+from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
@@ -23,5 +23,5 @@ class CheckpointSource:
     async def run(self, ctx: SourceContext) -> None:
         """Follow the file until cancelled."""
         options = self._options
-        read = partial(read_checkpoint, path=options.path, wanted=matcher(options.resources))
-        await follow(ctx, options, read, absent=_ABSENT, hinted=True)
+        read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
+        await follow(ctx, options, read, absent=_ABSENT, follow_hints=True)

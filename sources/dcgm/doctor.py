@@ -9,11 +9,11 @@ from pipeline.base.errors import TransientError
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.counters_list_check import asked
-from pipeline.diagnostics.port_owner import ask
+from pipeline.diagnostics.counters_list_check import requested_plan
+from pipeline.diagnostics.port_owner import identify
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
-from sources.dcgm.page_reader import understand
+from sources.dcgm.page_reader import parse_page
 
 _OTHER: Final = (
     "give the page of a dcgm-exporter; where podgpu has the port 9400 it is on another one, such "
@@ -39,8 +39,8 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             else "see that dcgm-exporter writes it, and mount its folder"
         )
         return [check.failure(place, str(error), mend)]
-    plan = await asked(ctx)
-    page = await in_thread(partial(understand, data or b"", plan, ctx.clock.now(), 1))
+    plan = await requested_plan(ctx)
+    page = await in_thread(partial(parse_page, data or b"", plan, ctx.clock.now(), 1))
     if page.empty:
         return [check.failure(place, "no metric of dcgm-exporter's is on it", _OTHER)]
     saw = f"{len(page.devices)} devices, {len(page.readings)} readings"
@@ -59,6 +59,6 @@ async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:
     try:
         # Who answers by the byte is somebody else, and keeps its own time.
         async with asyncio.timeout(min(_SECONDS, ctx.deadline / 3)):
-            return (await in_thread(partial(ask, host, port, parts.path))).podgpu
+            return (await in_thread(partial(identify, host, port, parts.path))).is_podgpu
     except TimeoutError:
         return False

@@ -9,7 +9,7 @@ import msgspec
 
 from config.option_markers import AtLeast, Doc
 from config.value_types import ByteSize, Duration
-from pipeline.base.safe_text import unquestioned
+from pipeline.base.safe_text import without_query
 
 _LEAST_AGE = 60.0
 
@@ -64,7 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """The page for people: without a query and the like, which may have a secret in it."""
         if self.path is not None:
             return str(self.path)
-        return unquestioned(self.url)
+        return without_query(self.url)
 
     @property
     def oldest(self) -> float:

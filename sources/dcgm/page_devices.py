@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.model import Device, MigPlace
-from sources.dcgm.page_labels import Where
+from sources.dcgm.page_labels import LineDevice
 
 _DRIVER: Final = "driver_version"
 _INSTANCE: Final = "MIG-"
@@ -34,36 +34,36 @@ class Gpus:
         self._numbers: dict[int, str] = {}
         self._buses: dict[str, str] = {}
 
-    def add(self, where: Where) -> None:
+    def add(self, device: LineDevice) -> None:
         """Take in what a line says of its device."""
-        uuid = where.uuid
+        uuid = device.uuid
         if not uuid or uuid.startswith(_INSTANCE):
             return
         gpu = self._gpus.setdefault(uuid, _Gpu())
-        gpu.gpu = where.gpu if gpu.gpu is None else gpu.gpu
-        gpu.minor = where.minor if gpu.minor is None else gpu.minor
-        gpu.pci = gpu.pci or where.pci
-        gpu.model = gpu.model or where.model
-        for name, text in where.facts:
+        gpu.gpu = device.gpu if gpu.gpu is None else gpu.gpu
+        gpu.minor = device.minor if gpu.minor is None else gpu.minor
+        gpu.pci = gpu.pci or device.pci
+        gpu.model = gpu.model or device.model
+        for name, text in device.facts:
             gpu.facts.setdefault(name, text)
-        if where.gi is not None:
-            place = (where.gi, where.ci)
-            gpu.slices[place] = gpu.slices.get(place) or where.profile
-        if where.gpu is not None:
-            self._numbers.setdefault(where.gpu, uuid)
-        if where.pci:
-            self._buses.setdefault(where.pci, uuid)
+        if device.gi is not None:
+            place = (device.gi, device.ci)
+            gpu.slices[place] = gpu.slices.get(place) or device.profile
+        if device.gpu is not None:
+            self._numbers.setdefault(device.gpu, uuid)
+        if device.pci:
+            self._buses.setdefault(device.pci, uuid)
 
-    def find(self, where: Where) -> str | None:
+    def find(self, device: LineDevice) -> str | None:
         """Return the uuid of a line's device, by its place for a MIG instance."""
-        uuid = where.uuid or self._buses.get(where.pci, "")
-        if not uuid and where.gpu is not None:
-            uuid = self._numbers.get(where.gpu, "")
+        uuid = device.uuid or self._buses.get(device.pci, "")
+        if not uuid and device.gpu is not None:
+            uuid = self._numbers.get(device.gpu, "")
         gpu = self._gpus.get(uuid)
-        if gpu is None or where.gi is None:
+        if gpu is None or device.gi is None:
             return None if gpu is None else uuid
-        gpu.slices.setdefault((where.gi, where.ci), where.profile)
-        return MigPlace(uuid, where.gi, where.ci, "").name
+        gpu.slices.setdefault((device.gi, device.ci), device.profile)
+        return MigPlace(uuid, device.gi, device.ci, "").name
 
     def devices(self) -> tuple[Device, ...]:
         """Return all GPUs and MIG instances."""

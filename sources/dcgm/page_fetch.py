@@ -44,7 +44,7 @@ class Server:
             context=self._context,
         )
 
-    def at(self, now: Instant) -> Instant:
+    def read_at(self, now: Instant) -> Instant:
         """Return when what was got last was read: a server's page is fresh."""
         return now
 
@@ -84,7 +84,7 @@ class File:
         self._stamp = content.stamp
         return content.data
 
-    def at(self, now: Instant) -> Instant:
+    def read_at(self, now: Instant) -> Instant:
         """Return when what was got last was written, which is never after now."""
         if self._stamp is None:
             return now

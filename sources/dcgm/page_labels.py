@@ -21,7 +21,7 @@ _FACTS: Final = {
 }
 
 
-class Where(NamedTuple):
+class LineDevice(NamedTuple):
     """What a line says of its device.
 
     Attributes:
@@ -47,10 +47,10 @@ class Where(NamedTuple):
     facts: tuple[tuple[str, str], ...]
 
 
-def where(labels: Mapping[str, str]) -> Where:
+def device_of(labels: Mapping[str, str]) -> LineDevice:
     """Return what the labels say."""
     told = {name: text for name, text in labels.items() if text and not text.startswith(_BLANK)}
-    return Where(
+    return LineDevice(
         uuid=_first(told, _UUID),
         gpu=_number(told.get("gpu", "")),
         minor=_number(told.get("device", "").removeprefix("nvidia")),

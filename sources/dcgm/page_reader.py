@@ -11,8 +11,8 @@ from pipeline.fields.value_bounds import possible
 from pipeline.model import Attrs, Device, Instant, Reading, Value
 from sources.dcgm.exposition_parser import Malformed, Sample, read
 from sources.dcgm.page_devices import Gpus
-from sources.dcgm.page_labels import COPY, Where, about_a_device, where
-from sources.dcgm.value_mapping import blank, field_of
+from sources.dcgm.page_labels import COPY, LineDevice, about_a_device, device_of
+from sources.dcgm.value_mapping import field_of, is_blank
 
 Reason: TypeAlias = Literal["malformed", "no_device", "blank", "out_of_range", "contradictory"]
 
@@ -45,7 +45,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Values:
     """The values that lines give for one reading."""
 
     whole: Value | None = None
@@ -53,7 +53,7 @@ class _Seen:
     number: int = 0
 
 
-def understand(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> Page:
+def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> Page:
     """Return what a page says; whatever the bytes are, it raises nothing.
 
     Args:
@@ -63,7 +63,7 @@ def understand(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         good_for_ns: how long its readings stand.
     """
     page, gpus, samples = Page(), Gpus(), []
-    places: dict[int, Where | None] = {}
+    places: dict[int, LineDevice | None] = {}
     for found in read(data):
         page.empty = False
         if isinstance(found, Malformed):
@@ -71,13 +71,15 @@ def understand(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
             continue
         which = id(found.labels)
         if which not in places:
-            place = places[which] = where(found.labels) if about_a_device(found.labels) else None
+            place = places[which] = (
+                device_of(found.labels) if about_a_device(found.labels) else None
+            )
             if place is not None:
                 gpus.add(place)
         # Passed over or not, it keeps the labels, and so their id.
         samples.append((found, places[which]))
     typed = any(found.name.startswith(_OURS) for found, _ in samples)
-    seen: dict[tuple[str, str, Attrs], _Seen] = {}
+    seen: dict[tuple[str, str, Attrs], _Values] = {}
     for found, place in samples:
         known = field_of(found.name, found.type, typed=typed)
         if place is None or known is None or known[0].name not in plan:
@@ -86,13 +88,13 @@ def understand(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         uuid = gpus.find(place)
         if uuid is None:
             page.drop("no_device", found.number, found.name)
-        elif blank(found.value):
+        elif is_blank(found.value):
             page.drop("blank", found.number, found.name)
         elif not possible(wanted, value := found.value * factor):
             page.drop("out_of_range", found.number, f"{found.name} {found.value}")
         else:
             key = (uuid, wanted.name, _attrs(found, wanted.attrs))
-            _note(seen.setdefault(key, _Seen()), found, value)
+            _note(seen.setdefault(key, _Values()), found, value)
     page.devices = gpus.devices()
     page.readings = tuple(_settled(page, seen, at, good_for_ns))
     return page
@@ -103,7 +105,7 @@ def _attrs(sample: Sample, names: Iterable[str]) -> Attrs:
     return tuple((name, labels[name]) for name in sorted(names) if labels.get(name))
 
 
-def _note(seen: _Seen, sample: Sample, value: Value) -> None:
+def _note(seen: _Values, sample: Sample, value: Value) -> None:
     seen.number = seen.number or sample.number
     if not COPY.isdisjoint(sample.labels):
         seen.copies.add(value)
@@ -113,7 +115,7 @@ def _note(seen: _Seen, sample: Sample, value: Value) -> None:
 
 def _settled(
     page: Page,
-    seen: Mapping[tuple[str, str, Attrs], _Seen],
+    seen: Mapping[tuple[str, str, Attrs], _Values],
     at: Instant,
     good_for_ns: int,
 ) -> Iterable[Reading]:

@@ -8,9 +8,9 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, SamplesTaken
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
-from sources.dcgm.page_reader import Page, Reason, understand
+from sources.dcgm.page_reader import Page, Reason, parse_page
 
-_SAID: Final[dict[Reason, str]] = {
+_REASON_TEXTS: Final[dict[Reason, str]] = {
     "malformed": "can't be read",
     "no_device": "names no GPU by its uuid, nor does another line with its number",
     "out_of_range": "has a value that can't be true",
@@ -24,7 +24,7 @@ class DcgmSource:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._told: set[Reason] = set()
+        self._logged_reasons: set[Reason] = set()
 
     async def run(self, ctx: SourceContext) -> None:
         """Read and emit until cancelled.
@@ -45,9 +45,9 @@ class DcgmSource:
             began = ctx.clock.now()
             data = await page_of.get()
             if data is not None:
-                at = page_of.at(ctx.clock.now())
+                at = page_of.read_at(ctx.clock.now())
                 # A page of megabytes takes a while.
-                page = await asyncio.to_thread(understand, data, ctx.plan, at, round(stands * NS))
+                page = await asyncio.to_thread(parse_page, data, ctx.plan, at, round(stands * NS))
                 if page.empty:
                     raise TransientError(
                         f"{where}: has no metric of dcgm-exporter's; see that it is the right page"
@@ -56,19 +56,19 @@ class DcgmSource:
                     devices = page.devices
                     await ctx.emit(DevicesDiscovered(devices))
                 await ctx.emit(SamplesTaken(page.readings))
-                self._tell(ctx, page, where)
+                self._log_dropped(ctx, page, where)
             rest = float(options.interval) - began.seconds_until(ctx.clock.now())
             await ctx.clock.sleep(max(0.0, rest))
 
-    def _tell(self, ctx: SourceContext, page: Page, where: str) -> None:
+    def _log_dropped(self, ctx: SourceContext, page: Page, where: str) -> None:
         for reason, count in page.dropped.items():
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
-            if reason in _SAID and reason not in self._told:
-                self._told.add(reason)
+            if reason in _REASON_TEXTS and reason not in self._logged_reasons:
+                self._logged_reasons.add(reason)
                 ctx.log.warning(
                     "%s: %s %s; left out, as are others like it",
                     where,
                     page.examples[reason],
-                    _SAID[reason],
+                    _REASON_TEXTS[reason],
                 )
-        self._told &= page.dropped.keys()
+        self._logged_reasons &= page.dropped.keys()

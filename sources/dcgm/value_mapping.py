@@ -15,7 +15,7 @@ _BLANK64: Final = 0x7FFFFFFFFFFFFFF0
 _BLANK_FLOAT: Final = 1 << 47
 
 
-def blank(value: float) -> bool:
+def is_blank(value: float) -> bool:
     """Whether DCGM, or an exporter that doesn't know better, says by it that there is no value."""
     return (
         not math.isfinite(value)

@@ -26,11 +26,11 @@ class Caller:
         self._what = ""
 
     @classmethod
-    def of(cls, kept: dict[str, object]) -> "Caller":
+    def of(cls, restart_state: dict[str, object]) -> "Caller":
         """Return what an earlier run left in `ctx.kept`; leave it there at the first run."""
-        found = kept.get(_KEY)
+        found = restart_state.get(_KEY)
         if not isinstance(found, cls):
-            found = kept[_KEY] = cls()
+            found = restart_state[_KEY] = cls()
         return found
 
     async def call(self, what: str, within: float, call: Callable[[], T]) -> T:

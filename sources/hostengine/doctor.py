@@ -10,7 +10,7 @@ from pipeline.component.check import Check
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.library_load import PART, trial
+from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
@@ -28,7 +28,7 @@ async def _library(options: Options, ctx: DoctorContext) -> Finding:
     """Check the library; a disk that hangs costs this check alone."""
     check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
     if options.library is not None and not ctx.allowed.library(options.library):
-        return check.skipped(place, "it may not be loaded: see the check config")
+        return check.skip(place, "it may not be loaded: see the check config")
     patience = ctx.deadline * PART
     try:
         async with asyncio.timeout(2.5 * patience):
@@ -38,7 +38,7 @@ async def _library(options: Options, ctx: DoctorContext) -> Finding:
         return check.failure(place, saw, "see the file system that it is on: mount, file server")
 
 
-def _loaded(options: Options, check: Check, place: str, patience: float) -> Finding:
+def _loaded(options: Options, check: Check, place: str, timeout_s: float) -> Finding:
     """Load the library; it isn't initialised, so that no engine hears of it. Blocking."""
     names = NAMES if options.library is None else (str(options.library),)
     for name in names:
@@ -46,7 +46,7 @@ def _loaded(options: Options, check: Check, place: str, patience: float) -> Find
             ready(name)
         except NoLibraryFileError as error:
             return check.failure(place, str(error), "give the path of DCGM's client library")
-        saw, mend = trial(name, patience / len(names))
+        saw, mend = try_loading(name, timeout_s / len(names))
         if saw:
             return check.failure(place, f"{name}: {saw}" if name != place else saw, mend)
     try:

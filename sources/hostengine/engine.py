@@ -16,7 +16,7 @@ from sources.hostengine.values import major, number, text
 _HOPPER: Final = 9
 """Major compute capability of the first cards whose profiling fields NVML gives."""
 
-_MENDS: Final = {
+_FIXES: Final = {
     -29: "; run the host engine as root",
     -33: "; install DCGM's profiling module beside the host engine",
     -34: "; another profiler has the counters: end it",
@@ -76,7 +76,7 @@ class Engine:
         self._session = session
         self._fields: Sequence[int] = tuple(field_ids.wanted(plan))
         self._read_at: dict[tuple[str, int], int] = {}
-        self._layout = self._look()
+        self._layout = self._enumerate()
         self.unwatched: dict[str, str] = {}
         self._targets: list[Target] = []
         found: list[Device] = []
@@ -99,13 +99,13 @@ class Engine:
         return not self._targets and not self.unwatched
 
     @property
-    def blind(self) -> bool:
+    def reads_nothing(self) -> bool:
         """Whether the engine reads none of the GPUs that it was asked for."""
         return not self._targets and bool(self.unwatched)
 
     def read_again(self, at: Instant, good_for_ns: int) -> Round | None:
         """Read as `read` does; None if GPUs or MIG instances have come or gone since the start."""
-        return None if self._look() != self._layout else self.read(at, good_for_ns)
+        return None if self._enumerate() != self._layout else self.read(at, good_for_ns)
 
     def read(self, at: Instant, good_for_ns: int) -> Round:
         """Return what the engine has read since the last time.
@@ -147,7 +147,7 @@ class Engine:
                     Reading(uuid, wanted.name, (), value, None, read_at, good_for_ns)
                 )
 
-    def _look(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    def _enumerate(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         """Return ids of GPUs, and of each instance what tells it from another.
 
         That is its kind and id, kind and id of its parent, GI, CI, profile and slices: an instance
@@ -223,7 +223,7 @@ class Engine:
                 f"podgpu-{gpu}", [target.entity for target in targets], self._fields, every
             )
         except DcgmError as error:
-            mend = _MENDS.get(error.code, "")
+            mend = _FIXES.get(error.code, "")
             self.unwatched[targets[0].device.uuid] = f"{error}{mend}"
         else:
             self._targets += targets

@@ -83,9 +83,9 @@ class Library:
         """
         code = int(self._dll[name](*arguments))
         if code != OK:
-            raise DcgmError(f"{name}: {self._told(code)}", code)
+            raise DcgmError(f"{name}: {self._error_text(code)}", code)
 
-    def _told(self, code: int) -> str:
+    def _error_text(self, code: int) -> str:
         with contextlib.suppress(AttributeError):
             text = self._dll.errorString(ctypes.c_int(code))
             if text:

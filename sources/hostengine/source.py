@@ -33,7 +33,7 @@ class HostEngineSource:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     async def run(self, ctx: SourceContext) -> None:
         """Connect, watch, read and emit until cancelled.
@@ -41,7 +41,7 @@ class HostEngineSource:
         Raises:
             TransientError: there is no library or no engine, or it doesn't answer.
         """
-        caller, work = Caller.of(ctx.kept), _Work(self._options, ctx.plan)
+        caller, work = Caller.of(ctx.restart_state), _Work(self._options, ctx.plan)
         try:
             await self._ask(ctx, caller, work)
         except DcgmError as error:
@@ -56,7 +56,7 @@ class HostEngineSource:
         while True:
             await caller.call(f"connecting to {where}", timeout + _GRACE, work.connect)
             engine = await caller.call(f"setting up {where}", timeout, work.watch)
-            self._tell_start(ctx, engine)
+            self._log_start(ctx, engine)
             await ctx.emit(DevicesDiscovered(engine.devices))
             # Looked at just now: whatever the engine says, one is never set up without being read.
             read: _Read = engine.read
@@ -68,20 +68,20 @@ class HostEngineSource:
                 if done is None:
                     break
                 await ctx.emit(SamplesTaken(tuple(done.readings)))
-                self._tell(ctx, done)
+                self._log_dropped(ctx, done)
                 rest = float(options.interval) - at.seconds_until(ctx.clock.now())
                 await ctx.clock.sleep(max(0.0, rest))
 
-    def _tell_start(self, ctx: SourceContext, engine: Engine) -> None:
+    def _log_start(self, ctx: SourceContext, engine: Engine) -> None:
         for uuid, reason in engine.unwatched.items():
             self._warn(ctx, f"{self._options.address}: no profiling fields of {uuid}: {reason}")
-        if engine.blind:
+        if engine.reads_nothing:
             reason = next(iter(engine.unwatched.values()))
             raise TransientError(f"{self._options.address}: no GPU can be read: {reason}")
         if engine.idle:
             ctx.log.info("there is nothing to ask for: NVML gives these cards' fields")
 
-    def _tell(self, ctx: SourceContext, done: Round) -> None:
+    def _log_dropped(self, ctx: SourceContext, done: Round) -> None:
         for reason, count in done.dropped.items():
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
         for uuid, error in done.faults.items():
@@ -89,8 +89,8 @@ class HostEngineSource:
             self._warn(ctx, f"{self._options.address}: {uuid}: {error}")
 
     def _warn(self, ctx: SourceContext, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             ctx.log.warning("%s", text)
 
     def _failure(self, error: DcgmError) -> TransientError:

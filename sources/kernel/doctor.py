@@ -47,9 +47,9 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["kernel.processes"]
     chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
-    why = process_owners.hidden(root, chosen=chosen)
+    why = process_owners.hidden_reason(root, is_configured=chosen)
     if not why:
         return check.ok(str(root), "the processes of the host")
     return check.warning(
-        str(root), f"{why}: whose processes the log names isn't known", process_owners.MEND
+        str(root), f"{why}: whose processes the log names isn't known", process_owners.FIX
     )

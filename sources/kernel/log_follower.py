@@ -8,12 +8,12 @@ from typing import Final, Self
 
 from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
-from pipeline.component.xid_rate_limit import XidRates
+from pipeline.component.xid_rate_limit import XidRateLimit
 from pipeline.model import Instant
 from sources.kernel import log_records
 from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.log_records import Xid
-from sources.kernel.log_timestamps import Moments
+from sources.kernel.log_timestamps import LogClock
 
 _AT_ONCE: Final = 128
 """Records that are read before the event loop goes on with other things: a millisecond or two."""
@@ -34,16 +34,16 @@ class Progress:
         number: of the last record that was read; None before the first.
         moments: knows when records were written.
         rates: how many of a kind are reported.
-        waiting: errors that wait to be told.
+        pending: errors that wait to be told.
     """
 
     number: int | None = None
-    moments: Moments | None = None
-    rates: XidRates = field(default_factory=XidRates)
-    waiting: deque[tuple[Xid, Instant]] = field(default_factory=deque)
+    moments: LogClock | None = None
+    rates: XidRateLimit = field(default_factory=XidRateLimit)
+    pending: deque[tuple[Xid, Instant]] = field(default_factory=deque)
 
 
-class Following:
+class LogReader:
     """Follows the log from where it was left, at first from its end.
 
     Entered, it reads whenever there is something to read.
@@ -52,27 +52,27 @@ class Following:
         log: the log, open.
         progress: how far it has been read.
         clock: the clock.
-        lose: is told of what won't be told: a reason, and how many.
+        on_loss: is told of what won't be told: a reason, and how many.
     """
 
     def __init__(
-        self, log: Log, progress: Progress, clock: Clock, lose: Callable[[str, int], None]
+        self, log: Log, progress: Progress, clock: Clock, on_loss: Callable[[str, int], None]
     ) -> None:
-        self._lose = lose
+        self._lose = on_loss
         self._log = log
         self._progress = progress
         self._clock = clock
-        self._errors = progress.waiting
+        self._errors = progress.pending
         self._news = asyncio.Event()
         if self._errors:
             self._news.set()
         self._failure: Exception | None = None
         self._strange = 0
         now = clock.now()
-        self._moments = progress.moments = progress.moments or Moments(now)
+        self._moments = progress.moments = progress.moments or LogClock(now)
         if progress.number is None:
             # Before the end is looked for: what is read from there on was written after this.
-            self._moments.quiet(now)
+            self._moments.mark_read(now)
             log.to_the_end()
 
     def __enter__(self) -> Self:
@@ -94,8 +94,8 @@ class Following:
     async def next(self, within: float) -> list[tuple[Xid, Instant]]:
         """Wait for errors; an empty list if there were none for a while.
 
-        They stay until they are said to be `told`, so that none is lost when the source has to stop
-        meanwhile.
+        They stay until they are said to be `mark_reported`, so that none is lost when the source
+        has to stop meanwhile.
 
         Args:
             within: how long to wait, in seconds.
@@ -114,7 +114,7 @@ class Following:
             self._news.clear()
         return list(self._errors)
 
-    def told(self, count: int) -> None:
+    def mark_reported(self, count: int) -> None:
         """Let go of the first errors: they were told."""
         for _ in range(count):
             self._errors.popleft()
@@ -132,7 +132,7 @@ class Following:
         for _ in range(_AT_ONCE):
             data = self._log.read()
             if data is None:
-                self._moments.quiet(began)
+                self._moments.mark_read(began)
                 return
             record = log_records.record(data)
             if record is None:
@@ -157,7 +157,7 @@ class Following:
         if xid is None:
             self._lose("malformed", 1)
             return
-        at = self._moments.of(stamp_us, self._clock.now())
+        at = self._moments.time_of(stamp_us, self._clock.now())
         if (
             not self._progress.rates.admits(xid.pci_bus_id, xid.code, at.mono_ns)
             or len(self._errors) >= _WAITING

@@ -13,7 +13,7 @@ _DRIFT: Final = 2000
 """The kernel's clock loses less than one part in so many: NTP slews by 500 in a million at most."""
 
 
-class Moments:
+class LogClock:
     """Turns stamps into moments: none before the log was last read to its end, none in the future.
 
     Args:
@@ -24,11 +24,11 @@ class Moments:
         self._offset_ns: int | None = None
         self._seen_ns = self._quiet_ns = now.mono_ns
 
-    def quiet(self, at: Instant) -> None:
+    def mark_read(self, at: Instant) -> None:
         """Note that all that was written up to a moment has been read."""
         self._quiet_ns = at.mono_ns
 
-    def of(self, stamp_us: int, now: Instant) -> Instant:
+    def time_of(self, stamp_us: int, now: Instant) -> Instant:
         """Return when a record was written.
 
         Args:

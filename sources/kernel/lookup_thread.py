@@ -26,7 +26,7 @@ _LOOKING: Final = 1.0
 """Seconds that it may take: longer than ever, unless it hangs."""
 
 
-class Lookups:
+class BlockingCalls:
     """One thread, which outlives the runs of its source where it hangs."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Lookups:
             f"{path} doesn't answer; see the file system that it is on", retry_after=RETRY
         )
 
-    async def of(
+    async def lookup(
         self, pids: Collection[int], root: Path, now: Callable[[], Instant], log: logging.Logger
     ) -> Mapping[int, Process]:
         """Look processes up.
@@ -73,10 +73,10 @@ class Lookups:
             return _NOTHING
         await asyncio.wait([asked], timeout=_LOOKING)
         if not asked.done():
-            self._say(f"{root} doesn't answer", log)
+            self._warn_once(f"{root} doesn't answer", log)
             return _NOTHING
         why, found = asked.result()
-        self._say(why, log)
+        self._warn_once(why, log)
         return found
 
     def _begin(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
@@ -88,16 +88,16 @@ class Lookups:
         self._asked = asked
         return asked
 
-    def _say(self, why: str, log: logging.Logger) -> None:
+    def _warn_once(self, why: str, log: logging.Logger) -> None:
         if why and why not in self._said:
             self._said.add(why)
             log.warning(
                 "%s: whose processes the kernel's log names isn't known; %s",
                 why,
-                process_owners.MEND,
+                process_owners.FIX,
             )
 
-    def rest(self) -> None:
+    def stop_idle_thread(self) -> None:
         """Let the thread go; one that hangs is left behind, and no other is sent after it."""
         if self._thread is not None and (self._asked is None or self._asked.done()):
             self._thread.shutdown()
@@ -107,8 +107,8 @@ class Lookups:
 def _look(
     root: Path, pids: Collection[int], now: Callable[[], Instant]
 ) -> tuple[str, Mapping[int, Process]]:
-    why = process_owners.hidden(root, chosen=root != ROOT)
-    return why, _NOTHING if why else process_owners.look(root, pids, now)
+    why = process_owners.hidden_reason(root, is_configured=root != ROOT)
+    return why, _NOTHING if why else process_owners.lookup(root, pids, now)
 
 
 def _close(opened: asyncio.Future[Log]) -> None:

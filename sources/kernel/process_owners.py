@@ -13,7 +13,7 @@ from typing import Final
 from pipeline.host import cgroups, procfs
 from pipeline.model import NS, Instant, PartialRef
 
-MEND: Final = (
+FIX: Final = (
     "share the host's pid namespace (hostPID: true), or mount the host's /proc and write where "
     "into the option proc"
 )
@@ -42,24 +42,24 @@ class Process:
         return None if late else self.owner
 
 
-def hidden(root: Path, *, chosen: bool) -> str:
+def hidden_reason(root: Path, *, is_configured: bool) -> str:
     """Say why procfs doesn't show the processes of the whole machine; empty if it does.
 
     Args:
         root: where procfs is mounted.
-        chosen: that isn't its own place: somebody chose it who knows whose it is.
+        is_configured: that isn't its own place: somebody chose it who knows whose it is.
     """
-    place = root / ("1" if chosen else "self") / "ns/pid"
+    place = root / ("1" if is_configured else "self") / "ns/pid"
     try:
         namespace = str(place.readlink())
     except OSError:
-        if chosen and procfs.read(root / "1/stat"):
+        if is_configured and procfs.read(root / "1/stat"):
             return ""  # whose it is may be seen by those alone who may trace that process
         return f"{place} can't be read"
     return "" if namespace == procfs.HOST_PID_NAMESPACE else f"{root} shows another pid namespace"
 
 
-def look(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mapping[int, Process]:
+def lookup(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mapping[int, Process]:
     """Look processes up. Blocking.
 
     Args:
@@ -77,7 +77,7 @@ def look(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mapping
     for pid in pids:
         place = root / str(pid)
         ticks = procfs.started_ticks(procfs.read(place / "stat"))
-        owner = cgroups.owner(procfs.read(place / "cgroup"))
+        owner = cgroups.container_of(procfs.read(place / "cgroup"))
         # In between it may have ended, and another one have got its number.
         if ticks is None or procfs.started_ticks(procfs.read(place / "stat")) != ticks:
             continue

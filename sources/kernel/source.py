@@ -6,24 +6,24 @@ from typing import Final
 
 from pipeline.component.contracts import SourceContext
 from pipeline.model import Instant, XidReport, XidsReported
-from sources.kernel.log_follower import Following, Progress
+from sources.kernel.log_follower import LogReader, Progress
 from sources.kernel.log_records import Xid
-from sources.kernel.lookup_thread import Lookups
+from sources.kernel.lookup_thread import BlockingCalls
 from sources.kernel.options import Options
 from sources.kernel.process_owners import Process
 
-LIFE_SIGN: Final = 30.0
+HEARTBEAT_SECONDS: Final = 30.0
 """Seconds after which the source says that it is there, though there is nothing to tell."""
 
 _REASONS: Final = ("malformed", "overwritten", "xids")
 _KEY: Final = "kernel"
 
 
-class _Kept:
+class _KernelState:
     """What outlives the source: how far it has read and told, and its thread."""
 
     def __init__(self) -> None:
-        self.lookups = Lookups()
+        self.lookups = BlockingCalls()
         self._read: tuple[Path, Progress] | None = None
 
     def progress(self, path: Path) -> Progress:
@@ -33,10 +33,10 @@ class _Kept:
         return self._read[1]
 
     @classmethod
-    def of(cls, kept: dict[str, object]) -> "_Kept":
-        found = kept.get(_KEY)
+    def of(cls, restart_state: dict[str, object]) -> "_KernelState":
+        found = restart_state.get(_KEY)
         if not isinstance(found, cls):
-            found = kept[_KEY] = cls()
+            found = restart_state[_KEY] = cls()
         return found
 
 
@@ -52,7 +52,7 @@ class KernelSource:
         Raises:
             TransientError: the log isn't there, may not be read, or has ended.
         """
-        kept = _Kept.of(ctx.kept)
+        kept = _KernelState.of(ctx.restart_state)
 
         def lose(reason: str, count: int) -> None:
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
@@ -62,20 +62,20 @@ class KernelSource:
         try:
             path = self._options.path
             with await kept.lookups.open(path) as log:
-                following = Following(log, kept.progress(path), ctx.clock, lose)
+                following = LogReader(log, kept.progress(path), ctx.clock, lose)
                 await self._follow(ctx, kept, following)
         finally:
-            kept.lookups.rest()
+            kept.lookups.stop_idle_thread()
 
-    async def _follow(self, ctx: SourceContext, kept: _Kept, following: Following) -> None:
+    async def _follow(self, ctx: SourceContext, kept: _KernelState, following: LogReader) -> None:
         with following:
             await ctx.emit(XidsReported(()))
             while True:
-                errors = await following.next(LIFE_SIGN)
+                errors = await following.next(HEARTBEAT_SECONDS)
                 pids = {error.pid for error, _ in errors if error.pid is not None}
-                found = await kept.lookups.of(pids, self._options.proc, ctx.clock.now, ctx.log)
+                found = await kept.lookups.lookup(pids, self._options.proc, ctx.clock.now, ctx.log)
                 await ctx.emit(XidsReported(_reports(errors, found)))
-                following.told(len(errors))
+                following.mark_reported(len(errors))
 
 
 def _reports(

@@ -16,10 +16,10 @@ from typing import Final
 
 from pipeline.base.clock import Clock
 from sources.nri import mux, ttrpc
-from sources.nri.errors import LostError
+from sources.nri.errors import ConnectionLostError
 from sources.nri.plugin import Plugin
 
-_PATIENCE_NS: Final = 20 * 1_000_000_000
+_SYNC_TIMEOUT_NS: Final = 20 * 1_000_000_000
 """From connecting until the runtime has told of everything. It takes plugins one at a time, and
 gives one that says nothing five seconds."""
 
@@ -28,19 +28,19 @@ _SEND: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _LONGEST_PATH: Final = 107  # the kernel's
 
 
-class Link:
+class Connection:
     """One connection.
 
     Attributes:
         plugin: its conversation.
-        lost: why it ended; empty while it goes on.
+        lost_reason: why it ended; empty while it goes on.
         error: what ended it that no other side can be blamed for: a bug.
 
     Args:
         path: the runtime's socket.
         converse: makes the conversation, given what sends.
         clock: for deadlines.
-        wake: called, in the thread, when something was heard or the connection has ended.
+        notify: called, in the thread, when something was heard or the connection has ended.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Link:
         path: Path,
         converse: Callable[[Callable[[int, ttrpc.Encoded], None]], Plugin],
         clock: Clock,
-        wake: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self.plugin = converse(self._send)
-        self.lost = ""
+        self.lost_reason = ""
         self.error: BaseException | None = None
         self._path = path
         self._clock = clock
-        self._wake = wake
+        self._notify = notify
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._shut = ""
         self._turns = 0
@@ -65,7 +65,7 @@ class Link:
         """Connect, register, and listen."""
         threading.Thread(target=self._run, name="podgpu-nri", daemon=True).start()
 
-    def shut(self, reason: str) -> None:
+    def close(self, reason: str) -> None:
         """End the connection, at once and for both sides. Safe to call from any thread."""
         self._shut = self._shut or reason
         try:
@@ -74,7 +74,7 @@ class Link:
             return
 
     @property
-    def work(self) -> int | None:
+    def current_task(self) -> int | None:
         """Which piece of work the thread is at; None while it waits for the runtime."""
         return self._turns if self._working else None
 
@@ -83,53 +83,55 @@ class Link:
             with self._socket:
                 self._connect()
                 self._converse()
-        except LostError as error:
-            self.lost = self._shut or str(error)
+        except ConnectionLostError as error:
+            self.lost_reason = self._shut or str(error)
         except (BrokenPipeError, ConnectionResetError):
-            self.lost = self._shut or self._silence()
+            self.lost_reason = self._shut or self._timeout_reason()
         except OSError as error:
-            self.lost = self._shut or f"the connection broke: {_reason(error)}"
+            self.lost_reason = self._shut or f"the connection broke: {_reason(error)}"
         except BaseException as error:  # noqa: BLE001 - raised in the event loop
             self.error = error
-            self.lost = repr(error)
-        self._wake()
+            self.lost_reason = repr(error)
+        self._notify()
 
     def _connect(self) -> None:
         if len(os.fsencode(self._path)) > _LONGEST_PATH:
-            raise LostError(
+            raise ConnectionLostError(
                 f"is longer than the {_LONGEST_PATH} bytes that a socket's path may have; "
                 "mount its folder elsewhere"
             )
         try:
             self._socket.connect(str(self._path))
         except OSError as error:
-            raise LostError(_HINTS.get(error.errno or 0, _reason(error))) from None
+            raise ConnectionLostError(_HINTS.get(error.errno or 0, _reason(error))) from None
 
     def _converse(self) -> None:
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
-        until_ns = self._clock.now().mono_ns + _PATIENCE_NS
+        until_ns = self._clock.now().mono_ns + _SYNC_TIMEOUT_NS
         if not self._shut:
             self.plugin.register()
         while not self._shut:
             if not poller.poll(self._left_ms(until_ns)):
-                raise LostError(f"it did not synchronise within {_PATIENCE_NS / 1e9:.0f} s")
+                raise ConnectionLostError(
+                    f"it did not synchronise within {_SYNC_TIMEOUT_NS / 1e9:.0f} s"
+                )
             self._turns += 1
             self._working = True
             data = self._socket.recv(_AT_ONCE)
             if not data:
-                raise LostError(self._silence())
+                raise ConnectionLostError(self._timeout_reason())
             self.plugin.feed(data)
             self._working = False
-            self._wake()
-        raise LostError(self._shut)
+            self._notify()
+        raise ConnectionLostError(self._shut)
 
     def _left_ms(self, until_ns: int) -> int | None:
         if self.plugin.synchronized:
             return None
         return max((until_ns - self._clock.now().mono_ns) // 1_000_000, 0)
 
-    def _silence(self) -> str:
+    def _timeout_reason(self) -> str:
         if self.plugin.synchronized:
             return "it closed the connection"
         if self.plugin.configured:
@@ -144,7 +146,7 @@ class Link:
         except BlockingIOError:
             sent = 0
         if sent != sum(map(len, parts)):
-            raise LostError("it does not read its answers")
+            raise ConnectionLostError("it does not read its answers")
 
 
 _HINTS: Final = {

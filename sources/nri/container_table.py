@@ -10,15 +10,15 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from pipeline.model import Instant, RunningContainer
-from pipeline.model.plugin_ids import MOST_HELD
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
 from sources.nri.container_claims import claims, subject_of
 from sources.nri.container_parser import STOPPED, Container
-from sources.nri.errors import LostError
+from sources.nri.errors import ConnectionLostError
 from sources.nri.pod_parser import Pod
-from sources.nri.text_limits import known
-from sources.nri.warnings import Complaints
+from sources.nri.text_limits import plausible
+from sources.nri.warnings import OnceWarnings
 
-MOST: Final = 10_000
+MAX_CONTAINERS: Final = 10_000
 """Containers, pods, and changes that the event loop has not taken. A node runs some hundred."""
 
 _REMEMBERED: Final = 4096
@@ -26,21 +26,21 @@ _REMEMBERED: Final = 4096
 start."""
 
 
-class News(NamedTuple):
+class ContainerChanges(NamedTuple):
     """What the event loop has not heard yet, in this order.
 
     Attributes:
-        whole: all containers, where they were synchronised.
+        full_list: all containers, where they were synchronised.
         changes: by id the containers that are new or better known, None for those that ended.
-        complaints: for the log.
+        warnings: for the log.
     """
 
-    whole: tuple[RunningContainer, ...] | None
+    full_list: tuple[RunningContainer, ...] | None
     changes: dict[str, RunningContainer | None]
-    complaints: list[str]
+    warnings: list[str]
 
 
-class Roster:
+class ContainerTable:
     """What one connection told of containers.
 
     Args:
@@ -53,17 +53,17 @@ class Roster:
         self._running: dict[str, RunningContainer] = {}
         self._sandbox_of: dict[str, str] = {}
         self._devices = 0
-        self._over: dict[str, None] = {}
+        self._stopped: dict[str, None] = {}
         self._pods: dict[str, Pod] = {}
         self._listed: dict[str, Container] | None = None
         self._synchronized = False
-        self._whole: tuple[RunningContainer, ...] | None = None
+        self._full_list: tuple[RunningContainer, ...] | None = None
         self._changes: dict[str, RunningContainer | None] = {}
-        self._complaints = Complaints()
+        self._warnings = OnceWarnings()
 
     # The thread's side.
 
-    def gather(self, pods: dict[str, Pod], containers: dict[str, Container]) -> None:
+    def add_listed(self, pods: dict[str, Pod], containers: dict[str, Container]) -> None:
         """Take a part of all pods and containers.
 
         Raises:
@@ -78,10 +78,12 @@ class Roster:
                 self._synchronized = False
             self._pods |= pods
             self._listed |= containers
-            if max(len(self._pods), len(self._listed)) > MOST:
-                raise LostError(f"it listed more than {MOST} pods or containers")
+            if max(len(self._pods), len(self._listed)) > MAX_CONTAINERS:
+                raise ConnectionLostError(
+                    f"it listed more than {MAX_CONTAINERS} pods or containers"
+                )
 
-    def gathered(self) -> None:
+    def complete_list(self) -> None:
         """Note that the list is complete. What was told meanwhile is newer."""
         with self._lock:
             for container in (self._listed or {}).values():
@@ -93,10 +95,10 @@ class Roster:
             self._listed = None
             self._pods = {}
             self._synchronized = True
-            self._whole = tuple(self._running.values())
+            self._full_list = tuple(self._running.values())
             self._changes.clear()
 
-    def made(self, pod: Pod, container: Container) -> None:
+    def container_started(self, pod: Pod, container: Container) -> None:
         """Take a container that was made or has started.
 
         Raises:
@@ -108,52 +110,52 @@ class Roster:
             else:
                 self._put(pod, container)
 
-    def ended(self, container_id: str) -> None:
+    def container_stopped(self, container_id: str) -> None:
         """Let go of a container. One that nobody told of is fine."""
         with self._lock:
             self._end(container_id)
 
-    def pod_ended(self, sandbox: str) -> None:
+    def pod_stopped(self, sandbox: str) -> None:
         """Let go of all containers of a pod."""
         with self._lock:
-            self._remember(sandbox)
+            self._note_stopped(sandbox)
             for container_id in [i for i, of in self._sandbox_of.items() if of == sandbox]:
                 self._end(container_id)
 
-    def complain(self, about: str, text: str) -> None:
+    def warn(self, key: str, text: str) -> None:
         """Say something to people, once for each thing that it is about."""
         with self._lock:
-            self._complaints.add(about, text)
+            self._warnings.add(key, text)
 
     # The event loop's side.
 
-    def take(self) -> News:
+    def take_changes(self) -> ContainerChanges:
         """Return what is new since the last call."""
         with self._lock:
-            news = News(self._whole, self._changes, self._complaints.take())
-            self._whole, self._changes = None, {}
+            news = ContainerChanges(self._full_list, self._changes, self._warnings.take())
+            self._full_list, self._changes = None, {}
         return news
 
     def _put(self, pod: Pod, container: Container) -> None:
         key = container.id
-        if key in self._over or container.sandbox in self._over:
+        if key in self._stopped or container.sandbox in self._stopped:
             return
         before = self._running.get(key)
         running = self._describe(pod, container)
         if running == before:
             return
-        more = _held(running) - _held(before)
-        if self._devices + more > MOST_HELD:
-            self._complaints.add(
-                "", f"containers hold more than {MOST_HELD} devices; the rest is left out"
+        more = _device_count(running) - _device_count(before)
+        if self._devices + more > MAX_CLAIMED_DEVICES:
+            self._warnings.add(
+                "", f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the rest is left out"
             )
             running, more = replace(running, claims=before.claims if before else ()), 0
         self._devices += more
         self._running[key] = running
         self._sandbox_of[key] = container.sandbox
         self._change(key, running)
-        if len(self._running) > MOST:
-            raise LostError(f"it told of more than {MOST} containers")
+        if len(self._running) > MAX_CONTAINERS:
+            raise ConnectionLostError(f"it told of more than {MAX_CONTAINERS} containers")
 
     def _describe(self, pod: Pod, container: Container) -> RunningContainer:
         subject = subject_of(pod, container)
@@ -167,11 +169,11 @@ class Roster:
         )
 
     def _end(self, key: str) -> None:
-        self._remember(key)
+        self._note_stopped(key)
         self._sandbox_of.pop(key, None)
         running = self._running.pop(key, None)
         if running is not None:
-            self._devices -= _held(running)
+            self._devices -= _device_count(running)
             self._change(key, None)
 
     def _change(self, key: str, running: RunningContainer | None) -> None:
@@ -179,16 +181,18 @@ class Roster:
             return
         self._changes.pop(key, None)  # so that the order is that of the newest words
         self._changes[key] = running
-        if len(self._changes) > MOST:
-            raise LostError(f"{MOST} changes were told that the event loop has not taken")
+        if len(self._changes) > MAX_CONTAINERS:
+            raise ConnectionLostError(
+                f"{MAX_CONTAINERS} changes were told that the event loop has not taken"
+            )
 
-    def _remember(self, key: str) -> None:
-        if known(key):
-            self._over[key] = None
-            if len(self._over) > _REMEMBERED:
-                del self._over[next(iter(self._over))]
+    def _note_stopped(self, key: str) -> None:
+        if plausible(key):
+            self._stopped[key] = None
+            if len(self._stopped) > _REMEMBERED:
+                del self._stopped[next(iter(self._stopped))]
 
 
-def _held(running: RunningContainer | None) -> int:
+def _device_count(running: RunningContainer | None) -> int:
     """Return how many devices a container claims."""
     return sum(len(claim.devices) for claim in running.claims) if running is not None else 0

@@ -58,7 +58,7 @@ def _look(path: Path, proc: Path) -> Finding:
                 "is a socket that may be connected to; whether somebody listens can't be told: "
                 "the kernel shows it in the host's network namespace alone"
             )
-            return check.skipped(str(path), why)
+            return check.skip(str(path), why)
 
 
 def _listens(path: Path, proc: Path) -> bool | None:

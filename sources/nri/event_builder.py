@@ -8,11 +8,11 @@ from pipeline.model import (
     ContainerStopped,
     RunningContainer,
 )
-from sources.nri.container_table import News
+from sources.nri.container_table import ContainerChanges
 from sources.nri.messages import Runtime
 
 
-class Teller:
+class EventEmitter:
     """Says what one connection's news are.
 
     Attributes:
@@ -30,23 +30,23 @@ class Teller:
         self._running: dict[str, RunningContainer] | None = None
         self._whole: tuple[RunningContainer, ...] | None = None
 
-    async def tell(self, news: News, runtime: Runtime) -> None:
+    async def emit(self, changes: ContainerChanges, runtime: Runtime) -> None:
         """Say it, in the order in which it was heard."""
-        for text in news.complaints:
+        for text in changes.warnings:
             self._ctx.log.warning("%s", text)
-        if news.whole is not None:
-            self._running = {one.subject.container_id: one for one in news.whole}
-            self._whole = news.whole
+        if changes.full_list is not None:
+            self._running = {one.subject.container_id: one for one in changes.full_list}
+            self._whole = changes.full_list
             self._ctx.log.info(
                 "connected to %s %s; %d containers run",
                 runtime.name or "the runtime",
                 runtime.version,
-                len(news.whole),
+                len(changes.full_list),
             )
             self.due = True
         if self.due:
             await self._confirm()
-        for key, container in news.changes.items():
+        for key, container in changes.changes.items():
             await self._change(key, container)
 
     async def _change(self, key: str, container: RunningContainer | None) -> None:

@@ -10,20 +10,22 @@ from typing import Any, Final
 from pipeline.allocations import MalformedError, koordinator
 from pipeline.allocations.device_injection import ENV
 from pipeline.base.safe_text import shortened
-from pipeline.component.accepted_annotations import Accepted, Gpu
+from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu
 from pipeline.model import RawDeviceId
 from sources.nri import messages
-from sources.nri.container_parser import named, visible
-from sources.nri.container_table import Roster
-from sources.nri.pod_parser import allocated
+from sources.nri.container_parser import requested_by_name, visible_devices
+from sources.nri.container_table import ContainerTable
+from sources.nri.pod_parser import koordinator_annotation
 
 _ALL: Final = "all"
 
-NOTHING: Final = b""
+NO_ADJUSTMENT: Final = b""
 """An empty answer: the container stays as it is."""
 
 
-def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> bytes:
+def koordinator_adjustment(
+    accepted: AcceptedAnnotations, payload: bytes, container_table: ContainerTable
+) -> bytes:
     """Return the answer to CreateContainer.
 
     The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
@@ -33,7 +35,7 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     Args:
         accepted: the annotations that count.
         payload: its argument.
-        roster: told of an annotation that can't be read.
+        container_table: told of an annotation that can't be read.
 
     Raises:
         ProtocolError: the argument can't be read.
@@ -41,27 +43,27 @@ def from_koordinator(accepted: Accepted, payload: bytes, roster: Roster) -> byte
     subject = messages.read_subject(payload)
     pod = messages.read_pod(subject.pod)
     if koordinator.ANNOTATION not in pod.annotations:
-        return NOTHING
+        return NO_ADJUSTMENT
     container = messages.read_container(subject.container)
-    value = visible(container)
-    if value not in {None, _ALL} or named(container) is not None:
-        return NOTHING
-    minors, why = _looked_at(accepted, pod)
+    value = visible_devices(container)
+    if value not in {None, _ALL} or requested_by_name(container) is not None:
+        return NO_ADJUSTMENT
+    minors, why = _gpus_to_inject(accepted, pod)
     if why:
         place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
         text = f"{place}: annotation {koordinator.ANNOTATION}: {why}; nothing is injected"
-        roster.complain(pod.uid[:64], text)
+        container_table.warn(pod.uid[:64], text)
     if why or not minors:
-        return NOTHING
+        return NO_ADJUSTMENT
     # Taken away first, so that it is no conflict if another plugin was it that set it.
     taken = {f"-{ENV}": ""} if value == _ALL else {}
     return messages.adjusted({**taken, ENV: ",".join(map(str, minors))})
 
 
-def _looked_at(accepted: Accepted, pod: Any) -> tuple[Iterable[int], str]:
+def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[int], str]:
     """Return the minor numbers in a pod's annotation, and why they are not injected."""
     try:
-        annotation = allocated(pod)
+        annotation = koordinator_annotation(pod)
         minors = koordinator.minors(annotation)
         named = frozenset(raw for one in koordinator.read(annotation) for raw in one.devices)
     except MalformedError as error:
@@ -70,10 +72,14 @@ def _looked_at(accepted: Accepted, pod: Any) -> tuple[Iterable[int], str]:
         return (), ""
     known = accepted.devices(pod.uid, koordinator.ANNOTATION)
     mine = {f"{pod.namespace}/{pod.name}", pod.uid}
-    return minors, _not_accepted(known, named) or _not_shared(accepted.gpus, minors, mine)
+    return minors, _not_accepted_reason(known, named) or _not_schedulable_reason(
+        accepted.gpus, minors, mine
+    )
 
 
-def _not_accepted(known: frozenset[RawDeviceId] | None, named: frozenset[RawDeviceId]) -> str:
+def _not_accepted_reason(
+    known: frozenset[RawDeviceId] | None, named: frozenset[RawDeviceId]
+) -> str:
     if known is None:
         return "no source of kind pods has told of the pod yet"
     if not known:
@@ -83,7 +89,7 @@ def _not_accepted(known: frozenset[RawDeviceId] | None, named: frozenset[RawDevi
     return ""
 
 
-def _not_shared(
+def _not_schedulable_reason(
     gpus: Mapping[int, Gpu] | None, minors: Mapping[int, str], mine: Collection[str]
 ) -> str:
     """Return why GPUs are not a scheduler's to give to a pod; empty if they are."""
@@ -95,9 +101,9 @@ def _not_shared(
             return f"names minor number {minor}, which no GPU has that a source shows"
         if uuid and uuid.lower() != gpu.uuid.lower():
             return f"names minor number {minor}, which is {gpu.uuid}, as {shortened(uuid)}"
-        if not gpu.alone.issubset(mine):
+        if not gpu.exclusive_pods.issubset(mine):
             return f"names a GPU that was given to another pod, by minor number {minor}"
-        if gpu.closed:
+        if gpu.plugin_managed:
             return (
                 f"names minor number {minor}, which a device plugin or a DRA driver gives out and "
                 "no scheduler"

@@ -156,4 +156,4 @@ def _message(name: str) -> type[Any]:
 
 @cache
 def _schema() -> Schema:
-    return Schema.beside("sources.nri", "nri.binpb")
+    return Schema.load_from_package("sources.nri", "nri.binpb")

@@ -11,17 +11,17 @@ from typing import Final
 from pipeline.base.safe_text import line
 from sources.nri import messages, mux, ttrpc
 from sources.nri.container_parser import Container, read_container
-from sources.nri.container_table import MOST, Roster
-from sources.nri.errors import LostError
-from sources.nri.koordinator_injection import NOTHING
+from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
+from sources.nri.errors import ConnectionLostError
+from sources.nri.koordinator_injection import NO_ADJUSTMENT
 from sources.nri.messages import METHODS, PLUGIN_SERVICE, Event, Subject
 from sources.nri.pod_parser import Pod, read_pod
-from sources.nri.text_limits import known
+from sources.nri.text_limits import plausible
 
 Send = Callable[[int, ttrpc.Encoded], None]
 """Sends a message on an id, whole."""
 
-Inject = Callable[[bytes, Roster], bytes]
+Inject = Callable[[bytes, ContainerTable], bytes]
 """Answers CreateContainer."""
 
 _OBSERVED: Final = (
@@ -66,19 +66,23 @@ class Plugin:
 
     Args:
         identity: as what it registers.
-        roster: takes what is told.
+        container_table: takes what is told.
         send: takes answers.
         inject: answers CreateContainer; None where nothing is injected.
     """
 
     def __init__(
-        self, identity: Identity, roster: Roster, send: Send, inject: Inject | None = None
+        self,
+        identity: Identity,
+        container_table: ContainerTable,
+        send: Send,
+        inject: Inject | None = None,
     ) -> None:
         self.runtime = messages.Runtime("", "")
         self.configured = False
         self.synchronized = False
         self._identity = identity
-        self._roster = roster
+        self._container_table = container_table
         self._send = send
         self._inject = inject
         self._frames = mux.Demultiplexer()
@@ -119,19 +123,19 @@ class Plugin:
             case "Synchronize":
                 chunk = messages.read_chunk(call.payload)
                 self._reply(stream, messages.synchronized(more=chunk.more))
-                self._gather(chunk)
+                self._add_chunk(chunk)
             case "CreateContainer":
                 self._reply(stream, self._adjustment(call.payload))
             case "StateChange":
                 self._reply(stream)
-                self._happened(*messages.read_state_change(call.payload))
+                self._on_event(*messages.read_state_change(call.payload))
             case "Shutdown":
                 self._reply(stream)
             case method if method in METHODS:
                 # Never refused, wanted or not: it might be a pod's beginning that fails by it.
                 self._reply(stream)
                 if METHODS[method] in _OBSERVED:
-                    self._happened(METHODS[method], messages.read_subject(call.payload))
+                    self._on_event(METHODS[method], messages.read_subject(call.payload))
             case method:
                 self._refuse(stream, f"method {line(method, 100)}")
 
@@ -143,46 +147,48 @@ class Plugin:
 
     def _adjustment(self, payload: bytes) -> bytes:
         if self._inject is None:
-            return NOTHING
+            return NO_ADJUSTMENT
         try:
-            return self._inject(payload, self._roster)
+            return self._inject(payload, self._container_table)
         except Exception as error:  # noqa: BLE001 - no fault of ours may cost a container
             about = type(error).__name__
-            self._roster.complain(about, f"nothing is injected: {about}: {line(str(error))}")
-            return NOTHING
+            self._container_table.warn(about, f"nothing is injected: {about}: {line(str(error))}")
+            return NO_ADJUSTMENT
 
-    def _gather(self, chunk: messages.Chunk) -> None:
+    def _add_chunk(self, chunk: messages.Chunk) -> None:
         pods: dict[str, Pod] = {}
         containers: dict[str, Container] = {}
-        if max(len(chunk.pods), len(chunk.containers)) > MOST:
-            raise LostError(f"it listed more than {MOST} pods or containers")
+        if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
+            raise ConnectionLostError(f"it listed more than {MAX_CONTAINERS} pods or containers")
         for data in chunk.pods:
             if data and (pod := read_pod(data)) is not None:
                 pods[pod.sandbox] = pod
         for data in chunk.containers:
             if data and (container := read_container(data)) is not None:
                 containers[container.id] = container
-        self._roster.gather(pods, containers)
+        self._container_table.add_listed(pods, containers)
         if not chunk.more:
-            self._roster.gathered()
+            self._container_table.complete_list()
             self.synchronized = True
 
-    def _happened(self, event: int, subject: Subject) -> None:
+    def _on_event(self, event: int, subject: Subject) -> None:
         match event:
             case Event.POST_CREATE_CONTAINER | Event.POST_START_CONTAINER:
                 pod, container = read_pod(subject.pod), read_container(subject.container)
                 if pod is not None and container is not None:
-                    self._roster.made(pod, container)
+                    self._container_table.container_started(pod, container)
             case Event.STOP_CONTAINER | Event.REMOVE_CONTAINER:
                 # The pod may be gone already.
-                self._roster.ended(messages.read_container(subject.container).id)
+                self._container_table.container_stopped(
+                    messages.read_container(subject.container).id
+                )
             case Event.STOP_POD_SANDBOX | Event.REMOVE_POD_SANDBOX:
-                if known(sandbox := messages.read_pod(subject.pod).id):
-                    self._roster.pod_ended(sandbox)
+                if plausible(sandbox := messages.read_pod(subject.pod).id):
+                    self._container_table.pod_stopped(sandbox)
             case _:
                 pass
 
 
 def _check(response: ttrpc.Response) -> None:
     if response.code != ttrpc.Code.OK:
-        raise LostError(f"it refuses the plugin: {line(response.message)}")
+        raise ConnectionLostError(f"it refuses the plugin: {line(response.message)}")

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.allocations import MalformedError, koordinator
-from pipeline.allocations.device_injection import annotated
+from pipeline.allocations.device_injection import annotated_gpus
 from sources.nri import messages
-from sources.nri.text_limits import all_gpus, known, names
+from sources.nri.text_limits import names, names_all_gpus, plausible
 
 _LONGEST: Final = 1 << 16
 """Characters of an annotation that is read. Kubernetes allows four times as many to all of a pod's
@@ -44,23 +44,25 @@ def read_pod(data: bytes) -> Pod | None:
         ProtocolError: it can't be read.
     """
     told = messages.read_pod(data)
-    if not known(told.id, told.namespace, told.name, told.uid):
+    if not plausible(told.id, told.namespace, told.name, told.uid):
         return None
     annotations = told.annotations
     sees_all = any(
-        all_gpus(names(value)) for key, value in annotations.items() if key.startswith(_NVIDIA)
+        names_all_gpus(names(value))
+        for key, value in annotations.items()
+        if key.startswith(_NVIDIA)
     )
-    keys = frozenset(key for key, _ in annotated(annotations))
+    keys = frozenset(key for key, _ in annotated_gpus(annotations))
     return Pod(told.id, told.namespace, told.name, told.uid, sees_all, keys)
 
 
-def allocated(told: Any) -> str:
+def koordinator_annotation(message: Any) -> str:
     """Return koordinator's annotation of an unread pod; empty without one.
 
     Raises:
         MalformedError: it is far too long.
     """
-    text: str = told.annotations.get(koordinator.ANNOTATION, "")
+    text: str = message.annotations.get(koordinator.ANNOTATION, "")
     if len(text) > _LONGEST:
         raise MalformedError(f"is longer than {_LONGEST} characters")
     return text

@@ -7,15 +7,15 @@ from typing import Final
 
 from pipeline.base.clock import WallTimes
 from pipeline.base.errors import TransientError
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import SourceContext
-from sources.nri.connection import Link
-from sources.nri.container_table import Roster
-from sources.nri.event_builder import Teller
-from sources.nri.koordinator_injection import from_koordinator
+from sources.nri.connection import Connection
+from sources.nri.container_table import ContainerTable
+from sources.nri.event_builder import EventEmitter
+from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.options import Options
 from sources.nri.plugin import Identity, Plugin, Send
-from sources.nri.reconnect import Losses
+from sources.nri.reconnect import ReconnectBackoff
 from sources.nri.watchdog import Watchdog
 
 _CONFIRMED: Final = 30.0
@@ -42,12 +42,12 @@ class NriSource:
             TransientError: the connection is lost, or can't be had.
         """
         # Kept over restarts, so that containers that did not change don't look as if they had.
-        moments = ctx.kept.setdefault(_MOMENTS, WallTimes(ctx.clock.now))
-        losses = ctx.kept.setdefault(_LOSSES, Losses())
+        moments = ctx.restart_state.setdefault(_MOMENTS, WallTimes(ctx.clock.now))
+        losses = ctx.restart_state.setdefault(_LOSSES, ReconnectBackoff())
         assert isinstance(moments, WallTimes)  # noqa: S101 - nobody else writes them
-        assert isinstance(losses, Losses)  # noqa: S101
-        roster = Roster(moments)
-        teller = Teller(ctx, self._options.max_age)
+        assert isinstance(losses, ReconnectBackoff)  # noqa: S101
+        roster = ContainerTable(moments)
+        teller = EventEmitter(ctx, self._options.max_age)
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -57,7 +57,7 @@ class NriSource:
         def plugin(send: Send) -> Plugin:
             return self._plugin(roster, send, ctx.accepted)
 
-        link = Link(self._options.socket, plugin, ctx.clock, wake)
+        link = Connection(self._options.socket, plugin, ctx.clock, wake)
         confirming = asyncio.create_task(_confirm(ctx, teller, news))
         link.start()
         try:
@@ -67,36 +67,40 @@ class NriSource:
                     await news.wait()
                     news.clear()
                     # Asked first, so that what was heard before the end is told.
-                    over = bool(link.lost)
-                    await teller.tell(roster.take(), link.plugin.runtime)
+                    over = bool(link.lost_reason)
+                    await teller.emit(roster.take_changes(), link.plugin.runtime)
                     if link.plugin.synchronized:
-                        losses.synchronized()
+                        losses.reset()
         finally:
             confirming.cancel()
-            link.shut("podgpu closed it")
-        raise self._failure(link, losses)
+            link.close("podgpu closed it")
+        raise self._failure_of(link, losses)
 
-    def _plugin(self, roster: Roster, send: Send, accepted: Accepted) -> Plugin:
+    def _plugin(
+        self, container_table: ContainerTable, send: Send, accepted: AcceptedAnnotations
+    ) -> Plugin:
         injecting = self._options.inject == "koordinator"
-        inject = partial(from_koordinator, accepted) if injecting else None
-        return Plugin(Identity(self._options.name, self._options.index), roster, send, inject)
+        inject = partial(koordinator_adjustment, accepted) if injecting else None
+        return Plugin(
+            Identity(self._options.name, self._options.index), container_table, send, inject
+        )
 
-    def _failure(self, link: Link, losses: Losses) -> BaseException:
+    def _failure_of(self, link: Connection, backoff: ReconnectBackoff) -> BaseException:
         if link.error is not None:
             return link.error
-        reason, pause = f"{self._options.socket}: {link.lost}", None
+        reason, pause = f"{self._options.socket}: {link.lost_reason}", None
         if link.plugin.configured and not link.plugin.synchronized:
-            pause = losses.lost()
+            pause = backoff.record_loss()
         if pause is not None:
             reason += (
-                f", {losses.count} times in a row; the runtime may not bear it, so that it is left "
-                f"alone for {pause / 60:.0f} min; the other sources go on"
+                f", {backoff.count} times in a row; the runtime may not bear it, so that it is "
+                f"left alone for {pause / 60:.0f} min; the other sources go on"
             )
         return TransientError(reason, retry_after=pause)
 
 
-async def _confirm(ctx: SourceContext, teller: Teller, news: asyncio.Event) -> None:
+async def _confirm(ctx: SourceContext, emitter: EventEmitter, news: asyncio.Event) -> None:
     while True:
         await ctx.clock.sleep(_CONFIRMED)
-        teller.due = True
+        emitter.due = True
         news.set()

@@ -7,7 +7,7 @@ LONGEST: Final = 512
 """Characters of a name or an id: twice what Kubernetes allows."""
 
 
-def known(*texts: str) -> bool:
+def plausible(*texts: str) -> bool:
     """Whether each of these is there and no longer than it can be."""
     return all(0 < len(text) <= LONGEST for text in texts)
 
@@ -17,6 +17,6 @@ def names(value: str) -> list[str]:
     return [name.strip() for name in value.split(",")]
 
 
-def all_gpus(cdi: Iterable[str]) -> bool:
+def names_all_gpus(cdi: Iterable[str]) -> bool:
     """Whether one of the CDI names means all GPUs, whoever's: nobody is given those."""
     return any(name.endswith("/gpu=all") for name in cdi)

@@ -182,4 +182,4 @@ def _message(name: str) -> type[Any]:
 
 @cache
 def _schema() -> Schema:
-    return Schema.beside("sources.nri", "ttrpc.binpb")
+    return Schema.load_from_package("sources.nri", "ttrpc.binpb")

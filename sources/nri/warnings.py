@@ -6,20 +6,20 @@ _REMEMBERED: Final = 1024
 """Things that were complained of; the longest remembered is forgotten, and may be named again."""
 
 
-class Complaints:
+class OnceWarnings:
     """Texts for the log, one for each thing that they are about."""
 
     def __init__(self) -> None:
-        self._said: dict[str, None] = {}
+        self._warned: dict[str, None] = {}
         self._waiting: list[str] = []
 
-    def add(self, about: str, text: str) -> None:
+    def add(self, key: str, text: str) -> None:
         """Say something, unless that was complained of before."""
-        if about in self._said or len(self._waiting) >= _REMEMBERED:
+        if key in self._warned or len(self._waiting) >= _REMEMBERED:
             return
-        if len(self._said) >= _REMEMBERED:
-            del self._said[next(iter(self._said))]
-        self._said[about] = None
+        if len(self._warned) >= _REMEMBERED:
+            del self._warned[next(iter(self._warned))]
+        self._warned[key] = None
         self._waiting.append(text)
 
     def take(self) -> list[str]:

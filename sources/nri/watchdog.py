@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Final
 
-from sources.nri.connection import Link
+from sources.nri.connection import Connection
 
 _TURN: Final = 0.25
 """Seconds."""
@@ -28,7 +28,7 @@ on without it, but what nobody takes is of no use."""
 LOOP_STUCK: Final = 60.0
 """Seconds without a turn of the event loop; then the process ends."""
 
-_LAST_WORDS: Final = 2.0
+_EXIT_GRACE: Final = 2.0
 """Seconds for saying why; stderr may be what everything is stuck in."""
 
 
@@ -39,7 +39,7 @@ class Watchdog:
         link: what it watches over.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Connection) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
@@ -55,18 +55,18 @@ class Watchdog:
         missed = busy = 0
         at: int | None = None
         while not self._over.wait(_TURN):
-            work = self._link.work
+            work = self._link.current_task
             busy = busy + 1 if work is not None and work == at else 0
             at = work
             if busy * _TURN >= WORK_LATE:
-                self._link.shut(f"one message took longer than {WORK_LATE:.0f} s")
+                self._link.close(f"one message took longer than {WORK_LATE:.0f} s")
             missed = 0 if self._answered else missed + 1
             if self._answered:
                 self._answered = False
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._answer)
             if missed * _TURN >= LOOP_LATE:
-                self._link.shut(f"podgpu's event loop is late by more than {LOOP_LATE:.0f} s")
+                self._link.close(f"podgpu's event loop is late by more than {LOOP_LATE:.0f} s")
             if missed * _TURN >= LOOP_STUCK:
                 _end(f"podgpu: the event loop has been stuck for {LOOP_STUCK:.0f} s; ending\n")
 
@@ -83,5 +83,5 @@ def _end(text: str) -> None:
 
     last_words = threading.Thread(target=say, daemon=True)
     last_words.start()
-    last_words.join(_LAST_WORDS)
+    last_words.join(_EXIT_GRACE)
     os._exit(1)

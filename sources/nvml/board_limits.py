@@ -6,7 +6,7 @@ from typing import Final
 from pipeline.model import Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE32, Reader, Sheet, number
+from sources.nvml.readers import NONE32, GpuReadings, Reader, number
 
 THRESHOLDS: Final = {"temperature_shutdown_celsius": 0, "temperature_slowdown_celsius": 1}
 """By NVML's number of the threshold."""
@@ -30,7 +30,7 @@ def threshold(
     uuid, field, good = target
     known: int | None = None
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         nonlocal known
         code = codes.UNASKED
         if known is None:
@@ -69,7 +69,7 @@ def fans(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader 
         return None
     uuid, field, good = target
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         fastest, lacking, failed = -1, codes.OK, codes.OK
         for call in bound:
             code = call()
@@ -97,7 +97,7 @@ def licence(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Read
     keep = call
     uuid, field, good = target
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = keep()
         if code == 0:
             features = box.gridLicensableFeatures[: box.licensableFeaturesCount]

@@ -28,13 +28,13 @@ OUT_OF_RANGE: Final = -1
 UNASKED: Final = -2
 """Not NVML's: no call was made, which says nothing of the driver."""
 
-LACKING: Final = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
+UNSUPPORTED: Final = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
 """The device or the driver doesn't have this reading, and hardly will have it soon."""
 
-NO_READING: Final = LACKING | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, UNASKED}
+NO_READING: Final = UNSUPPORTED | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, UNASKED}
 """No value, and nothing wrong with the device."""
 
-ALIVE: Final = LACKING | {OK, NO_PERMISSION, OUT_OF_RANGE}
+ALIVE: Final = UNSUPPORTED | {OK, NO_PERMISSION, OUT_OF_RANGE}
 """Answers that only a working driver gives."""
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})

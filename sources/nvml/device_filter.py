@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 Ids: TypeAlias = tuple[int, ...] | None
 """Ascending numbers; none of them for all there are; None for nothing at all."""
 
-ID_MOST: Final = 4095
+MAX_ID: Final = 4095
 
 _ALL: Final = "all"
 _FLEXIBLE: Final = "f"
@@ -24,13 +24,13 @@ _USE: Final = "write all, f, g, i, g:0,2-3, i:0,2-4, or g and i with a + between
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DeviceFilter:
     """What was chosen.
 
     Attributes:
         flexible: everything once: what MIG instances give is read of them, all else of the GPUs.
         gpus: numbers of the GPUs, unless it is flexible.
-        instances: numbers of the MIG instances, likewise; see `numbered`.
+        instances: numbers of the MIG instances, likewise; see `instance_numbers`.
     """
 
     flexible: bool = False
@@ -38,7 +38,7 @@ class Choice:
     instances: Ids = ()
 
     @classmethod
-    def parse(cls, text: str) -> "Choice":
+    def parse(cls, text: str) -> "DeviceFilter":
         """Read `all`, `f`, `g`, `g:0,2-3`, `i`, `i:0,2-4`, or one of g and one of i joined by +.
 
         Raises:
@@ -86,12 +86,14 @@ class Choice:
         """Whether the MIG instance of that number is read."""
         return self.flexible or _among(number, self.instances)
 
-    def contradiction(self, count: int, cut: Iterable[int], *, any_mig: bool | None) -> str:
+    def conflict_with_node(
+        self, count: int, instances: Iterable[int], *, any_mig: bool | None
+    ) -> str:
         """Say why these devices can't be had on this node; empty if they can.
 
         Args:
             count: how many GPUs there are.
-            cut: numbers of the MIG instances there are.
+            instances: numbers of the MIG instances there are.
             any_mig: whether MIG mode is on in some GPU; None if that can't be told, and neither
                 whether there are more instances.
         """
@@ -101,7 +103,7 @@ class Choice:
                     return f"there is no GPU {index}: {_there_are(range(count), 'GPU')}"
             if self.instances is not None and str(self) != _ALL and any_mig is False:
                 return "i is for MIG instances, and no GPU has MIG mode on; write f or g"
-            numbers = sorted(set(cut))
+            numbers = sorted(set(instances))
             for number in self.instances or ():
                 if number not in numbers and any_mig is not None:
                     return (
@@ -110,10 +112,12 @@ class Choice:
         return ""
 
 
-EVERYTHING: Final = Choice()
+EVERYTHING: Final = DeviceFilter()
 
 
-def numbered(index: int, places: int, instances: Sequence[tuple[int, str]]) -> dict[int, int]:
+def instance_numbers(
+    index: int, max_instances: int, instances: Sequence[tuple[int, str]]
+) -> dict[int, int]:
     """Return the number of each GPU instance of a GPU, as DCGM would number it.
 
     A GPU has as many numbers as it can have MIG devices, from its index times that on. They go to
@@ -122,14 +126,14 @@ def numbered(index: int, places: int, instances: Sequence[tuple[int, str]]) -> d
 
     Args:
         index: of the GPU.
-        places: how many MIG devices it can have.
+        max_instances: how many MIG devices it can have.
         instances: GPU instance id and profile, such as `1g.10gb`; one may stand there repeatedly.
 
     Returns:
         The numbers by GPU instance id.
     """
     ordered = sorted({(*_size(profile), gi) for gi, profile in instances})
-    return {gi: index * places + place for place, (*_, gi) in enumerate(ordered)}
+    return {gi: index * max_instances + place for place, (*_, gi) in enumerate(ordered)}
 
 
 def _size(profile: str) -> tuple[bool, int]:
@@ -152,8 +156,8 @@ def _ids(text: str, listed: str) -> tuple[int, ...]:
         first, last = int(found[1]), int(found[2] or found[1])
         if first > last:
             raise ValueError(f"{text!r}: {part} runs backwards; write {last}-{first}")
-        if last > ID_MOST:
-            raise ValueError(f"{text!r}: {last} is too high; the highest number is {ID_MOST}")
+        if last > MAX_ID:
+            raise ValueError(f"{text!r}: {last} is too high; the highest number is {MAX_ID}")
         ids.update(range(first, last + 1))
     return tuple(sorted(ids))
 

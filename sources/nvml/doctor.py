@@ -9,7 +9,7 @@ from pipeline.component.registry import ENTRIES
 from pipeline.diagnostics.check_runner import late
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.counters_list_check import asked
+from pipeline.diagnostics.counters_list_check import requested_plan
 from pipeline.fields import FieldPlan, Row
 from pipeline.host.procfs import ROOT
 from sources.nvml import process_owners
@@ -23,31 +23,31 @@ _PART: Final = 0.9
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `nvml.*`: first what stands in files, then the library, in a thread of its own."""
-    driver = await in_thread(partial(driver_files.look, ctx.roots))
+    driver = await in_thread(partial(driver_files.read_driver, ctx.roots))
     found = [driver.finding]
     # A driver that hangs must not cost what was found without it.
     patience = ctx.deadline * _PART
     told: list[Finding] = []
     try:
         async with asyncio.timeout(patience):
-            plan = await asked(ctx)
-            await in_thread(partial(_look, driver, plan, ctx, told))
+            plan = await requested_plan(ctx)
+            await in_thread(partial(_check_nvml, driver, plan, ctx, told))
     except TimeoutError:
-        told.append(late("NVML", patience, ENTRIES["source", "nvml"].late))
+        told.append(late("NVML", patience, ENTRIES["source", "nvml"].timeout_fix))
     return [*found, *told, await in_thread(partial(_processes, options, ctx))]
 
 
-def _look(
-    driver: driver_files.Driver, plan: FieldPlan, ctx: DoctorContext, told: list[Finding]
+def _check_nvml(
+    driver: driver_files.Driver, plan: FieldPlan, ctx: DoctorContext, findings: list[Finding]
 ) -> None:
     """Open NVML as the source does and look at every GPU. Blocking.
 
     What is found goes into `told` as it is found: a driver may hang at any call.
     """
-    found, works = library_checks.look(driver, ctx)
-    told += found
+    found, works = library_checks.check_library(driver, ctx)
+    findings += found
     if works:
-        told += gpu_checks.look(driver, _profiling(plan, elsewhere=ctx.has("hostengine")))
+        findings += gpu_checks.check_gpus(driver, _profiling(plan, elsewhere=ctx.has("hostengine")))
 
 
 def _profiling(plan: FieldPlan, *, elsewhere: bool) -> gpu_checks.Profiling:
@@ -64,11 +64,11 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     root = options.proc if chosen else ctx.roots.proc
     place = str(root if chosen else root / "self/ns/pid")
     if not options.processes:
-        return check.skipped(place, "processes: false")
-    why = process_owners.foreign(root, chosen=chosen)
+        return check.skip(place, "processes: false")
+    why = process_owners.foreign_reason(root, is_configured=chosen)
     if not why:
         return check.ok(place, "the processes of the host")
-    return check.skipped(
+    return check.skip(
         place,
         f"{why}: processes of other containers are not shown, and who used how much is told by who "
         "holds it; what a shared device does is nobody's then. hostPID: true for podgpu's pod "

@@ -4,10 +4,10 @@ import ctypes
 from typing import Final
 
 from pipeline.model import Instant, Reading
-from pipeline.usage.monotonic_counter import Growth, energy_rate
+from pipeline.usage.monotonic_counter import PlausibleCounter, energy_rate
 from sources.nvml import codes
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE64, Sheet
+from sources.nvml.readers import NONE64, GpuReadings
 
 FIELD: Final = "energy_millijoules"
 _MOST_MJ: Final = 1 << 62
@@ -19,8 +19,8 @@ class Energy:
 
     Its growth is bounded by the power limit. That is asked for at first, and again before a reading
     is rejected: it may have been raised. The total begins where the counter stands, and grows as
-    the counter does between readings that can be true: see `Growth`. So it doesn't fall where the
-    counter was reset.
+    the counter does between readings that can be true: see `PlausibleCounter`. So it doesn't fall
+    where the counter was reset.
 
     Args:
         nvml: the library.
@@ -36,10 +36,10 @@ class Energy:
         name = "nvmlDeviceGetEnforcedPowerLimit"
         self._ask_limit = nvml.bind(name, handle, ctypes.byref(self._limit_box))
         self._limit_mw: int | None = None
-        self._growth = Growth()
+        self._growth = PlausibleCounter()
         self._total = 0
 
-    def read(self, sheet: Sheet, at: Instant) -> int:
+    def read(self, sheet: GpuReadings, at: Instant) -> int:
         """Read the counter; append the total. A `Reader`."""
         code = codes.FUNCTION_NOT_FOUND if self._call is None else self._call()
         value = self._box.value
@@ -48,21 +48,21 @@ class Energy:
         if value > _MOST_MJ:
             return codes.OUT_OF_RANGE
         rate = energy_rate(self._limit_mw)
-        if self._limit_mw is None or not self._growth.fits(value, at.mono_ns, rate):
-            self._learn_limit()
+        if self._limit_mw is None or not self._growth.is_plausible(value, at.mono_ns, rate):
+            self._read_limit()
             rate = energy_rate(self._limit_mw)
         grown = self._growth.read(value, at.mono_ns, rate)
-        if self._growth.wrong:
+        if self._growth.is_implausible:
             return codes.OUT_OF_RANGE
         self._total = value if grown is None else self._total + grown
         sheet.append(Reading(self._uuid, FIELD, (), self._total, None, at, 0))
         return codes.OK
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: the GPU was away."""
-        self._growth.forget()
+        self._growth.reset()
 
-    def _learn_limit(self) -> None:
+    def _read_limit(self) -> None:
         if self._ask_limit is not None and self._ask_limit() == codes.OK:
             found = self._limit_box.value
             if 0 < found <= _LIMIT_MOST_MW:

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from pipeline.model import Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE32, NONE64, Reader, Sheet
+from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
 
-Take: TypeAlias = Callable[[Sheet, Instant, int | float], int]
+OnValue: TypeAlias = Callable[[GpuReadings, Instant, int | float], int]
 """Makes readings of a value; returns NVML's code, or `OUT_OF_RANGE`."""
 
 ALL_LINKS: Final = 0xFFFF_FFFF
@@ -18,34 +18,34 @@ ALL_LINKS: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FieldValueRequest:
     """A field value to ask for.
 
     Attributes:
         number: NVML's id of the field.
-        take: what is done with the value.
+        on_value: what is done with the value.
         scope: the link, where there is one value for each.
-        instead: reads the same another way, once the device has said that it lacks the field.
+        fallback: reads the same another way, once the device has said that it lacks the field.
     """
 
     number: int
-    take: Take
+    on_value: OnValue
     scope: int = 0
-    instead: Reader | None = None
+    fallback: Reader | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FieldValueSpec:
     """A field that is one field value.
 
     Attributes:
         number: NVML's id.
-        most: the largest value that can be true, in NVML's unit.
+        max_value: the largest value that can be true, in NVML's unit.
         divisor: what NVML's value is divided by to be in the field's unit.
     """
 
     number: int
-    most: int
+    max_value: int
     divisor: int = 1
 
 
@@ -53,30 +53,30 @@ _MILLIWATTS: Final = 100_000_000
 _COUNT: Final = 1 << 62
 
 # The limits are far above what any board can do.
-FAST: Final[dict[str, Known]] = {
-    "memory_temperature_celsius": Known(82, 200),
-    "power_instant_watts": Known(186, _MILLIWATTS, 1000),
+FAST: Final[dict[str, FieldValueSpec]] = {
+    "memory_temperature_celsius": FieldValueSpec(82, 200),
+    "power_instant_watts": FieldValueSpec(186, _MILLIWATTS, 1000),
 }
-SLOW: Final[dict[str, Known]] = {
-    "power_limit_min_watts": Known(187, _MILLIWATTS, 1000),
-    "power_limit_max_watts": Known(188, _MILLIWATTS, 1000),
-    "power_limit_default_watts": Known(189, _MILLIWATTS, 1000),
-    "power_limit_watts": Known(192, _MILLIWATTS, 1000),
-    "retired_pages_single_bit": Known(29, 1 << 20),
-    "retired_pages_double_bit": Known(30, 1 << 20),
-    "retired_pages_pending": Known(31, 1),
-    "violation_power_nanoseconds": Known(74, _COUNT),
-    "violation_thermal_nanoseconds": Known(75, _COUNT),
-    "violation_sync_boost_nanoseconds": Known(76, _COUNT),
-    "violation_board_limit_nanoseconds": Known(77, _COUNT),
-    "violation_low_utilization_nanoseconds": Known(78, _COUNT),
-    "violation_reliability_nanoseconds": Known(79, _COUNT),
+SLOW: Final[dict[str, FieldValueSpec]] = {
+    "power_limit_min_watts": FieldValueSpec(187, _MILLIWATTS, 1000),
+    "power_limit_max_watts": FieldValueSpec(188, _MILLIWATTS, 1000),
+    "power_limit_default_watts": FieldValueSpec(189, _MILLIWATTS, 1000),
+    "power_limit_watts": FieldValueSpec(192, _MILLIWATTS, 1000),
+    "retired_pages_single_bit": FieldValueSpec(29, 1 << 20),
+    "retired_pages_double_bit": FieldValueSpec(30, 1 << 20),
+    "retired_pages_pending": FieldValueSpec(31, 1),
+    "violation_power_nanoseconds": FieldValueSpec(74, _COUNT),
+    "violation_thermal_nanoseconds": FieldValueSpec(75, _COUNT),
+    "violation_sync_boost_nanoseconds": FieldValueSpec(76, _COUNT),
+    "violation_board_limit_nanoseconds": FieldValueSpec(77, _COUNT),
+    "violation_low_utilization_nanoseconds": FieldValueSpec(78, _COUNT),
+    "violation_reliability_nanoseconds": FieldValueSpec(79, _COUNT),
     # The driver numbers what it asks for from 0, and adds to that.
-    "recovery_action": Known(230, 255),
+    "recovery_action": FieldValueSpec(230, 255),
 }
 
 
-def number(known: Known, target: tuple[str, str, int]) -> Take:
+def number(known: FieldValueSpec, target: tuple[str, str, int]) -> OnValue:
     """Make a reading of one number.
 
     Args:
@@ -84,9 +84,9 @@ def number(known: Known, target: tuple[str, str, int]) -> Take:
         target: uuid, name of the field, and how long its readings are good.
     """
     uuid, field, good = target
-    most, divisor = known.most, known.divisor
+    most, divisor = known.max_value, known.divisor
 
-    def take(sheet: Sheet, at: Instant, value: int | float) -> int:
+    def take(sheet: GpuReadings, at: Instant, value: int | float) -> int:
         if 0 <= value <= most:
             if divisor != 1:
                 value /= divisor
@@ -98,7 +98,7 @@ def number(known: Known, target: tuple[str, str, int]) -> Take:
     return take
 
 
-def batch(nvml: Library, handle: Handle, items: Sequence[Item]) -> Reader | None:
+def batch(nvml: Library, handle: Handle, items: Sequence[FieldValueRequest]) -> Reader | None:
     """Read field values with one call. What fails on one costs the others nothing."""
     if not items:
         return None
@@ -109,7 +109,7 @@ def batch(nvml: Library, handle: Handle, items: Sequence[Item]) -> Reader | None
     keep = call
     parts = list(zip(values, items, strict=True))
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = keep()
         if code:
             return code
@@ -119,12 +119,12 @@ def batch(nvml: Library, handle: Handle, items: Sequence[Item]) -> Reader | None
             if code == codes.OK:
                 found = library.field_number(value)
                 if found is not None:
-                    code = item.take(sheet, at, found)
-            elif code in codes.LACKING and item.instead is not None:
-                code = item.instead(sheet, at)
+                    code = item.on_value(sheet, at, found)
+            elif code in codes.UNSUPPORTED and item.fallback is not None:
+                code = item.fallback(sheet, at)
             if code in codes.LOST or code in codes.DRIVER_GONE:
                 return code
-            has_some |= code not in codes.LACKING
+            has_some |= code not in codes.UNSUPPORTED
             if code not in codes.NO_READING and code != codes.OK:
                 sheet.errors.append(code)
         return codes.OK if has_some else codes.NOT_SUPPORTED

@@ -17,13 +17,13 @@ from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.gpm_buffers import Buffer
 from sources.nvml.library import Call, GpmMetric, Handle, Library
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 
-CLOSEST_NS: Final = NS // 10
+MIN_INTERVAL_NS: Final = NS // 10
 """The driver's counters are renewed ten times a second: between samples closer than that it answers
 with nonsense."""
 
-GOOD_LEAST_NS: Final = 6 * CLOSEST_NS
+MIN_VALIDITY_NS: Final = 6 * MIN_INTERVAL_NS
 """How long readings are good at least: of rounds that come ten times a second every other one is a
 little too close, and a late one must not end the series."""
 
@@ -39,15 +39,15 @@ class Metric:
     Attributes:
         number: NVML's id.
         factor: from NVML's unit to the field's.
-        most: the largest value that can be true, in the field's unit.
-        over: by how much a value may lie outside for being rounded; it counts as the limit.
+        max_value: the largest value that can be true, in the field's unit.
+        tolerance: by how much a value may lie outside for being rounded; it counts as the limit.
         mig: whether a MIG instance has it.
     """
 
     number: int
     factor: float
-    most: float
-    over: float
+    max_value: float
+    tolerance: float
     mig: bool
 
 
@@ -61,7 +61,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 
 
-class Question:
+class MetricQuery:
     """Some metrics, asked for with one call; GPU or instances that are visited in turn share it."""
 
     def __init__(self, nvml: Library, names: tuple[str, ...]) -> None:
@@ -72,7 +72,11 @@ class Question:
         ]
 
     def compare(
-        self, older: Buffer, newer: Buffer, sheet: Sheet, make: Callable[[str, float], Reading]
+        self,
+        older: Buffer,
+        newer: Buffer,
+        sheet: GpuReadings,
+        make: Callable[[str, float], Reading],
     ) -> int:
         """Append what happened between two samples; return NVML's code.
 
@@ -90,11 +94,11 @@ class Question:
         has_some = False
         for metric, name, known in self._parts:
             code = metric.nvmlReturn
-            has_some |= code not in codes.LACKING
+            has_some |= code not in codes.UNSUPPORTED
             if code == codes.OK:
                 value = metric.value * known.factor
-                if -known.over <= value <= known.most + known.over:
-                    sheet.append(make(name, min(max(value, 0.0), known.most)))
+                if -known.tolerance <= value <= known.max_value + known.tolerance:
+                    sheet.append(make(name, min(max(value, 0.0), known.max_value)))
                 else:
                     sheet.errors.append(codes.OUT_OF_RANGE)
             elif code not in codes.NO_READING:
@@ -128,7 +132,7 @@ class Profiler:
         self,
         nvml: Library,
         take: Callable[[Any], Call],
-        question: Question,
+        question: MetricQuery,
         target: tuple[str, int],
         now: Callable[[], Instant],
     ) -> None:
@@ -137,17 +141,17 @@ class Profiler:
         self._question = question
         self._target = target
         self._now = now
-        self._older: _Sample | None = None
+        self._previous: _Sample | None = None
         self._spare: list[_Sample] = []
         self._shared = False
 
-    def read(self, sheet: Sheet, _at: Instant) -> int:
+    def read(self, sheet: GpuReadings, _at: Instant) -> int:
         """Take a sample and compare it with the one before. A `Reader`."""
         if self._shared:
             return codes.UNASKED
         self._buffers.tidy()
-        older, at = self._older, self._now()
-        if older is not None and at.mono_ns - older.ended.mono_ns < CLOSEST_NS:
+        older, at = self._previous, self._now()
+        if older is not None and at.mono_ns - older.ended.mono_ns < MIN_INTERVAL_NS:
             return codes.UNASKED
         while older is None and len(self._spare) < 2:
             code, buffer = self._buffers.new()
@@ -159,10 +163,10 @@ class Profiler:
         code = newer.take()
         newer.ended = self._now()
         if code:
-            if code in codes.LACKING:
-                self.forget()
+            if code in codes.UNSUPPORTED:
+                self.reset()
             return code
-        self._older = self._spare.pop()
+        self._previous = self._spare.pop()
         if older is None:
             return codes.OK
         self._spare.append(older)
@@ -175,15 +179,15 @@ class Profiler:
             lambda field, value: Reading(uuid, field, (), value, start, at, good),
         )
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: what was counted so far is not to be compared with what comes."""
-        self._older = None
+        self._previous = None
         self._spare.clear()
 
-    def share(self, *, shared: bool) -> None:
+    def set_shared(self, *, shared: bool) -> None:
         """Tell whether others have a part in what is counted; then it says nothing of this one."""
         if shared:
-            self.forget()
+            self.reset()
         self._shared = shared
 
 
@@ -218,16 +222,16 @@ class Profiling:
         if names and not self._supported():
             names = ()
         names = self._there(names)
-        self._own = Question(nvml, names) if names else None
+        self._own = MetricQuery(nvml, names) if names else None
         names = tuple(name for name in names if METRICS[name].mig)
-        self._instances = Question(nvml, names) if names else None
+        self._instances = MetricQuery(nvml, names) if names else None
 
     def _supported(self) -> bool:
         """Ask once. A driver that can't say is asked for samples, and answers then."""
         box = library.gpm_support_box()
         code = self._nvml.ask("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
         codes.check(code)
-        return bool(box.isSupportedDevice) if code == 0 else code not in codes.LACKING
+        return bool(box.isSupportedDevice) if code == 0 else code not in codes.UNSUPPORTED
 
     def _there(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out engines that the GPU doesn't have: of those NVML says that they are idle."""
@@ -254,7 +258,7 @@ class Profiling:
         return self._profiler(self._instances, uuid, "nvmlGpmMigSampleGet", self._handle, number)
 
     def _profiler(
-        self, question: Question | None, uuid: str, call: str, *args: object
+        self, question: MetricQuery | None, uuid: str, call: str, *args: object
     ) -> Profiler | None:
         function = self._nvml.function(call)
         if question is None or function is None:

@@ -7,12 +7,12 @@ from typing import Final, TypeVar
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes, pcie_counters, read_plan, sample_statistics
-from sources.nvml.gpm import GOOD_LEAST_NS, Profiling
+from sources.nvml.gpm import MIN_VALIDITY_NS, Profiling
 from sources.nvml.library import Handle, Library
 from sources.nvml.mig_instances import MigInstances
 from sources.nvml.nvlink_peers import Peers
-from sources.nvml.read_plan import Wanted
-from sources.nvml.readers import Sheet
+from sources.nvml.read_plan import ReadingRequest
+from sources.nvml.readers import GpuReadings
 from sources.nvml.slow_readers import readers_of
 
 _REVIVE_EVERY: Final = 10  # slow rounds
@@ -30,7 +30,7 @@ class Gpu:
         handle: of this initialisation of NVML.
         devices: the GPU and its MIG instances.
         up: how the last visit ended.
-        fault: NVML's code for which it is down; 0 while it is up.
+        fault_code: NVML's code for which it is down; 0 while it is up.
         mig_mode: whether MIG mode is on; None if the driver failed to say.
     """
 
@@ -39,7 +39,7 @@ class Gpu:
         nvml: Library,
         handle: Handle,
         device: Device,
-        wanted: Wanted,
+        wanted: ReadingRequest,
         now: Callable[[], Instant],
         *,
         peers: Peers = dict,
@@ -47,14 +47,14 @@ class Gpu:
         self.device = device
         self.handle = handle
         self.up = True
-        self.fault = codes.OK
+        self.fault_code = codes.OK
         self.mig_mode: bool | None = False
         self._visited = False
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
         self._plan = read_plan.for_gpu(nvml, handle, device.uuid, wanted)
-        good = max(wanted.fast_good_ns, GOOD_LEAST_NS)
+        good = max(wanted.fast_good_ns, MIN_VALIDITY_NS)
         self._profiling = Profiling(nvml, handle, wanted.fields, good, now)
         target = (device.uuid, wanted.fast_good_ns)
         self._plan.add(
@@ -77,7 +77,7 @@ class Gpu:
         self._probe = read_plan.probe(nvml, handle)
         self._slow_rounds = 0
         self._mig: MigInstances | None = None
-        unread = Sheet(device.uuid, now())
+        unread = GpuReadings(device.uuid, now())
         self._follow_mig_mode(unread)
         if self._mig is not None:
             self._mig.enumerate(unread)
@@ -88,7 +88,7 @@ class Gpu:
         return self.device.uuid
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it is up and no thread is in the driver with it, perhaps never to come back."""
         return self.up and not self._visited
 
@@ -137,50 +137,50 @@ class Gpu:
         finally:
             self._visited = False
 
-    def ask(self, question: Callable[[], T]) -> T:
+    def query(self, call: Callable[[], T]) -> T:
         """Ask the driver something, while others see that somebody is in it with this GPU."""
         self._visited = True
         try:
-            return question()
+            return call()
         finally:
             self._visited = False
 
-    def read(self, *, slow: bool) -> Sheet:
+    def read(self, *, slow: bool) -> GpuReadings:
         """Read the fast tier and the MIG instances, and the slow tier too if asked to.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = Sheet(self.uuid, self._now())
-        self._visited, self.fault = True, codes.OK
+        sheet = GpuReadings(self.uuid, self._now())
+        self._visited, self.fault_code = True, codes.OK
         try:
             self._read(sheet, slow=slow)
         except codes.DeviceLostError as lost:
-            self._strike(sheet, lost.code)
+            self._mark_down(sheet, lost.code)
         finally:
             self._visited = False
         self.up = sheet.up
         return sheet
 
-    def force(self) -> Sheet:
+    def read_forced(self) -> GpuReadings:
         """Read energy and utilisation alone.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = Sheet(self.uuid, self._now())
+        sheet = GpuReadings(self.uuid, self._now())
         if not self.is_read:
             return sheet
         self._visited = True
         try:
             self._plan.run(self._plan.forced, sheet, sheet.at)
         except codes.DeviceLostError as lost:
-            self._strike(sheet, lost.code)
+            self._mark_down(sheet, lost.code)
         finally:
             self._visited = False
         return sheet
 
-    def _read(self, sheet: Sheet, *, slow: bool) -> None:
+    def _read(self, sheet: GpuReadings, *, slow: bool) -> None:
         own = self._plan
         revive = False
         if slow:
@@ -206,27 +206,27 @@ class Gpu:
             code = self._probe()
             codes.check(code)
             if code not in codes.ALIVE:
-                self._strike(sheet, code)
+                self._mark_down(sheet, code)
         if self._wanted.choice.flexible and mig is not None and mig.devices:
-            self._leave_to_instances(sheet)
+            self._drop_instance_readings(sheet)
 
-    def _leave_to_instances(self, sheet: Sheet) -> None:
+    def _drop_instance_readings(self, sheet: GpuReadings) -> None:
         """Leave out of the GPU what its instances tell: each thing is to be told once."""
         uuid = self.uuid
         sheet[:] = [r for r in sheet if r.device != uuid or r.field not in read_plan.OF_INSTANCES]
         sheet.processes[:] = [listed for listed in sheet.processes if listed.device != uuid]
 
-    def _strike(self, sheet: Sheet, code: int) -> None:
+    def _mark_down(self, sheet: GpuReadings, code: int) -> None:
         """A GPU that is down says nothing: what it still answered may be anything."""
         sheet.clear()
         sheet.processes.clear()
         sheet.errors = [code] if code in codes.LOST else sheet.errors
-        sheet.up, self.fault = False, code
-        self._plan.forget()
+        sheet.up, self.fault_code = False, code
+        self._plan.reset()
         if self._mig is not None:
-            self._mig.forget()
+            self._mig.reset()
 
-    def _follow_mig_mode(self, sheet: Sheet) -> None:
+    def _follow_mig_mode(self, sheet: GpuReadings) -> None:
         """See whether MIG mode is on. It costs over 100 us and needs an idle GPU to change."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
         code = self._nvml.ask(
@@ -240,16 +240,16 @@ class Gpu:
             sheet.errors.append(code)
         elif not current.value:
             if self._mig is not None:
-                self._begin_anew()
+                self._reset_after_mode_change()
             self._mig, self.mig_mode = None, False
         elif self._mig is None:
             self.mig_mode = True
             self._mig = MigInstances(
                 self._nvml, self.handle, self.device, self._wanted, self._profiling
             )
-            self._begin_anew()
+            self._reset_after_mode_change()
 
-    def _begin_anew(self) -> None:
+    def _reset_after_mode_change(self) -> None:
         """The GPU was reset to be cut, or to be whole: it gives other readings, and counts anew."""
         self._plan.revive()
-        self._plan.forget()
+        self._plan.reset()

@@ -9,8 +9,8 @@ from pipeline.model import Device, Instant
 from sources.nvml import board_facts, codes
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library, same
-from sources.nvml.read_plan import Wanted
-from sources.nvml.worker_pool import ANYWHERE, Job, Step
+from sources.nvml.read_plan import ReadingRequest
+from sources.nvml.worker_pool import NO_TARGET, Job, Step
 
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
@@ -43,7 +43,7 @@ class Inventory:
     def __init__(
         self,
         nvml: Library,
-        wanted: Wanted,
+        wanted: ReadingRequest,
         now: Callable[[], Instant],
         remembered: Mapping[int, tuple[Device, ...]] = MappingProxyType({}),
     ) -> None:
@@ -58,7 +58,7 @@ class Inventory:
         self.errors: list[tuple[str, int]] = []
         self._found: dict[int, Gpu | Device] = {}
         self._count_code = codes.OK
-        self._refused: dict[int, int] = {}
+        self._unopened: dict[int, int] = {}
 
     @property
     def gpus(self) -> _Open:
@@ -94,10 +94,10 @@ class Inventory:
         known = len(gpus) == self._count and None not in modes
         any_mig = True in modes if known else None
         numbers = (number for gpu in gpus.values() for number in gpu.numbers.values())
-        return self._wanted.choice.contradiction(self._count, numbers, any_mig=any_mig)
+        return self._wanted.choice.conflict_with_node(self._count, numbers, any_mig=any_mig)
 
     @property
-    def troubled(self) -> bool:
+    def has_failures(self) -> bool:
         """Whether some GPU is down or could not be opened: opening it anew may help."""
         return len(self.gpus) < self._count or not all(gpu.up for gpu in self.gpus.values())
 
@@ -114,8 +114,8 @@ class Inventory:
         or that answers anything else, is a fault of its own.
         """
         gpus = self.gpus
-        faults = [gpu.fault for gpu in gpus.values() if gpu.is_read]
-        faults += [code for index, code in self._refused.items() if index not in gpus]
+        faults = [gpu.fault_code for gpu in gpus.values() if gpu.is_read]
+        faults += [code for index, code in self._unopened.items() if index not in gpus]
         if not all(gpu.is_read for gpu in gpus.values()):
             # Nobody has asked the others.
             faults.append(self._count_code)
@@ -132,7 +132,7 @@ class Inventory:
 
     def open_steps(self) -> list[Step]:
         """Return the steps that initialise NVML and learn the driver's version."""
-        return [Step(INIT, self._open, self._set_driver, vital=True)]
+        return [Step(INIT, self._open, self._set_driver, is_critical=True)]
 
     def _open(self) -> board_facts.Facts:
         self._nvml.open()
@@ -149,7 +149,7 @@ class Inventory:
                 self._count = count
                 job.steps.extendleft(reversed(self._scan_steps(count)))
 
-        return [Step(COUNT, self._ask_count, accept, vital=vital)]
+        return [Step(COUNT, self._ask_count, accept, is_critical=vital)]
 
     def _ask_count(self) -> int:
         code, count = self._nvml.number(_COUNT_SYMBOLS)
@@ -161,21 +161,25 @@ class Inventory:
         return count
 
     def _scan_steps(self, count: int) -> list[Step]:
-        self._found, self._refused = {}, {}
+        self._found, self._unopened = {}, {}
         steps = [
-            Step(self._place(index), partial(self._open_gpu, index), partial(self._note, index))
+            Step(
+                self._target_name(index),
+                partial(self._open_gpu, index),
+                partial(self._record_opened, index),
+            )
             for index in range(count)
         ]
-        return [*steps, Step(ANYWHERE, partial(self._commit, count))]
+        return [*steps, Step(NO_TARGET, partial(self._commit, count))]
 
-    def _place(self, index: int) -> str:
+    def _target_name(self, index: int) -> str:
         if index in self.gpus:
             return self.gpus[index].uuid
         if index in self.closed:
             return self.closed[index][0].uuid
         return f"index {index}"
 
-    def _note(self, index: int, found: Gpu | Device | None) -> None:
+    def _record_opened(self, index: int, found: Gpu | Device | None) -> None:
         if found is not None:
             self._found[index] = found
 
@@ -210,8 +214,8 @@ class Inventory:
             code, uuid = nvml.text("nvmlDeviceGetUUID", handle)
         codes.check_driver(code)
         if code or not uuid:
-            self.errors.append((self._place(index), code))
-            self._refused[index] = code
+            self.errors.append((self._target_name(index), code))
+            self._unopened[index] = code
             return None
         old = self.gpus.get(index)
         if old is not None and old.up and old.uuid == uuid and same(old.handle, handle):
@@ -227,7 +231,7 @@ class Inventory:
             return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
-            self._refused[index] = lost.code
+            self._unopened[index] = lost.code
             return device
 
 

@@ -10,11 +10,11 @@ from typing import Final
 from pipeline.model import Device, Instant, MigPlace
 from sources.nvml import codes, library
 from sources.nvml import read_plan as plan
-from sources.nvml.device_filter import numbered
+from sources.nvml.device_filter import instance_numbers
 from sources.nvml.gpm import Profiling
 from sources.nvml.library import Handle, Library
-from sources.nvml.read_plan import Plan, Wanted
-from sources.nvml.readers import Sheet
+from sources.nvml.read_plan import Plan, ReadingRequest
+from sources.nvml.readers import GpuReadings
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _PART: Final = re.compile(r"\d+c\.")  # how the profile of part of a GPU instance begins
@@ -35,7 +35,7 @@ class _Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class MigInstance:
     """An instance that was enumerated and chosen.
 
     Attributes:
@@ -65,7 +65,7 @@ class MigInstances:
         nvml: Library,
         handle: Handle,
         parent: Device,
-        wanted: Wanted,
+        wanted: ReadingRequest,
         profiling: Profiling,
     ) -> None:
         self._nvml = nvml
@@ -81,13 +81,13 @@ class MigInstances:
         self.numbers: dict[int, int] = {}
         # An attribute, since an error may end an enumeration between its start and its end.
         self._changed = False
-        self._unseen = False
+        self._new_slots = False
         self._by_index = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
         self._uuid = nvml.function("nvmlDeviceGetUUID")
         self._gi_of = nvml.function("nvmlDeviceGetGpuInstanceId")
         self._ci_of = nvml.function("nvmlDeviceGetComputeInstanceId")
 
-    def enumerate(self, sheet: Sheet) -> None:
+    def enumerate(self, sheet: GpuReadings) -> None:
         """Find out which instances there are.
 
         Raises:
@@ -98,9 +98,9 @@ class MigInstances:
             code, most = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
             codes.check(code)
             self._slots = [None] * (most if code == 0 else 0)
-        self._unseen = False
+        self._new_slots = False
         for index, before in enumerate(self._slots):
-            code, key = self._look(index)
+            code, key = self._read_index(index)
             if code == codes.OK and key is not None:
                 where = library.address(self._handle)
                 if before is None or before.key != key or before.handle != where:
@@ -116,7 +116,7 @@ class MigInstances:
                 if code not in codes.NO_READING:
                     sheet.errors.append(code)
                 if before is None:
-                    self._unseen = True
+                    self._new_slots = True
                 else:
                     before.handle = None
         if self._changed:
@@ -125,13 +125,13 @@ class MigInstances:
                 sorted((slot.device for slot in self._slots if slot), key=lambda d: d.order)
             )
             places = [device.mig for device in self.devices if device.mig is not None]
-            self.numbers = numbered(
+            self.numbers = instance_numbers(
                 self._parent.index or 0,
                 len(self._slots),
                 [(place.gpu_instance_id, place.profile) for place in places],
             )
 
-    def read(self, sheet: Sheet, at: Instant, *, revive: bool) -> None:
+    def read(self, sheet: GpuReadings, at: Instant, *, revive: bool) -> None:
         """Read the instances that were chosen; what fails on one costs the others nothing.
 
         Raises:
@@ -143,7 +143,7 @@ class MigInstances:
             if slot is None:
                 continue
             if slot.plan.profiler is not None:
-                slot.plan.profiler.share(shared=self._shares(slot, sharing))
+                slot.plan.profiler.set_shared(shared=self._shares(slot, sharing))
             if slot.handle is None or not has_instance(self.numbers[slot.key[1]]):
                 continue
             if revive:
@@ -153,22 +153,22 @@ class MigInstances:
             except codes.DeviceLostError as lost:
                 sheet.errors.append(lost.code)
 
-    def present(self) -> list[Present]:
+    def present_instances(self) -> list[MigInstance]:
         """Return the instances that can be asked now and were chosen, as last enumerated."""
         has_instance = self._wanted.choice.has_instance
         sharing = self._sharing()
         return [
-            Present(slot.device, slot.box, self._shares(slot, sharing))
+            MigInstance(slot.device, slot.box, self._shares(slot, sharing))
             for slot in self._slots
             if slot is not None and slot.handle is not None
             if has_instance(self.numbers[slot.key[1]])
         ]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Have all instances start anew: the GPU was away."""
         for slot in self._slots:
             if slot is not None:
-                slot.plan.forget()
+                slot.plan.reset()
 
     def _sharing(self) -> Counter[int]:
         """Count the instances on each GPU instance."""
@@ -180,9 +180,9 @@ class MigInstances:
             return True
         # One that can't be seen may be on it, unless it has the whole instance to itself.
         place = slot.device.mig
-        return self._unseen and place is not None and bool(_PART.match(place.profile))
+        return self._new_slots and place is not None and bool(_PART.match(place.profile))
 
-    def _look(self, index: int) -> tuple[int, _Key | None]:
+    def _read_index(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and what it stands for."""
         by_index, uuid, gi_of, ci_of = self._by_index, self._uuid, self._gi_of, self._ci_of
         if by_index is None or uuid is None or gi_of is None or ci_of is None:

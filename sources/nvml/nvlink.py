@@ -52,20 +52,20 @@ class Links:
     Attributes:
         switched: those that lead to an NVSwitch.
         direct: those that lead to another device, by its PCI bus id in lower case.
-        astray: those of which the driver doesn't say where they lead.
+        unknown_remote: those of which the driver doesn't say where they lead.
     """
 
     switched: int = 0
     direct: Mapping[str, int] | None = None
-    astray: int = 0
+    unknown_remote: int = 0
 
     @property
     def active(self) -> int:
         """All of them."""
-        return self.switched + sum((self.direct or {}).values()) + self.astray
+        return self.switched + sum((self.direct or {}).values()) + self.unknown_remote
 
 
-def links(nvml: Library, handle: Handle) -> Links | None:
+def read_links(nvml: Library, handle: Handle) -> Links | None:
     """Ask for the links of a GPU.
 
     Returns:
@@ -103,7 +103,7 @@ def links(nvml: Library, handle: Handle) -> Links | None:
     return Links(switched, dict(direct), astray)
 
 
-def between(
+def nvlink_count(
     a: tuple[str, Links | None], b: tuple[str, Links | None], reachable: bool | None
 ) -> int | None:
     """Return how many NVLinks two GPUs have to each other.
@@ -127,7 +127,7 @@ def between(
         return direct
     if reachable is not False and one.switched and other.switched:
         return min(one.active, other.active)
-    if reachable is not False and (one.astray or other.astray):
+    if reachable is not False and (one.unknown_remote or other.unknown_remote):
         return None
     return 0
 
@@ -136,7 +136,7 @@ def _towards(ends: Links, bus_id: str) -> int:
     return (ends.direct or {}).get(bus_id.lower(), 0)
 
 
-def fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
+def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
     """Ask for the NVLink fabric that a GPU is registered with.
 
     Returns:
@@ -160,7 +160,7 @@ def fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
     return str(uuid.UUID(bytes=cluster)) if any(cluster) else "", int(info.clique)
 
 
-def level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]:
+def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]:
     """Ask for the closest thing that two GPUs have in common; None for a level nobody knows."""
     code, number = nvml.number("nvmlDeviceGetTopologyCommonAncestor", one, other)
     if code:
@@ -171,7 +171,7 @@ def level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]
         return codes.OUT_OF_RANGE, None
 
 
-def reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool | None]:
+def read_reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool | None]:
     """Ask whether two GPUs reach each other over NVLink; it costs up to 2 ms."""
     code, status = nvml.number("nvmlDeviceGetP2PStatus", one, other, ctypes.c_int(_NVLINK))
     return code, status == 0 if code == 0 and status < _P2P_UNKNOWN else None

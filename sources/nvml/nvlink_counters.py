@@ -7,9 +7,9 @@ from typing import Final
 from pipeline.fields.link_fields import NVLINKS
 from pipeline.model import NS, Attrs, Instant, Reading
 from sources.nvml import codes, library
-from sources.nvml.field_values import ALL_LINKS, Item, Known, batch, number
+from sources.nvml.field_values import ALL_LINKS, FieldValueRequest, FieldValueSpec, batch, number
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE64, Reader, Sheet
+from sources.nvml.readers import NONE64, GpuReadings, Reader
 
 _LINK_COUNT: Final = 91
 _DIRECTIONS: Final = (("transmitted", 138), ("received", 139))
@@ -66,31 +66,31 @@ class _Traffic:
         self._sent: int | float | None = None
         self._before: tuple[int | float, Instant] | None = None
 
-    def transmitted(self, sheet: Sheet, at: Instant, value: int | float) -> int:
+    def transmitted(self, sheet: GpuReadings, at: Instant, value: int | float) -> int:
         self._sent = None
         if not 0 <= value <= _MOST_KIB:
             return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
         self._sent = value
-        self._tell(self._counters[0], value, sheet, at)
+        self._report(self._counters[0], value, sheet, at)
         return codes.OK
 
-    def received(self, sheet: Sheet, at: Instant, value: int | float) -> int:
+    def received(self, sheet: GpuReadings, at: Instant, value: int | float) -> int:
         if not 0 <= value <= _MOST_KIB:
             return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
-        self._tell(self._counters[1], value, sheet, at)
+        self._report(self._counters[1], value, sheet, at)
         if self._rate is not None and self._sent is not None:
-            self._tell_rate(self._rate, self._sent + value, sheet, at)
+            self._report_rate(self._rate, self._sent + value, sheet, at)
         self._sent = None
         return codes.OK
 
-    def _tell(
-        self, counter: tuple[str, Attrs] | None, value: int | float, sheet: Sheet, at: Instant
+    def _report(
+        self, counter: tuple[str, Attrs] | None, value: int | float, sheet: GpuReadings, at: Instant
     ) -> None:
         if counter is not None:
             field, attrs = counter
             sheet.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._good))
 
-    def _tell_rate(self, field: str, both: int | float, sheet: Sheet, at: Instant) -> None:
+    def _report_rate(self, field: str, both: int | float, sheet: GpuReadings, at: Instant) -> None:
         before, self._before = self._before, (both, at)
         if before is None:
             return
@@ -104,7 +104,7 @@ class _Traffic:
 
 def traffic(
     nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
-) -> Iterator[Item]:
+) -> Iterator[FieldValueRequest]:
     """Yield the field values that tell what goes over the links."""
     if not wanted.isdisjoint(TOTALS):
         counters = [(name, ()) if name in wanted else None for name in TOTALS[1:]]
@@ -124,9 +124,11 @@ def traffic(
             yield from _pair(_Traffic(uuid, good, (named[0], named[1]), rate), link)
 
 
-def _pair(both: _Traffic, scope: int) -> tuple[Item, Item]:
+def _pair(both: _Traffic, scope: int) -> tuple[FieldValueRequest, FieldValueRequest]:
     (_, sent), (_, got) = _DIRECTIONS
-    return Item(sent, both.transmitted, scope), Item(got, both.received, scope)
+    return FieldValueRequest(sent, both.transmitted, scope), FieldValueRequest(
+        got, both.received, scope
+    )
 
 
 def errors(
@@ -134,13 +136,17 @@ def errors(
     handle: Handle,
     wanted: frozenset[str],
     target: Callable[[str], tuple[str, str, int]],
-) -> Iterator[Item]:
+) -> Iterator[FieldValueRequest]:
     """Yield the field values that count errors over all links."""
     for field, (whole, newer) in ERRORS.items():
         if field in wanted:
-            take = number(Known(whole, _COUNT), target(field))
-            instead = None if newer is None else batch(nvml, handle, [Item(newer, take, ALL_LINKS)])
-            yield Item(whole, take, 0, instead)
+            take = number(FieldValueSpec(whole, _COUNT), target(field))
+            instead = (
+                None
+                if newer is None
+                else batch(nvml, handle, [FieldValueRequest(newer, take, ALL_LINKS)])
+            )
+            yield FieldValueRequest(whole, take, 0, instead)
 
 
 def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
@@ -160,7 +166,7 @@ def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reade
     if not calls:
         return None
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         has_some = False
         for call, attrs in calls:
             code = call()

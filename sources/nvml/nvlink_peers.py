@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from pipeline.model import Instant, Reading
 from sources.nvml import codes
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import Reader, Sheet
+from sources.nvml.readers import GpuReadings, Reader
 
 _NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
 
@@ -33,7 +33,7 @@ class Peer(Protocol):
         """Its uuid."""
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it is up and nobody is in the driver with it."""
 
 
@@ -52,17 +52,17 @@ def status(
     box = ctypes.c_uint()
     uuid, field, good = target
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         has_some, alone = False, True
         # One that is down, or has a thread stuck in it, may hang, and this GPU would be blamed.
         for index, peer in peers().items():
-            if peer.uuid == uuid or not peer.is_at_rest:
+            if peer.uuid == uuid or not peer.is_idle:
                 continue
             alone = False
             code = keep(handle, peer.handle, ctypes.c_int(_NVLINK), ctypes.byref(box))
             if code in codes.DRIVER_GONE:
                 return code
-            has_some |= code not in codes.LACKING
+            has_some |= code not in codes.UNSUPPORTED
             if code == codes.OK and box.value >= len(_STATUS):
                 code = codes.OUT_OF_RANGE
             if code == codes.OK:

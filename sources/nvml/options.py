@@ -7,7 +7,7 @@ import msgspec
 
 from config.option_markers import AtLeast, AtMost, Doc
 from config.value_types import Duration
-from sources.nvml.device_filter import Choice
+from sources.nvml.device_filter import DeviceFilter
 
 KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
 """Codes that NVIDIA's catalogue tells an operator to act upon, or that applications cause most."""
@@ -95,7 +95,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse a slow interval below the fast one, and words for devices that mean nothing."""
-        Choice.parse(self.devices)
+        DeviceFilter.parse(self.devices)
         if self.slow_interval < self.interval:
             raise ValueError(
                 f"slow_interval {self.slow_interval} is less than interval {self.interval}; "

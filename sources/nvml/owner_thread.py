@@ -14,39 +14,39 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.host.procfs import ROOT
 from pipeline.model import Instant
 from sources.nvml import process_owners
-from sources.nvml.process_owners import Found, Procfs
+from sources.nvml.process_owners import PidRecord, Procfs
 
-_NOTHING: Final[Mapping[int, Found]] = {}
-_MEND: Final = (
+_NOTHING: Final[Mapping[int, PidRecord]] = {}
+_FIX: Final = (
     "the driver shows no other container's processes there, and who used how much of a GPU is told "
     "by who holds it alone; share the host's pid namespace (hostPID: true)"
 )
 _LATE: Final = "who used how much of a GPU is told by who holds it until it does"
 
 
-class Owners:
+class ProcessLookup:
     """What is known of processes. Outlives the runs of its source, as a thread that hangs does.
 
     Args:
         root: where procfs is mounted.
-        chosen: somebody chose that place.
+        is_configured: somebody chose that place.
 
     Attributes:
-        hidden: why the driver passes over other containers' processes; empty if it doesn't, None
-            before the first look.
+        hidden_reason: why the driver passes over other containers' processes; empty if it doesn't,
+            None before the first look.
     """
 
-    def __init__(self, root: Path = ROOT, *, chosen: bool = False) -> None:
-        self.place = (root, chosen)
+    def __init__(self, root: Path = ROOT, *, is_configured: bool = False) -> None:
+        self.place = (root, is_configured)
         self._procfs = Procfs(root)
         self._thread: DaemonExecutor | None = None
-        self._asked: asyncio.Future[Mapping[int, Found] | None] | None = None
-        self.hidden: str | None = None
-        self._said: set[str] = set()
+        self._running: asyncio.Future[Mapping[int, PidRecord] | None] | None = None
+        self.hidden_reason: str | None = None
+        self._warned: set[str] = set()
 
-    async def of(
+    async def lookup(
         self, pids: Collection[int], at: Instant, within: float, log: logging.Logger
-    ) -> Mapping[int, Found] | None:
+    ) -> Mapping[int, PidRecord] | None:
         """Look processes up.
 
         Args:
@@ -59,37 +59,37 @@ class Owners:
             What is known by pid; nothing where `/proc` doesn't answer. None where the host's
             processes are hidden: what the driver says of processes is no account of the device.
         """
-        if not pids and self.hidden == "":
+        if not pids and self.hidden_reason == "":
             return _NOTHING
-        if self._asked is not None and self._asked.done():
-            self._asked = None  # it came late: who was asked about then is of no use now
-        if self._asked is None:
+        if self._running is not None and self._running.done():
+            self._running = None  # it came late: who was asked about then is of no use now
+        if self._running is None:
             self._thread = self._thread or DaemonExecutor("podgpu-proc")
-            self._asked = asyncio.get_running_loop().run_in_executor(
+            self._running = asyncio.get_running_loop().run_in_executor(
                 self._thread, self._look, pids, at
             )
-            await asyncio.wait([self._asked], timeout=within)
-        if not self._asked.done():
-            self._say(f"{self.place[0]} doesn't answer: {_LATE}", log)
-            return _NOTHING if self.hidden == "" else None
-        found, self._asked = self._asked.result(), None
-        if self.hidden:
-            self._say(f"{self.hidden}: {_MEND}", log)
+            await asyncio.wait([self._running], timeout=within)
+        if not self._running.done():
+            self._warn_once(f"{self.place[0]} doesn't answer: {_LATE}", log)
+            return _NOTHING if self.hidden_reason == "" else None
+        found, self._running = self._running.result(), None
+        if self.hidden_reason:
+            self._warn_once(f"{self.hidden_reason}: {_FIX}", log)
         return found
 
-    def _look(self, pids: Collection[int], at: Instant) -> Mapping[int, Found] | None:
+    def _look(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
         root, chosen = self.place
         # At once: one that hangs over some process leaves it known that there are processes.
-        self.hidden = process_owners.foreign(root, chosen=chosen)
-        return None if self.hidden else self._procfs.look(pids, at)
+        self.hidden_reason = process_owners.foreign_reason(root, is_configured=chosen)
+        return None if self.hidden_reason else self._procfs.lookup(pids, at)
 
-    def _say(self, what: str, log: logging.Logger) -> None:
-        if what not in self._said:
-            self._said.add(what)
+    def _warn_once(self, what: str, log: logging.Logger) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
             log.warning("%s", what)
 
-    def rest(self) -> None:
+    def stop_idle_thread(self) -> None:
         """Let the thread go; one that hangs is left behind, and no other is sent after it."""
-        if self._thread is not None and self._asked is None:
+        if self._thread is not None and self._running is None:
             self._thread.shutdown()
             self._thread = None

@@ -12,7 +12,7 @@ from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes
 from sources.nvml.gpm import Profiler, Profiling
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 
 COUNTERS: Final = {
     "pcie_transmit_bytes_per_second": "pcie_transmitted_bytes",
@@ -58,10 +58,10 @@ class PcieCounters:
         self._rates = [rate for rate, field in COUNTERS.items() if field in wanted]
         self._totals = totals
 
-    def read(self, sheet: Sheet, at: Instant) -> int:
+    def read(self, sheet: GpuReadings, at: Instant) -> int:
         """Add what came since the last visit. A `Reader`."""
         uuid, good = self._target
-        own = Sheet(uuid, at)
+        own = GpuReadings(uuid, at)
         code = self._profiler.read(own, at)
         sheet.errors += own.errors
         if code not in (codes.OK, codes.UNASKED):
@@ -78,7 +78,7 @@ class PcieCounters:
 
     def forget(self) -> None:
         """Leave out the time since the last visit: the GPU was away."""
-        self._profiler.forget()
+        self._profiler.reset()
 
 
 def counters(

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from pipeline.model import Attrs, GpuProcess, Instant, ProcessList, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library, ProcessInfo
-from sources.nvml.readers import NONE64, Reader, Sheet
+from sources.nvml.readers import NONE64, GpuReadings, Reader
 
 Kind: TypeAlias = Literal["compute", "graphics", "mps"]
 
@@ -20,8 +20,8 @@ _SYMBOLS: Final[tuple[tuple[Kind, str], ...]] = (
 _ROOM: Final = 64
 _GROWN_MOST: Final = 1 << 16
 
-_Standing: TypeAlias = frozenset[tuple[int, Kind]]
-_NOWHERE: Final[_Standing] = frozenset()
+_ProcessSet: TypeAlias = frozenset[tuple[int, Kind]]
+_NOWHERE: Final[_ProcessSet] = frozenset()
 
 
 class _Listing:
@@ -89,13 +89,13 @@ def processes(
             listings.append(_Listing(kind, function, handle))
     if not listings:
         return None
-    last: tuple[_Standing, list[bytes | None]] | None = None
+    last: tuple[_ProcessSet, list[bytes | None]] | None = None
     found: tuple[GpuProcess, ...] = ()
     counts: list[int] = []
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         nonlocal last, found, counts
-        elsewhere = _standing(sheet) if carries and sheet.processes else _NOWHERE
+        elsewhere = _listed_processes(sheet) if carries and sheet.processes else _NOWHERE
         worst = codes.NOT_SUPPORTED
         said: list[bytes | None] = []
         for listing in listings:
@@ -125,13 +125,13 @@ def processes(
     return read
 
 
-def _standing(sheet: Sheet) -> _Standing:
+def _listed_processes(sheet: GpuReadings) -> _ProcessSet:
     """Return the processes that were listed in this visit, on any device."""
     return frozenset((p.pid, p.kind) for listed in sheet.processes for p in listed.processes)
 
 
 def _merged(
-    listings: list[_Listing], elsewhere: _Standing
+    listings: list[_Listing], elsewhere: _ProcessSet
 ) -> tuple[tuple[GpuProcess, ...], list[int]]:
     """Make one list, and count the entries of each; a process that stands twice is added up."""
     used: dict[tuple[int, Kind], int | None] = {}

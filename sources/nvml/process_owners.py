@@ -15,7 +15,7 @@ from pipeline.host import cgroups
 from pipeline.host.procfs import HOST_PID_NAMESPACE, name, read, started_ticks, uptime_ns
 from pipeline.model import Instant, PartialRef
 
-KNOWN_MOST: Final = 4096
+MAX_REMEMBERED: Final = 4096
 """Processes that are remembered."""
 
 MPS_SERVER: Final = "nvidia-cuda-mps-server"[:15]
@@ -32,33 +32,34 @@ class Process:
     Attributes:
         started: when it began, in clock ticks since the machine's start.
         owner: as `ProcessUse.owner`.
-        serves: by its name it is an MPS server.
+        is_mps_server: by its name it is an MPS server.
     """
 
     started: int
     owner: PartialRef | None
-    serves: bool = False
+    is_mps_server: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PidRecord:
     """What is known of a pid.
 
     Attributes:
-        now: the process that has it; None where there is none any more, or none that can be seen.
+        current: the process that has it; None where there is none any more, or none that can be
+            seen.
         began_us: when that one began, by the wall clock, in microseconds; None where it was there
             when the pid was last looked up, and where that can't be told.
-        before: another process that had it when it was last looked up.
+        previous: another process that had it when it was last looked up.
         seen_ns: when that one was last seen to be there, by the monotonic clock.
     """
 
-    now: Process | None = None
+    current: Process | None = None
     began_us: int | None = None
-    before: Process | None = None
+    previous: Process | None = None
     seen_ns: int = 0
 
 
-UNKNOWN: Final = Found()
+UNKNOWN: Final = PidRecord()
 
 
 class Procfs:
@@ -69,12 +70,12 @@ class Procfs:
         most: how many processes are remembered: those that were looked up last.
     """
 
-    def __init__(self, root: Path, most: int = KNOWN_MOST) -> None:
+    def __init__(self, root: Path, most: int = MAX_REMEMBERED) -> None:
         self._root = root
         self._most = most
         self._known: dict[int, tuple[Process, int]] = {}
 
-    def look(self, pids: Iterable[int], at: Instant) -> dict[int, Found]:
+    def lookup(self, pids: Iterable[int], at: Instant) -> dict[int, PidRecord]:
         """Look processes up: one file is read for each that is known, two for any other.
 
         Args:
@@ -87,29 +88,31 @@ class Procfs:
             del self._known[next(iter(self._known))]
         return found
 
-    def _look(self, pid: int, at_ns: int, boot_us: int | None) -> Found:
+    def _look(self, pid: int, at_ns: int, boot_us: int | None) -> PidRecord:
         before, seen_ns = self._known.pop(pid, (None, 0))
         stat = read(self._root / str(pid) / "stat")
         started, serves = started_ticks(stat), name(stat) == MPS_SERVER
         if started is None:
             if before is not None:
                 self._known[pid] = before, seen_ns
-            return Found(before=before, seen_ns=seen_ns)
+            return PidRecord(previous=before, seen_ns=seen_ns)
         same = before is not None and before.started == started
         if same and before is not None and before.owner is not None:
             # It may have got its name since.
-            now = before if before.serves == serves else replace(before, serves=serves)
+            now = (
+                before if before.is_mps_server == serves else replace(before, is_mps_server=serves)
+            )
         else:
             now = Process(started, self._owner(pid), serves)
         # Behind all others: the first of them is the one that wasn't seen for longest.
         self._known[pid] = now, at_ns
         if same:
-            return Found(now)
+            return PidRecord(now)
         began_us = None if boot_us is None else boot_us + started * _TICK_US
-        return Found(now, began_us, before, seen_ns)
+        return PidRecord(now, began_us, before, seen_ns)
 
     def _owner(self, pid: int) -> PartialRef | None:
-        return cgroups.owner(read(self._root / str(pid) / "cgroup"))
+        return cgroups.container_of(read(self._root / str(pid) / "cgroup"))
 
     def _boot_us(self, at: Instant) -> int | None:
         """Return when the machine started, by the wall clock; None where procfs doesn't tell."""
@@ -117,7 +120,7 @@ class Procfs:
         return None if up_ns is None else (at.wall_ns - up_ns) // 1000
 
 
-def foreign(root: Path, *, chosen: bool) -> str:
+def foreign_reason(root: Path, *, is_configured: bool) -> str:
     """Say why the host's processes aren't seen; empty if they are, as far as can be told.
 
     The driver lists the processes that the caller's pid namespace shows, by their numbers there,
@@ -132,10 +135,10 @@ def foreign(root: Path, *, chosen: bool) -> str:
 
     Args:
         root: where procfs is mounted.
-        chosen: that isn't its own place: somebody chose it who knows whose it is.
+        is_configured: that isn't its own place: somebody chose it who knows whose it is.
     """
-    if chosen:
-        return _elsewhere(root)
+    if is_configured:
+        return _foreign_mount_reason(root)
     try:
         namespace = str((root / "self/ns/pid").readlink())
     except OSError:
@@ -150,7 +153,7 @@ def foreign(root: Path, *, chosen: bool) -> str:
     return ""
 
 
-def _elsewhere(root: Path) -> str:
+def _foreign_mount_reason(root: Path) -> str:
     """Say why a procfs isn't that of this process' own pid namespace."""
     place = root / "1/stat"
     if not read(place):
@@ -167,7 +170,7 @@ def _same_container(own: str, first: str) -> bool:
     """Whether the first process of a pid namespace is in the container, or pod, that one is in."""
     if own == first:
         return cgroups.names_container(own) or cgroups.is_root(own)
-    mine, theirs = cgroups.owner(own), cgroups.owner(first)
+    mine, theirs = cgroups.container_of(own), cgroups.container_of(first)
     if mine is None or theirs is None:
         return False
     if cgroups.is_root(own):

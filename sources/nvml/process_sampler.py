@@ -12,19 +12,19 @@ from pipeline.model import NS, ProcessesSampled
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.options import Options
-from sources.nvml.owner_thread import Owners
-from sources.nvml.sample_owners import pids, use_of
-from sources.nvml.state import Kept
-from sources.nvml.usage_sample import GpuLooker, Look
+from sources.nvml.owner_thread import ProcessLookup
+from sources.nvml.sample_owners import pids, to_device_use
+from sources.nvml.state import NvmlState
+from sources.nvml.usage_sample import GpuSample, GpuUsageSampler
 from sources.nvml.worker_pool import Job, Step
 
 GOOD_FOR: Final = 3  # intervals
 
-_PATIENCE: Final = 1.0
+_LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: longer than ever, unless it hangs."""
 
 
-class Looks(Job):
+class SampleJob(Job):
     """Look at some GPUs.
 
     Args:
@@ -32,31 +32,31 @@ class Looks(Job):
         urgent: at once, rather than between rounds.
     """
 
-    def __init__(self, lookers: Iterable[GpuLooker], *, urgent: bool) -> None:
-        self._looks: list[Look] = []
+    def __init__(self, lookers: Iterable[GpuUsageSampler], *, urgent: bool) -> None:
+        self._samples: list[GpuSample] = []
         super().__init__(
-            (Step(one.gpu.uuid, one.look, self._looks.append) for one in lookers),
+            (Step(one.gpu.uuid, one.sample, self._samples.append) for one in lookers),
             urgent=urgent,
             idle=not urgent,
         )
 
-    def take(self) -> list[Look]:
+    def take(self) -> list[GpuSample]:
         """Return what was seen since this was last called.
 
         Safe to call while the job goes on: the thread only appends.
         """
-        looks = self._looks[:]
-        del self._looks[: len(looks)]
+        looks = self._samples[:]
+        del self._samples[: len(looks)]
         return looks
 
 
-class Looking:
+class ProcessSampler:
     """Looks at all GPUs on a grid of its own, and at those that changed hands at once.
 
     Args:
         ctx: the source's context.
         options: the source's options.
-        kept: what there is from earlier runs.
+        state: what there is from earlier runs.
         inventory: the GPUs.
         announce: tells of the devices that were found, before anything of them is told.
         count: counts what failed: a GPU's uuid, and NVML's code.
@@ -66,25 +66,25 @@ class Looking:
         self,
         ctx: SourceContext,
         options: Options,
-        kept: Kept,
+        state: NvmlState,
         inventory: Inventory,
         *,
         announce: Callable[[], Awaitable[None]],
         count: Callable[[Iterable[tuple[str, int]]], None],
     ) -> None:
         self._ctx = ctx
-        self._kept = kept
+        self._state = state
         self._inventory = inventory
         self._announce = announce
         self._count = count
         self._interval_ns = round(options.usage_interval * NS)
-        self._lookers: dict[Gpu, GpuLooker] = {}
+        self._samplers: dict[Gpu, GpuUsageSampler] = {}
         # What is seen later is to be told later.
         self._turn = asyncio.Lock()
-        self._under_way: Looks | None = None
+        self._running_job: SampleJob | None = None
         place = (options.proc, options.proc != ROOT)
-        if kept.owners.place != place:
-            kept.owners = Owners(place[0], chosen=place[1])
+        if state.process_lookup.place != place:
+            state.process_lookup = ProcessLookup(place[0], is_configured=place[1])
 
     async def run(self) -> None:
         """Look each time that the interval has passed. A look that is late is left out.
@@ -96,60 +96,62 @@ class Looking:
         due_ns = clock.now().mono_ns
         try:
             while True:
-                await self._look(self._inventory.gpus.values(), urgent=False)
+                await self._sample(self._inventory.gpus.values(), urgent=False)
                 now_ns = clock.now().mono_ns
                 due_ns += max(1, -(-(now_ns - due_ns) // self._interval_ns)) * self._interval_ns
                 await clock.sleep((due_ns - now_ns) / NS)
         finally:
-            self._kept.owners.rest()
+            self._state.process_lookup.stop_idle_thread()
 
-    async def at_once(self, gpus: Iterable[Gpu]) -> None:
+    async def sample_now(self, gpus: Iterable[Gpu]) -> None:
         """Look at some GPUs now: a pod that is gone in a moment has both ends.
 
         Raises:
             TransientError: NVML can't be used now.
         """
-        if self._under_way is not None:
-            self._kept.crew.hurry(self._under_way)
-        await self._look(gpus, urgent=True)
+        if self._running_job is not None:
+            self._state.workers.prioritize(self._running_job)
+        await self._sample(gpus, urgent=True)
 
-    async def _look(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
+    async def _sample(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
         async with self._turn:
-            work = self._under_way = Looks(self._of(gpus), urgent=urgent)
+            work = self._running_job = SampleJob(self._samplers_of(gpus), urgent=urgent)
             try:
-                await self._kept.crew.run(work, lambda: self._tell(work.take()))
+                await self._state.workers.run(work, lambda: self._emit(work.take()))
             except TransientError:
                 # What was seen before that is as good as ever.
-                await self._tell(work.take())
+                await self._emit(work.take())
                 raise
             finally:
-                self._under_way = None
-            await self._tell(work.take())
+                self._running_job = None
+            await self._emit(work.take())
 
-    def _of(self, gpus: Iterable[Gpu]) -> list[GpuLooker]:
+    def _samplers_of(self, gpus: Iterable[Gpu]) -> list[GpuUsageSampler]:
         """Return what looks at the GPUs; those in which the driver hangs go on from nothing."""
-        nvml, now = self._kept.nvml, self._ctx.clock.now
-        blind = bool(self._kept.owners.hidden)
+        nvml, now = self._state.nvml, self._ctx.clock.now
+        blind = bool(self._state.process_lookup.hidden_reason)
         lookers = {
-            gpu: self._lookers.get(gpu) or GpuLooker(nvml, gpu, now)
+            gpu: self._samplers.get(gpu) or GpuUsageSampler(nvml, gpu, now)
             for gpu in self._inventory.gpus.values()
         }
-        self._lookers = lookers
-        stuck = self._kept.crew.stuck
+        self._samplers = lookers
+        stuck = self._state.workers.stuck
         for gpu, looker in lookers.items():
-            looker.interrupted |= gpu.uuid in stuck
-            looker.blind = blind
+            looker.was_down |= gpu.uuid in stuck
+            looker.processes_hidden = blind
         return [lookers[gpu] for gpu in gpus if gpu in lookers]
 
-    async def _tell(self, looks: list[Look]) -> None:
+    async def _emit(self, samples: list[GpuSample]) -> None:
         ctx = self._ctx
-        self._count((look.uuid, code) for look in looks for code in look.errors)
-        seen = [one for look in looks for one in look.seen]
+        self._count((look.uuid, code) for look in samples for code in look.errors)
+        seen = [one for look in samples for one in look.devices]
         if not seen:
             return
-        found = await self._kept.owners.of(pids(seen), ctx.clock.now(), _PATIENCE, ctx.log)
+        found = await self._state.process_lookup.lookup(
+            pids(seen), ctx.clock.now(), _LOOKUP_TIMEOUT, ctx.log
+        )
         await self._announce()
-        make = partial(use_of, processes=found, good_for_ns=GOOD_FOR * self._interval_ns)
+        make = partial(to_device_use, processes=found, good_for_ns=GOOD_FOR * self._interval_ns)
         known = {device.uuid for device in self._inventory.devices}
         uses = tuple(make(one) for one in seen if one.device in known)
         if uses:

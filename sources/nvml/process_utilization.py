@@ -15,7 +15,7 @@ from pipeline.model import NS, Instant
 from pipeline.usage import apportion
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 
 LATEST_US: Final = 1_000_000
 """The driver's samples of more than a second ago have all been seen. Else a process that begins
@@ -35,7 +35,7 @@ _PERCENT_US: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProcessBusyTime:
     """What a process did since the look before.
 
     Attributes:
@@ -55,9 +55,9 @@ class Utilization:
         handle: of the GPU.
 
     Attributes:
-        found: what the last look brought, by pid; a process that isn't there did nothing. None
+        by_pid: what the last look brought, by pid; a process that isn't there did nothing. None
             where that can't be told of all the time since the look before.
-        sound: whether all that the driver said last can be true.
+        is_plausible: whether all that the driver said last can be true.
     """
 
     def __init__(self, nvml: Library, handle: Handle) -> None:
@@ -66,19 +66,19 @@ class Utilization:
         self._count = ctypes.c_uint()
         self._since = ctypes.c_ulonglong()
         self._last: Instant | None = None
-        self.found: Mapping[int, Entry] | None = None
-        self.sound = True
+        self.by_pid: Mapping[int, ProcessBusyTime] | None = None
+        self.is_plausible = True
         self._span_ns = 0
-        self._rest: dict[int, Entry] = {}
+        self._rest: dict[int, ProcessBusyTime] = {}
         self._make_room(_ROOM)
 
     def _make_room(self, size: int) -> None:
         self._size = size
         self._array = library.utilization_array(size)
 
-    def read(self, sheet: Sheet, at: Instant) -> int:
+    def read(self, sheet: GpuReadings, at: Instant) -> int:
         """Ask what happened since this was last called. A `Reader`."""
-        self.found = None
+        self.by_pid = None
         last, self._last = self._last, at
         if last is None or not _steady(last, at):
             # From now on: what the driver still holds is of nobody who is watched.
@@ -93,14 +93,14 @@ class Utilization:
         found, newest, wrong = self._weighed(self._count.value if code == codes.OK else 0, most_us)
         self._span_ns = (newest - since_us) * 1000
         self._since.value = max(newest, at.wall_ns // 1000 - LATEST_US)
-        self.sound = not wrong
+        self.is_plausible = not wrong
         if wrong:
             sheet.errors.append(codes.OUT_OF_RANGE)
         if last is not None:
-            self.found = found
+            self.by_pid = found
         return codes.OK
 
-    def within(self, passed_ns: int) -> Mapping[int, Entry] | None:
+    def scaled_to(self, passed_ns: int) -> Mapping[int, ProcessBusyTime] | None:
         """Return what was found, for an account that counts by podgpu's own time.
 
         Of several processes that the driver finds at work all the time, each has a part of the time
@@ -111,28 +111,30 @@ class Utilization:
             passed_ns: the time since the look before.
 
         Returns:
-            As `found`, and no more than `passed_ns` in all; None also where some of it can't be
+            As `by_pid`, and no more than `passed_ns` in all; None also where some of it can't be
             true: then nobody knows what that process did, nor how busy the GPU was.
         """
-        if self.found is None or not self.sound:
+        if self.by_pid is None or not self.is_plausible:
             return None
-        whole = fit(self.found, self._span_ns)
+        whole = scale_to_fit(self.by_pid, self._span_ns)
         for pid, entry in self._rest.items():
             later = whole.get(pid)
             whole[pid] = (
-                entry if later is None else Entry(entry.busy_ns + later.busy_ns, later.stamp_us)
+                entry
+                if later is None
+                else ProcessBusyTime(entry.busy_ns + later.busy_ns, later.stamp_us)
             )
-        fitted = fit(whole, passed_ns)
+        fitted = scale_to_fit(whole, passed_ns)
         self._rest = {
-            pid: Entry(entry.busy_ns - fitted[pid].busy_ns, entry.stamp_us)
+            pid: ProcessBusyTime(entry.busy_ns - fitted[pid].busy_ns, entry.stamp_us)
             for pid, entry in whole.items()
             if entry.busy_ns > fitted[pid].busy_ns
         }
         return fitted
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: the GPU was away, or is not what it was."""
-        self._last = self.found = None
+        self._last = self.by_pid = None
         self._rest.clear()
 
     def _call(self) -> int:
@@ -145,11 +147,11 @@ class Utilization:
                 return code
             self._make_room(min(_ROOM_MOST, max(self._count.value, self._size * 2)))
 
-    def _weighed(self, count: int, most_us: int) -> tuple[dict[int, Entry], int, bool]:
+    def _weighed(self, count: int, most_us: int) -> tuple[dict[int, ProcessBusyTime], int, bool]:
         """Return what each process did, the newest stamp, and whether some can't be true."""
         since = newest = int(self._since.value)
         wrong = False
-        found: dict[int, Entry] = {}
+        found: dict[int, ProcessBusyTime] = {}
         entries = self._array[: min(count, self._size)]
         for entry in sorted(entries, key=lambda one: int(one.timeStamp)):
             stamp, percent, pid = int(entry.timeStamp), int(entry.smUtil), int(entry.pid)
@@ -158,21 +160,26 @@ class Utilization:
             if percent > 100 or stamp > most_us:
                 wrong = True
                 continue
-            before = found.get(pid, Entry(0, since))
+            before = found.get(pid, ProcessBusyTime(0, since))
             busy = percent * (stamp - before.stamp_us) * _PERCENT_US
-            found[pid] = Entry(before.busy_ns + busy, stamp)
+            found[pid] = ProcessBusyTime(before.busy_ns + busy, stamp)
             newest = max(newest, stamp)
         return found, newest, wrong
 
 
-def fit(entries: Mapping[int, Entry], most_ns: int) -> dict[int, Entry]:
+def scale_to_fit(
+    entries: Mapping[int, ProcessBusyTime], most_ns: int
+) -> dict[int, ProcessBusyTime]:
     """Scale busy times down where they come to more than a time, to exactly that."""
     total = sum(entry.busy_ns for entry in entries.values())
     if total <= most_ns:
         return dict(entries)
     order = sorted(entries)
     parts = apportion(max(most_ns, 0), [entries[pid].busy_ns for pid in order])
-    return {pid: Entry(part, entries[pid].stamp_us) for pid, part in zip(order, parts, strict=True)}
+    return {
+        pid: ProcessBusyTime(part, entries[pid].stamp_us)
+        for pid, part in zip(order, parts, strict=True)
+    }
 
 
 def _steady(last: Instant, at: Instant) -> bool:

@@ -9,12 +9,12 @@ from pipeline.fields import CATALOGUE, FieldPlan, Tier
 from pipeline.model import NS, Instant
 from sources.nvml import codes, field_values, readers
 from sources.nvml import process_list as processes
-from sources.nvml.device_filter import EVERYTHING, Choice
+from sources.nvml.device_filter import EVERYTHING, DeviceFilter
 from sources.nvml.gpm import Profiler
 from sources.nvml.library import Call, Handle, Library
 from sources.nvml.options import Options
 from sources.nvml.pcie_counters import PcieCounters, PcieTotals
-from sources.nvml.readers import NONE32, NONE64, Reader, Sheet
+from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
 from sources.nvml.sample_statistics import Ring
 from sources.nvml.sliding_counts import ClockEvents
 
@@ -22,7 +22,7 @@ GOOD_FOR: Final = 3  # intervals of a reading's tier
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadingRequest:
     """What is to be read of each device.
 
     Attributes:
@@ -42,7 +42,7 @@ class Wanted:
     slow_good_ns: int
     window_ns: int = 0
     clock_events: ClockEvents | None = None
-    choice: Choice = EVERYTHING
+    choice: DeviceFilter = EVERYTHING
     pcie_totals: PcieTotals | None = None
 
     @classmethod
@@ -52,7 +52,7 @@ class Wanted:
         options: Options,
         clock_events: ClockEvents | None = None,
         pcie_totals: PcieTotals | None = None,
-    ) -> "Wanted":
+    ) -> "ReadingRequest":
         """Work it out of the fields that somebody asked for and the options."""
         interval_ns = round(options.interval * NS)
         window_ns = round(options.statistics_window * NS)
@@ -64,7 +64,7 @@ class Wanted:
             # Between two scrapes lie so many intervals at times, if they don't divide them.
             -(-window_ns // interval_ns) * interval_ns,
             clock_events,
-            Choice.parse(options.devices),
+            DeviceFilter.parse(options.devices),
             pcie_totals,
         )
 
@@ -89,9 +89,9 @@ class _Number:
 
     field: str
     call: str
-    most: int
+    max_value: int
     arguments: tuple[int, ...] = ()
-    wide: bool = False
+    is_64_bit: bool = False
     divisor: int = 1
     unknown: int | None = None
     padded: bool = False  # the call gives its sampling period too
@@ -106,15 +106,23 @@ _NUMBERS: Final = (
     _Number(
         "power_limit_enforced_watts", "nvmlDeviceGetEnforcedPowerLimit", 100_000_000, divisor=1000
     ),
-    _Number("energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", 1 << 62, wide=True),
+    _Number("energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", 1 << 62, is_64_bit=True),
     _Number("pcie_replays", "nvmlDeviceGetPcieReplayCounter", NONE32 - 1),
     _Number("encoder_utilization_percent", "nvmlDeviceGetEncoderUtilization", 100, padded=True),
     _Number("decoder_utilization_percent", "nvmlDeviceGetDecoderUtilization", 100, padded=True),
     _Number("performance_state", "nvmlDeviceGetPerformanceState", 15, unknown=32),
-    _Number("ecc_corrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 0), wide=True),
-    _Number("ecc_uncorrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 0), wide=True),
-    _Number("ecc_corrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 1), wide=True),
-    _Number("ecc_uncorrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 1), wide=True),
+    _Number(
+        "ecc_corrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 0), is_64_bit=True
+    ),
+    _Number(
+        "ecc_uncorrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 0), is_64_bit=True
+    ),
+    _Number(
+        "ecc_corrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 1), is_64_bit=True
+    ),
+    _Number(
+        "ecc_uncorrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 1), is_64_bit=True
+    ),
 )
 
 _UTILIZATION: Final = ("gpu_utilization_percent", "memory_copy_utilization_percent")
@@ -145,9 +153,9 @@ class Plan:
         self.profiler: Profiler | None = None
         self.rings: list[Ring] = []
         self.summed: PcieCounters | None = None
-        self._aside: list[tuple[list[Reader], Reader]] = []
+        self._disabled: list[tuple[list[Reader], Reader]] = []
 
-    def run(self, tier: list[Reader], sheet: Sheet, at: Instant) -> bool:
+    def run(self, tier: list[Reader], sheet: GpuReadings, at: Instant) -> bool:
         """Call the readers of a tier; whether any answer was that of a working driver.
 
         Raises:
@@ -162,7 +170,7 @@ class Plan:
                 alive = True
                 continue
             alive = alive or code in codes.ALIVE
-            if code in codes.LACKING:
+            if code in codes.UNSUPPORTED:
                 lacking.append(reader)
             elif code not in codes.NO_READING:
                 codes.check(code)
@@ -170,7 +178,7 @@ class Plan:
         if tier is not self.forced:
             for reader in lacking:
                 tier.remove(reader)
-                self._aside.append((tier, reader))
+                self._disabled.append((tier, reader))
         return alive
 
     def add(self, profiler: Profiler | None, rings: Iterable[Ring] = ()) -> None:
@@ -188,23 +196,23 @@ class Plan:
         if summed is not None:
             self.slow.append(summed.read)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Have them start anew, since the device was away or is not what it was."""
         if self.profiler is not None:
-            self.profiler.forget()
+            self.profiler.reset()
         for ring in self.rings:
-            ring.forget()
+            ring.reset()
         if self.summed is not None:
             self.summed.forget()
 
     def revive(self) -> None:
         """Try the readers put aside again: a driver may give today what it lacked yesterday."""
-        for tier, reader in self._aside:
+        for tier, reader in self._disabled:
             tier.append(reader)
-        self._aside.clear()
+        self._disabled.clear()
 
 
-def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
+def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) -> Plan:
     """Compile the plan of a physical GPU.
 
     Raises:
@@ -230,7 +238,9 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
             nvml,
             handle,
             [
-                field_values.Item(known.number, field_values.number(known, (uuid, field, good)))
+                field_values.FieldValueRequest(
+                    known.number, field_values.number(known, (uuid, field, good))
+                )
                 for field, known in field_values.FAST.items()
                 if field in fields
             ],
@@ -238,26 +248,26 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
     )
     if not fields.isdisjoint(readers.CLOCK_FIELDS):
         counted = wanted.clock_events
-        fast.append(readers.throttling(nvml, handle, uuid, good, fields, counted=counted))
+        fast.append(readers.throttling(nvml, handle, uuid, good, fields, event_counter=counted))
     if not fields.isdisjoint(readers.ROW_FIELDS):
         slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_good_ns, fields))
     fast += _shared(nvml, handle, uuid, wanted, carries=True)
-    plan = Plan(_there(fast), _there(slow))
-    plan.forced = _there([single.get(_ENERGY), busy])
+    plan = Plan(_present(fast), _present(slow))
+    plan.forced = _present([single.get(_ENERGY), busy])
     return plan
 
 
-def for_mig(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Plan:
+def for_mig(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) -> Plan:
     """Compile the plan of a MIG instance."""
-    return Plan(_there(_shared(nvml, handle, uuid, wanted, carries=False)), [])
+    return Plan(_present(_shared(nvml, handle, uuid, wanted, carries=False)), [])
 
 
 def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
     """Return a call that tells whether a GPU works, for a plan that has no answer of its own."""
-    plan = Wanted(frozenset(readers.MEMORY_FIELDS.values()), False, 0, 0)
+    plan = ReadingRequest(frozenset(readers.MEMORY_FIELDS.values()), False, 0, 0)
     read = readers.memory(nvml, handle, "", 0, plan.fields)
     moment = Instant(0, 0)
-    sheet = Sheet("", moment)
+    sheet = GpuReadings("", moment)
 
     def ask() -> int:
         sheet.clear()
@@ -267,7 +277,7 @@ def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
 
 
 def _shared(
-    nvml: Library, handle: Handle, uuid: str, wanted: Wanted, *, carries: bool
+    nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest, *, carries: bool
 ) -> list[Reader | None]:
     """Make the readers that a GPU, which may carry MIG instances, and an instance have alike."""
     made: list[Reader | None] = []
@@ -282,25 +292,25 @@ def _shared(
 
 
 def _number(
-    nvml: Library, handle: Handle, uuid: str, spec: _Number, wanted: Wanted
+    nvml: Library, handle: Handle, uuid: str, spec: _Number, wanted: ReadingRequest
 ) -> Reader | None:
-    box = ctypes.c_ulonglong() if spec.wide else ctypes.c_uint()
+    box = ctypes.c_ulonglong() if spec.is_64_bit else ctypes.c_uint()
     boxes = [ctypes.byref(box)]
     if spec.padded:
         boxes.append(ctypes.byref(ctypes.c_uint()))
     call: Call | None = nvml.bind(spec.call, handle, *map(ctypes.c_uint, spec.arguments), *boxes)
     if call is None:
         return None
-    unknown = spec.unknown if spec.unknown is not None else NONE64 if spec.wide else NONE32
+    unknown = spec.unknown if spec.unknown is not None else NONE64 if spec.is_64_bit else NONE32
     return readers.number(
         call,
         box,
         wanted.target(uuid, spec.field),
-        most=spec.most,
+        most=spec.max_value,
         unknown=unknown,
         divisor=spec.divisor,
     )
 
 
-def _there(made: Iterable[Reader | None]) -> list[Reader]:
+def _present(made: Iterable[Reader | None]) -> list[Reader]:
     return [reader for reader in made if reader is not None]

@@ -14,7 +14,7 @@ from sources.nvml import codes, library
 from sources.nvml.library import Call, Handle, Library
 
 
-class Sheet(list[Reading]):
+class GpuReadings(list[Reading]):
     """What one visit to a GPU and its MIG instances brought.
 
     Attributes:
@@ -36,7 +36,7 @@ class Sheet(list[Reading]):
         self.up = True
 
 
-Reader: TypeAlias = Callable[[Sheet, Instant], int]
+Reader: TypeAlias = Callable[[GpuReadings, Instant], int]
 
 NONE32: Final = 0xFFFF_FFFF
 NONE64: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -63,7 +63,7 @@ def number(
     """
     uuid, field, good = target
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = call()
         if code == 0:
             value: int | float = box.value
@@ -89,7 +89,7 @@ def utilization(
         return None
     keep = call  # narrows for the closure
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = keep()
         if code == 0:
             for field, value in ((gpu, box.gpu), (memory, box.memory)):
@@ -130,7 +130,7 @@ def memory(
             return None
         keep = call
 
-        def read(sheet: Sheet, at: Instant) -> int:
+        def read(sheet: GpuReadings, at: Instant) -> int:
             code = keep()
             if code == 0:
                 total = box.total
@@ -150,7 +150,7 @@ def memory(
     second, first = of_version(2), of_version(1)
     if second is None or first is None:
         return second or first
-    return _either(second, first)
+    return _with_fallback(second, first)
 
 
 def memory_total(nvml: Library, handle: Handle) -> int | None:
@@ -166,12 +166,12 @@ def memory_total(nvml: Library, handle: Handle) -> int | None:
     return int(box.total) if code == codes.OK and 0 < box.total < NONE64 else None
 
 
-def _either(new: Reader, old: Reader) -> Reader:
+def _with_fallback(new: Reader, old: Reader) -> Reader:
     """Read by the new call until it says that the driver doesn't know it; then by the old."""
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
     current = new
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         nonlocal current
         code = current(sheet, at)
         if code in unknown and current is new:
@@ -204,7 +204,7 @@ CLOCK_FIELDS: Final = (
 )
 
 
-class Counted(Protocol):
+class ClockEventCounter(Protocol):
     """Counts in how many samples each reason was there."""
 
     @property
@@ -222,7 +222,7 @@ def throttling(
     good: int,
     wanted: frozenset[str],
     *,
-    counted: Counted | None = None,
+    event_counter: ClockEventCounter | None = None,
 ) -> Reader | None:
     """Read why the clocks are held down: the mask, and one by one the reasons the GPU can have."""
     supported = ctypes.c_ulonglong()
@@ -239,7 +239,7 @@ def throttling(
     reasons: list[tuple[int, Attrs]] = [
         (bit, (("reason", reason),)) for bit, reason in REASONS.items() if bit & readable
     ]
-    counts = counted if "clock_events_in_window" in wanted else None
+    counts = event_counter if "clock_events_in_window" in wanted else None
     sizes = [(bit, counts.attrs[bit]) for bit, _ in reasons] if counts is not None else []
     if "clock_throttle_active" not in wanted:
         reasons = []
@@ -254,7 +254,7 @@ def throttling(
         return None
     keep = call
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = keep()
         if code == 0:
             mask = box.value
@@ -299,7 +299,7 @@ def remapped_rows(
         if field in wanted
     ]
 
-    def read(sheet: Sheet, at: Instant) -> int:
+    def read(sheet: GpuReadings, at: Instant) -> int:
         code = keep()
         if code == 0:
             for field, box, limit in parts:

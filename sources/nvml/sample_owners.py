@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from pipeline.model import DeviceUse, GpuProcess, ProcessUse
-from sources.nvml.process_owners import UNKNOWN, Found, Process
-from sources.nvml.process_utilization import Entry, fit
-from sources.nvml.usage_sample import Seen
+from sources.nvml.process_owners import UNKNOWN, PidRecord, Process
+from sources.nvml.process_utilization import ProcessBusyTime, scale_to_fit
+from sources.nvml.usage_sample import RawDeviceUse
 
 _KINDS: Final[tuple[Literal["mps", "compute", "graphics"], ...]] = ("mps", "compute", "graphics")
 """A process that stands in several lists counts for the first: it is the same one, and so is its
@@ -18,80 +18,85 @@ _EARLY_US: Final = 20_000
 second, the start of the machine as well as that of the process."""
 
 
-def pids(seen: Iterable[Seen]) -> set[int]:
+def pids(uses: Iterable[RawDeviceUse]) -> set[int]:
     """Return the processes that were seen anywhere."""
     found: set[int] = set()
-    for one in seen:
+    for one in uses:
         found.update(process.pid for process in one.listed or ())
-        found.update(one.entries or ())
+        found.update(one.utilization or ())
     return found
 
 
-def use_of(seen: Seen, processes: Mapping[int, Found] | None, good_for_ns: int) -> DeviceUse:
+def to_device_use(
+    raw: RawDeviceUse, processes: Mapping[int, PidRecord] | None, good_for_ns: int
+) -> DeviceUse:
     """Say who used a device.
 
     Args:
-        seen: what was seen of it.
+        raw: what was seen of it.
         processes: what is known of the processes, by pid; none where nobody could look. None where
             the host's processes are hidden: then lists and entries, those that are empty among
             them, tell neither who is there nor how busy the device was.
         good_for_ns: as `DeviceUse.good_for_ns`.
     """
     if processes is None:
-        seen, processes = replace(seen, listed=None, entries=None), {}
-    listed = _merged(seen.listed or ())
-    told = seen.entries is not None
-    entries = seen.entries or {}
-    if seen.since is not None:
+        raw, processes = replace(raw, listed=None, utilization=None), {}
+    listed = _merged(raw.listed or ())
+    told = raw.utilization is not None
+    entries = raw.utilization or {}
+    if raw.since is not None:
         # Nothing is busy for longer than there was time.
-        entries = fit(entries, seen.at.mono_ns - seen.since.mono_ns)
+        entries = scale_to_fit(entries, raw.at.mono_ns - raw.since.mono_ns)
     servers = {
-        pid for pid in listed.keys() | entries.keys() if _serves(processes.get(pid, UNKNOWN))
+        pid for pid in listed.keys() | entries.keys() if _is_mps_server(processes.get(pid, UNKNOWN))
     }
     clients = {pid for pid, (kind, _) in listed.items() if kind == "mps"}
     mps = bool(servers) or not clients <= entries.keys()
     uses: list[ProcessUse] = []
     for pid in listed.keys() | entries.keys():
         found, entry = processes.get(pid, UNKNOWN), entries.get(pid)
-        before = _before(found, seen)
-        present = _present(found, before, seen)
-        doer = present if entry is None else _doer(found, before, entry)
+        before = _previous_process(found, raw)
+        present = _listed_process(found, before, raw)
+        doer = present if entry is None else _process_of_entry(found, before, entry)
         if pid in listed:
             kind, memory = listed[pid]
             busy: int | None = 0 if entry is None or doer is not present else entry.busy_ns
-            if not told or (mps and not _is_own(pid, entries, servers, clients)):
+            if not told or (mps and not _has_own_entry(pid, entries, servers, clients)):
                 busy = None
             uses.append(_use(pid, present, kind, memory, busy))
         if entry is not None and (pid not in listed or doer is not present):
             # One that has ended has no memory, if the lists can be believed.
             known = not mps or (bool(servers) and pid not in servers)
             done = entry.busy_ns if known else None
-            uses.append(_use(pid, doer, "", None if seen.listed is None else 0, done))
-    busy_ns = seen.busy_ns
+            uses.append(_use(pid, doer, "", None if raw.listed is None else 0, done))
+    busy_ns = raw.busy_ns
     if told:
         busy_ns = sum(entry.busy_ns for entry in entries.values())
     return DeviceUse(
-        seen.device,
-        seen.at,
-        seen.since,
+        raw.device,
+        raw.at,
+        raw.since,
         tuple(sorted(uses, key=lambda use: (use.pid, use.started or 0, use.kind))),
-        seen.used,
-        seen.reserved,
+        raw.memory_used_bytes,
+        raw.memory_reserved_bytes,
         busy_ns,
-        seen.energy_mj,
+        raw.energy_mj,
         good_for_ns,
-        listed=seen.listed is not None,
+        listed=raw.listed is not None,
         mps=mps,
     )
 
 
-def _serves(found: Found) -> bool:
+def _is_mps_server(found: PidRecord) -> bool:
     """Whether a process, or the one that had its pid before it, is an MPS server."""
-    return any(one is not None and one.serves for one in (found.now, found.before))
+    return any(one is not None and one.is_mps_server for one in (found.current, found.previous))
 
 
-def _is_own(
-    pid: int, entries: Mapping[int, Entry], servers: Collection[int], clients: Collection[int]
+def _has_own_entry(
+    pid: int,
+    entries: Mapping[int, ProcessBusyTime],
+    servers: Collection[int],
+    clients: Collection[int],
 ) -> bool:
     """Whether the driver tells of a listed process what it did itself, beside an MPS server.
 
@@ -101,28 +106,30 @@ def _is_own(
     return pid in entries and (pid in clients or (bool(servers) and pid not in servers))
 
 
-def _before(found: Found, seen: Seen) -> Process | None:
+def _previous_process(found: PidRecord, seen: RawDeviceUse) -> Process | None:
     """Return who had the pid at the look before and hasn't it now, if that is known."""
     if seen.since is None or found.seen_ns < seen.since.mono_ns:
         return None
-    return found.before
+    return found.previous
 
 
-def _present(found: Found, before: Process | None, seen: Seen) -> Process | None:
+def _listed_process(found: PidRecord, before: Process | None, seen: RawDeviceUse) -> Process | None:
     """Return whom the driver listed."""
     if found.began_us is not None and found.began_us - _EARLY_US > seen.at.wall_ns // 1000:
         return before  # it began after that
-    return found.now or before
+    return found.current or before
 
 
-def _doer(found: Found, before: Process | None, entry: Entry) -> Process | None:
+def _process_of_entry(
+    found: PidRecord, before: Process | None, busy_time: ProcessBusyTime
+) -> Process | None:
     """Return who did what the driver tells of a pid; None where it may have been one or another."""
-    if found.now is None:
+    if found.current is None:
         return before
-    if found.began_us is not None and entry.stamp_us < found.began_us - _EARLY_US:
+    if found.began_us is not None and busy_time.stamp_us < found.began_us - _EARLY_US:
         return before
     # With another one there at the beginning, it is the mean over both.
-    return found.now if before is None else None
+    return found.current if before is None else None
 
 
 def _merged(

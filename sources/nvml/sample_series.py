@@ -28,8 +28,9 @@ class Series:
     Attributes:
         spacing: microseconds from one sample to the next, as they usually come; 0 while that can't
             be told.
-        wrapped: how many samples the ring had when it was last read too late; None for never.
-        wrong: whether there were values that can't be true, since this was last set.
+        wrapped_samples: how many samples the ring had when it was last read too late; None for
+            never.
+        has_implausible: whether there were values that can't be true, since this was last set.
     """
 
     def __init__(self, length: int, most: int) -> None:
@@ -37,24 +38,24 @@ class Series:
         self._most = most
         self._newest: int | None = None
         self.spacing = 0
-        self.wrapped: int | None = None
-        self.wrong = False
+        self.wrapped_samples: int | None = None
+        self.has_implausible = False
 
-    def take(self, ring: Sequence[Stamped]) -> bool:
+    def add_ring(self, ring: Sequence[Stamped]) -> bool:
         """Take what is new in a ring, of which all samples are given, sorted; whether any is."""
         gaps = sorted(later[0] - one[0] for one, later in itertools.pairwise(ring))
         if gaps:
             self.spacing = gaps[len(gaps) // 2]
         newest = ring[-1][0]
         if self._newest is not None and newest < self._newest:
-            self.forget()  # the clock was set back: what is known lies in the future
+            self.reset()  # the clock was set back: what is known lies in the future
         before = self._newest
         if newest == before:
             return False
         first = 0 if before is None else bisect.bisect_right(ring, (before, math.inf))
         longest = max(1, _GAP * self.spacing)
         if first == 0 and before is not None and ring[0][0] - before > longest:
-            self.wrapped = len(ring)
+            self.wrapped_samples = len(ring)
             self._buckets.clear()  # what lies between is lost
             before = None
         for end, value in itertools.islice(ring, first, None):
@@ -63,11 +64,11 @@ class Series:
             if 0 <= value <= self._most:
                 self._buckets.add(end, max(1, span), value)
             elif value != NONE32:
-                self.wrong = True
+                self.has_implausible = True
         self._newest = newest
         return True
 
-    def over(self, silence: int) -> tuple[Summary, int] | None:
+    def summary(self, silence: int) -> tuple[Summary, int] | None:
         """Sum up the window, and tell how far back it reaches; None without a sample in it.
 
         Args:
@@ -80,7 +81,7 @@ class Series:
         summary = self._buckets.over(now)
         return None if summary is None else (summary, now - summary.start)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: the GPU was away, or time is no longer what it was."""
         self._buckets.clear()
         self._newest = None

@@ -15,7 +15,7 @@ from pipeline.fields.statistics_fields import SAMPLED, STATISTICS_OF
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Call, Handle, Library
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 from sources.nvml.sample_series import Series
 
 _READ_AGAIN: Final = 0.7
@@ -86,7 +86,7 @@ class Ring:
         self._target = target
         self._now = now
         self._series = Series(window_ns // _US, kind.most)
-        self._heard = now()
+        self._last_new_ns = now()
         self._rest_ns = 0
         self._room = self._holds = 0
         self._type, self._count = ctypes.c_uint(), ctypes.c_uint()
@@ -103,13 +103,13 @@ class Ring:
         )
         self._call: Call | None = None
 
-    def read(self, sheet: Sheet, _at: Instant) -> int:
+    def read(self, sheet: GpuReadings, _at: Instant) -> int:
         """Read what is new, and append what the window comes to. A `Reader`."""
         at = self._now()
         code = self.drain()
         if code:
             return code
-        found = self._series.over((at.mono_ns - self._heard.mono_ns) // _US)
+        found = self._series.summary((at.mono_ns - self._last_new_ns.mono_ns) // _US)
         if found is not None:
             summary, reach = found
             uuid, good = self._target
@@ -120,7 +120,7 @@ class Ring:
                 if field is not None:
                     of_unit = value if divisor == 1 else value / divisor
                     sheet.append(Reading(uuid, field, (), of_unit, start, at, good))
-        wrong, self._series.wrong = self._series.wrong, False
+        wrong, self._series.has_implausible = self._series.has_implausible, False
         return codes.OUT_OF_RANGE if wrong else code
 
     def drain(self) -> int:
@@ -140,11 +140,11 @@ class Ring:
             return codes.NOT_SUPPORTED
         raw = ctypes.string_at(self._samples, size)
         series = self._series
-        if series.take(sorted(_FORMATS[self._type.value].iter_unpack(raw))):
-            self._heard = at
-        if series.wrapped is not None:
+        if series.add_ring(sorted(_FORMATS[self._type.value].iter_unpack(raw))):
+            self._last_new_ns = at
+        if series.wrapped_samples is not None:
             # It holds less than the driver says, or the thread was late.
-            self._holds, series.wrapped = min(self._holds, series.wrapped), None
+            self._holds, series.wrapped_samples = min(self._holds, series.wrapped_samples), None
         if series.spacing:
             ahead = round(_READ_AGAIN * series.spacing * self._holds * _US)
             self.due_ns = at.mono_ns + max(_SOONEST_NS, ahead)
@@ -173,11 +173,11 @@ class Ring:
             self._call = self._nvml.bind("nvmlDeviceGetSamples", *self._args, self._samples)
         return code
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew: the GPU was away."""
         self.due_ns = math.inf
         self._rest_ns = 0
-        self._series.forget()
+        self._series.reset()
 
 
 def rings(

@@ -14,7 +14,7 @@ _PARTS: Final = 1000
 takes no more than so many places, however much happens."""
 
 
-class Window(Generic[K]):
+class SlidingCounts(Generic[K]):
     """How often each key came up within the last while.
 
     Args:
@@ -60,13 +60,13 @@ class ClockEvents:
         self.attrs: dict[int, Attrs] = {
             bit: (("clock_event", event), size) for bit, event in REASONS.items()
         }
-        self._windows: dict[str, Window[int]] = {}
+        self._windows: dict[str, SlidingCounts[int]] = {}
 
     def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
         """Count a sample of a GPU; return the counts by bit."""
         window = self._windows.get(uuid)
         if window is None:
-            window = self._windows[uuid] = Window(self.length_ns)
+            window = self._windows[uuid] = SlidingCounts(self.length_ns)
         for bit in REASONS:
             if mask & bit:
                 window.add(bit, at)

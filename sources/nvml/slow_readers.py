@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from sources.nvml import board_limits, field_values, nvlink_counters, nvlink_peers
-from sources.nvml.field_values import Item
+from sources.nvml.field_values import FieldValueRequest
 from sources.nvml.library import Handle, Library
 from sources.nvml.nvlink_peers import Peers
-from sources.nvml.read_plan import Wanted
+from sources.nvml.read_plan import ReadingRequest
 from sources.nvml.readers import Reader
 
 
 def readers_of(
-    nvml: Library, handle: Handle, uuid: str, wanted: Wanted, others: Peers
+    nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest, others: Peers
 ) -> Iterator[Reader]:
     """Yield the readers of a GPU.
 
@@ -44,7 +44,9 @@ def readers_of(
     yield from (reader for reader in made if reader is not None)
 
 
-def _values(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Iterator[Item]:
+def _values(
+    nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest
+) -> Iterator[FieldValueRequest]:
     """Yield the field values, which one call fetches."""
     fields = wanted.fields
     for field, known in field_values.SLOW.items():
@@ -53,7 +55,7 @@ def _values(nvml: Library, handle: Handle, uuid: str, wanted: Wanted) -> Iterato
             instead = None
             if field == "power_limit_watts":
                 instead = board_limits.limit_before(nvml, handle, target)
-            yield Item(known.number, field_values.number(known, target), 0, instead)
+            yield FieldValueRequest(known.number, field_values.number(known, target), 0, instead)
     yield from nvlink_counters.traffic(nvml, handle, uuid, wanted.slow_good_ns, fields)
     yield from nvlink_counters.errors(
         nvml, handle, fields, lambda field: wanted.target(uuid, field)

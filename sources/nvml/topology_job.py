@@ -33,7 +33,7 @@ class _Pair:
     reachable: bool | None = None
 
 
-class Joints:
+class TopologyReadings:
     """What was read of each GPU and of each two of them; outlives the runs of the source.
 
     What was read of a GPU is kept while it is down: it still sits where it sat. What the driver was
@@ -73,7 +73,7 @@ class Joints:
         """Note what is known of two GPUs."""
         self._pairs[_key(one, other)] = pair
 
-    def keep(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
+    def retain(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
         """Forget all others.
 
         Args:
@@ -94,11 +94,11 @@ class Joints:
         """
         found = sorted(devices, key=lambda device: device.order)
         return TopologyRead(
-            tuple([self._told(device) for device in found]),
-            tuple([self._joined(one, other) for one, other in combinations(found, 2)]),
+            tuple([self._card_of(device) for device in found]),
+            tuple([self._pair_of(one, other) for one, other in combinations(found, 2)]),
         )
 
-    def _told(self, device: Device) -> TopologyCard:
+    def _card_of(self, device: Device) -> TopologyCard:
         card = self.card(device.uuid)
         return TopologyCard(
             device.uuid,
@@ -112,14 +112,14 @@ class Joints:
             card.memory,
         )
 
-    def _joined(self, one: Device, other: Device) -> TopologyPair:
+    def _pair_of(self, one: Device, other: Device) -> TopologyPair:
         pair = self.pair(one.uuid, other.uuid)
         ends = [(each.pci_bus_id, self.card(each.uuid).links) for each in (one, other)]
-        nvlinks = nvlink.between(ends[0], ends[1], pair.reachable)
+        nvlinks = nvlink.nvlink_count(ends[0], ends[1], pair.reachable)
         return TopologyPair(one.uuid, other.uuid, pair.level, nvlinks, pair.reachable)
 
 
-class Survey(Job):
+class TopologySurvey(Job):
     """Ask how GPUs are joined: of some of them everything, of all what may change.
 
     Args:
@@ -137,7 +137,7 @@ class Survey(Job):
     def __init__(
         self,
         nvml: Library,
-        joints: Joints,
+        joints: TopologyReadings,
         gpus: Collection[Gpu],
         unread: Collection[Gpu],
         sysfs_root: Path,
@@ -145,7 +145,7 @@ class Survey(Job):
         self.errors: list[tuple[str, int]] = []
         self.changed: set[str] = set()
         self._nvml = nvml
-        self._joints = joints
+        self._readings = joints
         self._gpus = tuple(gpus)
         self._unread = frozenset(unread)
         self._sysfs = sysfs_root
@@ -154,34 +154,42 @@ class Survey(Job):
         super().__init__(
             [
                 *(
-                    Step(gpu.uuid, partial(self._look, gpu, self._card), partial(self._note, gpu))
+                    Step(
+                        gpu.uuid,
+                        partial(self._query, gpu, self._card),
+                        partial(self._store_card, gpu),
+                    )
                     for gpu in self._gpus
                 ),
                 *(
-                    Step(gpu.uuid, partial(self._ask_about, gpu, others), partial(self._join, gpu))
+                    Step(
+                        gpu.uuid,
+                        partial(self._ask_about, gpu, others),
+                        partial(self._store_pairs, gpu),
+                    )
                     for gpu, others in later
                     if others
                 ),
             ]
         )
 
-    def _look(self, gpu: Gpu, question: Callable[[Gpu], T]) -> T | None:
+    def _query(self, gpu: Gpu, question: Callable[[Gpu], T]) -> T | None:
         """Ask about a GPU, unless it is down or a call about it hangs."""
-        if not gpu.is_at_rest or gpu in self._suspects():
+        if not gpu.is_idle or gpu in self._suspects():
             return None
         try:
-            return gpu.ask(partial(question, gpu))
+            return gpu.query(partial(question, gpu))
         except codes.DeviceLostError as lost:
             self.errors.append((gpu.uuid, lost.code))
             return None
 
     def _suspects(self) -> set[Gpu]:
         """Return the GPUs about which a call is under way that another thread was lost to."""
-        return {gpu for pair in tuple(self._joints.asking.values()) for gpu in pair}
+        return {gpu for pair in tuple(self._readings.asking.values()) for gpu in pair}
 
     def _card(self, gpu: Gpu) -> _Card:
-        nvml, known = self._nvml, self._joints.card(gpu.uuid)
-        cluster, clique = nvlink.fabric(nvml, gpu.handle)
+        nvml, known = self._nvml, self._readings.card(gpu.uuid)
+        cluster, clique = nvlink.read_fabric(nvml, gpu.handle)
         if gpu not in self._unread:
             if (cluster, clique) != (known.cluster, known.clique):
                 self.changed.add(gpu.uuid)
@@ -190,44 +198,46 @@ class Survey(Job):
         return _Card(
             pci_sysfs.numa_node(bus_id, self._sysfs),
             pci_sysfs.pcie_path(bus_id, self._sysfs),
-            nvlink.links(nvml, gpu.handle),
+            nvlink.read_links(nvml, gpu.handle),
             cluster,
             clique,
             readers.memory_total(nvml, gpu.handle),
         )
 
-    def _note(self, gpu: Gpu, card: _Card | None) -> None:
+    def _store_card(self, gpu: Gpu, card: _Card | None) -> None:
         if card is not None:
-            self._joints.set_card(gpu.uuid, card)
+            self._readings.set_card(gpu.uuid, card)
 
     def _ask_about(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
         found: list[tuple[Gpu, _Pair]] = []
         for other in others:
             # One that is down, or has a thread stuck in it, may hang, and this one would be blamed.
-            if not other.is_at_rest or other in self._suspects():
+            if not other.is_idle or other in self._suspects():
                 continue
-            if (gpu, other) in self._joints.hung:
+            if (gpu, other) in self._readings.hung:
                 continue
-            pair = self._look(gpu, partial(self._pair, other))
+            pair = self._query(gpu, partial(self._pair, other))
             if pair is None:
                 break
             found.append((other, pair))
         return found
 
     def _pair(self, other: Gpu, gpu: Gpu) -> _Pair:
-        nvml, before = self._nvml, self._joints.pair(gpu.uuid, other.uuid)
-        self._joints.asking[gpu.uuid] = (gpu, other)
+        nvml, before = self._nvml, self._readings.pair(gpu.uuid, other.uuid)
+        self._readings.asking[gpu.uuid] = (gpu, other)
         try:
-            level = nvlink.level(nvml, gpu.handle, other.handle)
-            reachable = nvlink.reachable(nvml, gpu.handle, other.handle)
+            level = nvlink.read_level(nvml, gpu.handle, other.handle)
+            reachable = nvlink.read_reachable(nvml, gpu.handle, other.handle)
         finally:
-            del self._joints.asking[gpu.uuid]
+            del self._readings.asking[gpu.uuid]
         return _Pair(
-            self._answer(gpu, level, before.level),
-            self._answer(gpu, reachable, before.reachable),
+            self._answer_or_previous(gpu, level, before.level),
+            self._answer_or_previous(gpu, reachable, before.reachable),
         )
 
-    def _answer(self, gpu: Gpu, answer: tuple[int, T | None], before: T | None) -> T | None:
+    def _answer_or_previous(
+        self, gpu: Gpu, answer: tuple[int, T | None], before: T | None
+    ) -> T | None:
         """Return an answer; where the call failed, the one before."""
         code, value = answer
         codes.check_driver(code)
@@ -238,12 +248,12 @@ class Survey(Job):
             self.errors.append((gpu.uuid, code))
         return None if code == codes.OUT_OF_RANGE else before
 
-    def _join(self, gpu: Gpu, found: Iterable[tuple[Gpu, _Pair]]) -> None:
+    def _store_pairs(self, gpu: Gpu, found: Iterable[tuple[Gpu, _Pair]]) -> None:
         for other, pair in found:
-            before = self._joints.pair(gpu.uuid, other.uuid)
+            before = self._readings.pair(gpu.uuid, other.uuid)
             if before.reachable is not None and pair.reachable != before.reachable:
                 self.changed |= {gpu.uuid, other.uuid}
-            self._joints.set_pair(gpu.uuid, other.uuid, pair)
+            self._readings.set_pair(gpu.uuid, other.uuid, pair)
 
 
 def _key(one: str, other: str) -> tuple[str, str]:

@@ -21,11 +21,11 @@ from pipeline.model import NS, Instant
 
 SHUTDOWN = "nvmlShutdown"
 
-TELL_NS: Final = NS // 4
+PROGRESS_INTERVAL_NS: Final = NS // 4
 """For how long a job keeps what it has done to itself: the holder of a device may change meanwhile,
 and what was read before would be taken for the new one's. A round of eight GPUs stays below it."""
 
-ANYWHERE = ""
+NO_TARGET = ""
 """The place of a step that makes no call."""
 
 
@@ -34,16 +34,16 @@ class Step:
     """A piece of work for the thread.
 
     Attributes:
-        place: where it may get stuck: a GPU's uuid, or the name of a call.
+        target: where it may get stuck: a GPU's uuid, or the name of a call.
         call: does it.
         accept: takes the result, on the same thread, unless the thread was given up meanwhile.
-        vital: whether nothing else can go on if it gets stuck.
+        is_critical: whether nothing else can go on if it gets stuck.
     """
 
-    place: str
+    target: str
     call: Callable[[], Any]
     accept: Callable[[Any], None] | None = None
-    vital: bool = False
+    is_critical: bool = False
 
 
 class Job:
@@ -51,10 +51,11 @@ class Job:
 
     Attributes:
         steps: those that are still to be begun.
-        urgent: goes between the steps of another job.
-        idle: waits for every step of another job that may be begun: it fills the time between them.
+        is_urgent: goes between the steps of another job.
+        is_background: waits for every step of another job that may be begun: it fills the time
+            between them.
         due_ns: not begun before that moment of the monotonic clock; 0 for at once.
-        begun: when its first step began.
+        started: when its first step began.
         ended: when its last step ended.
     """
 
@@ -67,10 +68,10 @@ class Job:
         due_ns: int = 0,
     ) -> None:
         self.steps = deque(steps)
-        self.urgent = urgent
-        self.idle = idle
+        self.is_urgent = urgent
+        self.is_background = idle
         self.due_ns = due_ns
-        self.begun: Instant | None = None
+        self.started: Instant | None = None
         self.ended: Instant | None = None
         self.error: BaseException | None = None
         self.done = asyncio.Event()
@@ -84,15 +85,15 @@ class Job:
 
 
 class _Worker(threading.Thread):
-    def __init__(self, crew: "Crew") -> None:
+    def __init__(self, pool: "WorkerPool") -> None:
         super().__init__(name="podgpu-nvml", daemon=True)
-        self.crew = crew
+        self.pool = pool
         self.retired = False
         self.step: Step | None = None
         self.since_ns = 0
 
     def run(self) -> None:
-        while (taken := self.crew.take(self)) is not None:
+        while (taken := self.pool.next_step(self)) is not None:
             job, step = taken
             result: object = None
             error: BaseException | None = None
@@ -100,11 +101,11 @@ class _Worker(threading.Thread):
                 result = step.call()
             except BaseException as caught:  # noqa: BLE001 -- handed to the loop, raised there
                 error = caught
-            if not self.crew.give(self, job, step, result, error):
+            if not self.pool.complete_step(self, job, step, result, error):
                 return
 
 
-class Crew:
+class WorkerPool:
     """Runs jobs on its thread; outlives the runs of its source, as stuck threads do.
 
     Args:
@@ -118,7 +119,7 @@ class Crew:
         self._urgent: deque[Job] = deque()
         self._idle: deque[Job] = deque()
         # The first that has a step to begin goes.
-        self._lanes = (self._urgent, self._jobs, self._idle)
+        self._queues = (self._urgent, self._jobs, self._idle)
         self._worker: _Worker | None = None
         self._stuck: dict[str, _Worker] = {}
         self._clock: Clock = SystemClock()
@@ -139,58 +140,59 @@ class Crew:
         self._clock = clock
         self._deadline_ns = round(deadline * NS)
         with self._changed:
-            self._dismiss()  # that of a run which was cut off while it ended
+            self._stop_worker()  # that of a run which was cut off while it ended
             if len(self._stuck) > 1:
-                raise self._too_many()
-            self._hire()
+                raise self._too_many_stuck()
+            self._start_worker()
 
-    def _hire(self) -> None:
+    def _start_worker(self) -> None:
         self._worker = _Worker(self)
         self._worker.start()
 
-    def _too_many(self) -> TransientError:
+    def _too_many_stuck(self) -> TransientError:
         places = " and in ".join(self._describe(place) for place in self._stuck)
         return TransientError(
             f"the driver hangs in {places}: reset these GPUs or restart the node; "
             "sampling goes on once one of the calls returns"
         )
 
-    async def run(self, job: Job, tell: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def run(self, job: Job, on_progress: Callable[[], Awaitable[None]] | None = None) -> None:
         """Run a job to its end.
 
         Args:
             job: the job.
-            tell: called each time that `TELL_NS` have passed and the job hasn't ended.
+            on_progress: called each time that `PROGRESS_INTERVAL_NS` have passed and the job hasn't
+                ended.
 
         Raises:
             TransientError: a vital step hangs, or threads are stuck at two places.
             Exception: what a step raised.
         """
         with self._changed:
-            self._lanes[0 if job.urgent else 2 if job.idle else 1].append(job)
+            self._queues[0 if job.is_urgent else 2 if job.is_background else 1].append(job)
             self._changed.notify()
         # The thread itself waits for the due time: waking the loop for that would cost more than
         # many a round.
         now_ns = self._clock.now().mono_ns
         begin_ns = max(now_ns, job.due_ns)
-        tell_ns = begin_ns + TELL_NS
+        tell_ns = begin_ns + PROGRESS_INTERVAL_NS
         look_ns = begin_ns + self._deadline_ns
         while not job.done.is_set():
-            until_ns = look_ns if tell is None else min(look_ns, tell_ns)
+            until_ns = look_ns if on_progress is None else min(look_ns, tell_ns)
             try:
                 async with asyncio.timeout((until_ns - now_ns) / NS):
                     await job.done.wait()
             except TimeoutError:
                 now_ns = self._clock.now().mono_ns
                 look_ns = now_ns + self._watch()
-                if tell is not None and now_ns >= tell_ns:
-                    await tell()
+                if on_progress is not None and now_ns >= tell_ns:
+                    await on_progress()
                     now_ns = self._clock.now().mono_ns
-                    tell_ns = now_ns + TELL_NS
+                    tell_ns = now_ns + PROGRESS_INTERVAL_NS
         if job.error is not None:
             raise job.error
 
-    def hurry(self, job: Job) -> None:
+    def prioritize(self, job: Job) -> None:
         """Let a job that fills the time go as an urgent one, if it hasn't ended."""
         with self._changed:
             if job in self._idle:
@@ -209,39 +211,39 @@ class Crew:
                 return self._deadline_ns - spent
             step = worker.step
             self._abandon(worker, step)
-            if step.vital:
+            if step.is_critical:
                 self._fail_all(
                     TransientError(
-                        f"{self._describe(step.place)} hangs for more than "
+                        f"{self._describe(step.target)} hangs for more than "
                         f"{self._deadline_ns / NS:g} s: the driver is stuck, see the kernel log "
                         "(dmesg); a reset of the GPUs or a restart of the node mends it"
                     )
                 )
             elif len(self._stuck) > 1:
-                self._fail_all(self._too_many())
+                self._fail_all(self._too_many_stuck())
             else:
-                self._hire()
+                self._start_worker()
         return self._deadline_ns
 
     def _abandon(self, worker: _Worker, step: Step) -> None:
         worker.retired = True
-        if step.place != ANYWHERE:
-            self._stuck[step.place] = worker
+        if step.target != NO_TARGET:
+            self._stuck[step.target] = worker
         self._worker = None
 
     def _fail_all(self, error: TransientError) -> None:
-        for jobs in self._lanes:
+        for jobs in self._queues:
             for job in jobs:
                 job.error = error
                 job.finish()
             jobs.clear()
 
-    def take(self, worker: _Worker) -> tuple[Job, Step] | None:
+    def next_step(self, worker: _Worker) -> tuple[Job, Step] | None:
         """Return the worker's next step, waiting for one; None if it is to end."""
         with self._changed:
             while not worker.retired:
                 wait: float | None = None
-                for jobs in self._lanes:
+                for jobs in self._queues:
                     while jobs:
                         job, now = jobs[0], self._clock.now()
                         if job.due_ns > now.mono_ns:
@@ -253,7 +255,7 @@ class Crew:
                             job.ended = now
                             job.finish()
                             continue
-                        job.begun = job.begun or now
+                        job.started = job.started or now
                         worker.step, worker.since_ns = step, now.mono_ns
                         return job, step
                 self._changed.wait(wait)
@@ -262,18 +264,18 @@ class Crew:
     def _next(self, job: Job) -> Step | None:
         while job.steps:
             step = job.steps.popleft()
-            if step.place not in self._stuck:
+            if step.target not in self._stuck:
                 return step
         return None
 
-    def give(
+    def complete_step(
         self, worker: _Worker, job: Job, step: Step, result: object, error: BaseException | None
     ) -> bool:
         """Take a worker's result; False if it was given up and is to end."""
         with self._changed:
             if worker.retired:
-                if self._stuck.get(step.place) is worker:
-                    del self._stuck[step.place]
+                if self._stuck.get(step.target) is worker:
+                    del self._stuck[step.target]
                 return False
             worker.step = None
             try:
@@ -283,7 +285,7 @@ class Crew:
                 error = caught
             if error is not None:
                 job.error = error
-                for jobs in self._lanes:
+                for jobs in self._queues:
                     if job in jobs:
                         jobs.remove(job)
                 job.finish()
@@ -297,7 +299,7 @@ class Crew:
             within: how long that may take altogether, in seconds.
         """
         with self._changed:
-            for jobs in self._lanes:
+            for jobs in self._queues:
                 jobs.clear()
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
@@ -310,9 +312,9 @@ class Crew:
                     await job.done.wait()
         with self._changed:
             self._jobs.clear()
-            self._dismiss()
+            self._stop_worker()
 
-    def _dismiss(self) -> None:
+    def _stop_worker(self) -> None:
         """Let the thread go, if there is one; if it is in a call, it counts as stuck there."""
         worker = self._worker
         if worker is not None:

@@ -4,9 +4,9 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from pipeline.model import NS, Attrs, Instant, Reading
-from sources.nvml.sliding_counts import Window, in_ms
+from sources.nvml.sliding_counts import SlidingCounts, in_ms
 
-SAY_EVERY_NS: Final = 60 * NS
+LOG_INTERVAL_NS: Final = 60 * NS
 
 FIELDS: Final = (
     "xid_last",
@@ -29,9 +29,9 @@ class XidCounts:
         self._seen: dict[str, dict[int, Instant]] = {}
         self._last: dict[str, int] = {}
         self._window_ns = 0
-        self._recent: dict[str, Window[int]] = {}
+        self._recent: dict[str, SlidingCounts[int]] = {}
 
-    def look_back(self, window_ns: int) -> None:
+    def set_window(self, window_ns: int) -> None:
         """Count what comes from now on over a window of that length."""
         if window_ns != self._window_ns:
             self._window_ns = window_ns
@@ -45,7 +45,7 @@ class XidCounts:
                 code: count for code, count in counts.items() if count or code in self._codes
             }
 
-    def begin(self, uuid: str, at: Instant) -> None:
+    def start_watching(self, uuid: str, at: Instant) -> None:
         """Note that the GPU is watched from now on: only now does a 0 mean no error."""
         counts = self._counts.setdefault(uuid, {})
         self._since.setdefault(uuid, at)
@@ -60,7 +60,7 @@ class XidCounts:
         self._seen.setdefault(uuid, {})[code] = at
         self._last[uuid] = code
         if uuid not in self._recent:
-            self._recent[uuid] = Window(self._window_ns)
+            self._recent[uuid] = SlidingCounts(self._window_ns)
         self._recent[uuid].add(code, at)
 
     def forget(self, uuid: str) -> None:
@@ -68,7 +68,7 @@ class XidCounts:
         for table in (self._counts, self._since, self._seen, self._last, self._recent):
             table.pop(uuid, None)
 
-    def struck(self, uuids: Iterable[str]) -> list[str]:
+    def with_errors(self, uuids: Iterable[str]) -> list[str]:
         """Return those of the GPUs that had an error."""
         return [uuid for uuid in uuids if uuid in self._seen]
 
@@ -117,38 +117,38 @@ class XidCounts:
         ]
 
 
-class Sayings:
-    """Which XID errors are logged: of each GPU and code one in `SAY_EVERY_NS`.
+class XidLogThrottle:
+    """Which XID errors are logged: of each GPU and code one in `LOG_INTERVAL_NS`.
 
     A GPU may report thousands a minute. All are counted; the log says how many it left out.
     """
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, int], tuple[int, int]] = {}
+        self._logged: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def heard(self, uuid: str, code: int, at: Instant) -> int | None:
+    def admit(self, uuid: str, code: int, at: Instant) -> int | None:
         """Note an error; return how many were left out before it, None if it is left out too."""
-        said_ns, left = self._said.get((uuid, code), (at.mono_ns - SAY_EVERY_NS, 0))
-        if at.mono_ns - said_ns < SAY_EVERY_NS:
-            self._said[uuid, code] = (said_ns, left + 1)
+        said_ns, left = self._logged.get((uuid, code), (at.mono_ns - LOG_INTERVAL_NS, 0))
+        if at.mono_ns - said_ns < LOG_INTERVAL_NS:
+            self._logged[uuid, code] = (said_ns, left + 1)
             return None
-        self._said[uuid, code] = (at.mono_ns, 0)
+        self._logged[uuid, code] = (at.mono_ns, 0)
         return left
 
     def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
         """Return uuid, code and number of those left out that may be logged by now."""
         due = [
             (uuid, code, left)
-            for (uuid, code), (said_ns, left) in self._said.items()
-            if left and at.mono_ns - said_ns >= SAY_EVERY_NS
+            for (uuid, code), (said_ns, left) in self._logged.items()
+            if left and at.mono_ns - said_ns >= LOG_INTERVAL_NS
         ]
         for uuid, code, _ in due:
-            self._said[uuid, code] = (at.mono_ns, 0)
+            self._logged[uuid, code] = (at.mono_ns, 0)
         return due
 
     def forget(self, uuid: str) -> None:
         """Drop the record of a GPU that was taken out."""
-        self._said = {key: said for key, said in self._said.items() if key[0] != uuid}
+        self._logged = {key: said for key, said in self._logged.items() if key[0] != uuid}
 
 
 _KEPT: dict[int, Attrs] = {}

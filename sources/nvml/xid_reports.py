@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from pipeline.component.xid_rate_limit import XidRates
+from pipeline.component.xid_rate_limit import XidRateLimit
 from pipeline.model import Device, XidReport
-from sources.nvml.xid_watch import XidSeen
+from sources.nvml.xid_watch import XidEvent
 
 _WAITING: Final = 1024
 """Errors that wait to be told."""
@@ -19,10 +19,10 @@ class XidReports:
     """
 
     def __init__(self) -> None:
-        self._rates = XidRates()
-        self._waiting: deque[XidReport] = deque()
+        self._rates = XidRateLimit()
+        self._pending: deque[XidReport] = deque()
 
-    def add(self, seen: XidSeen, devices: Iterable[Device]) -> bool:
+    def add(self, seen: XidEvent, devices: Iterable[Device]) -> bool:
         """Note an error.
 
         Args:
@@ -33,26 +33,26 @@ class XidReports:
             Whether it is going to be told. It isn't if there are too many of its kind, or too many
             wait already.
         """
-        device = _place(seen, devices)
+        device = _device_uuid(seen, devices)
         if not self._rates.admits(device, seen.code, seen.at.mono_ns):
             return False
-        if len(self._waiting) >= _WAITING:
+        if len(self._pending) >= _WAITING:
             return False
-        self._waiting.append(XidReport(device, "", seen.code, seen.at))
+        self._pending.append(XidReport(device, "", seen.code, seen.at))
         return True
 
     @property
-    def waiting(self) -> tuple[XidReport, ...]:
+    def pending(self) -> tuple[XidReport, ...]:
         """Those that are to be told, in the order in which they happened."""
-        return tuple(self._waiting)
+        return tuple(self._pending)
 
-    def told(self, count: int) -> None:
+    def mark_reported(self, count: int) -> None:
         """Let go of the first ones: they were told."""
         for _ in range(count):
-            self._waiting.popleft()
+            self._pending.popleft()
 
 
-def _place(seen: XidSeen, devices: Iterable[Device]) -> str:
+def _device_uuid(seen: XidEvent, devices: Iterable[Device]) -> str:
     """Return the uuid of the one instance that an error can mean, else that of its GPU."""
     if seen.gpu_instance is None:
         return seen.uuid

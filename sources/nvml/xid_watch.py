@@ -37,7 +37,7 @@ class Unwatched:
 
 
 @dataclass(frozen=True, slots=True)
-class XidSeen:
+class XidEvent:
     """An XID error happened.
 
     Attributes:
@@ -56,7 +56,7 @@ class XidSeen:
     compute_instance: int | None = None
 
 
-Report: TypeAlias = Watched | Unwatched | XidSeen
+WatchReport: TypeAlias = Watched | Unwatched | XidEvent
 
 
 class XidWatch(threading.Thread):
@@ -68,7 +68,7 @@ class XidWatch(threading.Thread):
         report: called on the event loop that runs now.
     """
 
-    def __init__(self, nvml: Library, clock: Clock, report: Callable[[Report], None]) -> None:
+    def __init__(self, nvml: Library, clock: Clock, report: Callable[[WatchReport], None]) -> None:
         super().__init__(name="podgpu-nvml-xid", daemon=True)
         self.ended = asyncio.Event()
         self._nvml = nvml
@@ -76,25 +76,25 @@ class XidWatch(threading.Thread):
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._woken = threading.Event()
+        self._wake_event = threading.Event()
         self._stopping = False
         self._renewing = False
         self._targets: dict[int, tuple[str, Handle]] = {}
         self._tried: set[int] = set()
         self._registered: dict[int, str] = {}
 
-    def follow(self, gpus: Iterable[Gpu], *, renew: bool = False) -> None:
+    def set_targets(self, gpus: Iterable[Gpu], *, renew: bool = False) -> None:
         """Watch these GPUs. `renew` registers all of them anew, as after one came back."""
         targets = {library.address(gpu.handle): (gpu.uuid, gpu.handle) for gpu in gpus}
         with self._lock:
             self._targets = targets
             self._renewing |= renew
-        self._woken.set()
+        self._wake_event.set()
 
     def stop(self) -> None:
         """Tell the thread to end; it sets `ended`."""
         self._stopping = True
-        self._woken.set()
+        self._wake_event.set()
 
     def run(self) -> None:
         """Watch with one event set after another."""
@@ -110,7 +110,7 @@ class XidWatch(threading.Thread):
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
-    def _say(self, report: Report) -> None:
+    def _report_on_loop(self, report: WatchReport) -> None:
         self._on_loop(lambda: self._report(report))
 
     def _watch_with_one_set(self) -> bool:
@@ -119,7 +119,7 @@ class XidWatch(threading.Thread):
         events = library.event_set_box()
         code = nvml.ask("nvmlEventSetCreate", ctypes.byref(events))
         if code:
-            self._say(Unwatched("", code))
+            self._report_on_loop(Unwatched("", code))
             return False
         data = library.event_box()
         wait = nvml.bind(
@@ -130,13 +130,13 @@ class XidWatch(threading.Thread):
         )
         self._tried.clear()
         self._registered.clear()
-        self._woken.set()  # a new set knows none of the targets
+        self._wake_event.set()  # a new set knows none of the targets
         try:
             while not self._stopping and wait is not None:
                 if self._register(events):
                     break
                 if not self._registered:
-                    self._woken.wait()
+                    self._wake_event.wait()
                     continue
                 # A driver from before MIG leaves these as they are.
                 data.gpuInstanceId = data.computeInstanceId = NOWHERE
@@ -147,7 +147,7 @@ class XidWatch(threading.Thread):
                     return False  # the sampling thread sees it too, and ends the run
                 elif code != codes.TIMEOUT:
                     # A lost GPU may spoil the whole set: a new one goes without it.
-                    self._woken.wait(SLICE)
+                    self._wake_event.wait(SLICE)
                     with self._lock:
                         self._renewing = True
         finally:
@@ -157,10 +157,10 @@ class XidWatch(threading.Thread):
 
     def _register(self, events: object) -> bool:
         """Register GPUs that are new; True if the set is to be made anew."""
-        if not self._woken.is_set() and not self._renewing:
+        if not self._wake_event.is_set() and not self._renewing:
             return False
         with self._lock:
-            self._woken.clear()
+            self._wake_event.clear()
             if self._renewing and self._tried:
                 self._renewing = False
                 return True
@@ -173,9 +173,9 @@ class XidWatch(threading.Thread):
             code = self._register_one(handle, events)
             if code == 0:
                 self._registered[where] = uuid
-                self._say(Watched(uuid))
+                self._report_on_loop(Watched(uuid))
             else:
-                self._say(Unwatched(uuid, code))
+                self._report_on_loop(Unwatched(uuid, code))
         return False
 
     def _register_one(self, handle: Handle, events: object) -> int:
@@ -200,7 +200,7 @@ class XidWatch(threading.Thread):
                 return
         code, at = int(data.eventData), self._clock.now()
         instance, within = _number(data.gpuInstanceId), _number(data.computeInstanceId)
-        self._say(XidSeen(uuid, code, at, instance, within))
+        self._report_on_loop(XidEvent(uuid, code, at, instance, within))
 
 
 def _number(number: int) -> int | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.diagnostics.claim_file_check import look
+from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
 from sources.podlist.options import Options
@@ -24,14 +24,14 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 def _look(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["podlist.file"]
     read = partial(read_pod_list, path=options.path, integers=options.integers)
-    finding, content = look(check, options, read, writer=_WRITER, clock=ctx.clock)
+    finding, content = check_file(check, options, read, writer=_WRITER, clock=ctx.clock)
     boot_s = _boot_s(ctx.roots.proc)
     if finding.verdict is not Verdict.OK or content is None or boot_s is None:
         return finding
     # Nobody has to write while nothing changes; but no container is older than the node's start.
     if content.stamp[0] < boot_s * NS:
         saw = "is stale: nobody has written it since the node was started, and it names containers"
-        if finding.saw.startswith("0 "):
+        if finding.observed.startswith("0 "):
             return finding
         return check.warning(str(options.path), saw, f"see that {_WRITER} runs on this node")
     return finding

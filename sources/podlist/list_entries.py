@@ -24,7 +24,7 @@ Integers = Literal["minor", "index"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class EntryProblem:
     """What is wrong with an entry.
 
     Attributes:
@@ -47,7 +47,7 @@ class Wrong:
 
 
 def read_entry(
-    entry: object, integers: Integers, wrong: list[Wrong]
+    entry: object, integers: Integers, wrong: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
     """Return the container of an entry and its devices.
 
@@ -60,7 +60,7 @@ def read_entry(
         wrong: takes what is wrong.
     """
     if not isinstance(entry, dict):
-        wrong.append(Wrong("", None, False, _expected("an object", entry)))
+        wrong.append(EntryProblem("", None, False, _expected("an object", entry)))
         return None
     if entry.get("writer") == _OURS:
         return None
@@ -74,7 +74,7 @@ def read_entry(
     return PartialRef(namespace=namespace, pod=pod, container=container), devices
 
 
-def _name(entry: dict[str, object], key: str, wrong: list[Wrong]) -> str:
+def _name(entry: dict[str, object], key: str, wrong: list[EntryProblem]) -> str:
     value = entry.get(key)
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
@@ -82,7 +82,9 @@ def _name(entry: dict[str, object], key: str, wrong: list[Wrong]) -> str:
     return ""
 
 
-def _devices(entry: dict[str, object], integers: Integers, wrong: list[Wrong]) -> list[RawDeviceId]:
+def _devices(
+    entry: dict[str, object], integers: Integers, wrong: list[EntryProblem]
+) -> list[RawDeviceId]:
     ids = entry.get("gpu_list")
     # Go writes an empty slice that was never made as null.
     if ids is None and "gpu_list" in entry:
@@ -97,7 +99,7 @@ def _devices(entry: dict[str, object], integers: Integers, wrong: list[Wrong]) -
     for item, value in enumerate(ids):
         device = _device(value, integers)
         if device is None:
-            wrong.append(Wrong("gpu_list", item, True, _expected(_DEVICE, value)))
+            wrong.append(EntryProblem("gpu_list", item, True, _expected(_DEVICE, value)))
         else:
             devices.append(device)
     return devices
@@ -116,10 +118,10 @@ def _device(value: object, integers: Integers) -> RawDeviceId | None:
     return None
 
 
-def _at(entry: dict[str, object], key: str, expected: str) -> Wrong:
+def _at(entry: dict[str, object], key: str, expected: str) -> EntryProblem:
     if key not in entry:
-        return Wrong(key, None, False, f"expected {expected}, found nothing")
-    return Wrong(key, None, True, _expected(expected, entry[key]))
+        return EntryProblem(key, None, False, f"expected {expected}, found nothing")
+    return EntryProblem(key, None, True, _expected(expected, entry[key]))
 
 
 def _expected(expected: str, found: object) -> str:

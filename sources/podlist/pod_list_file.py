@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import lenient_json
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import MOST_HELD
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
 from sources.podlist.json_position import value_offset
-from sources.podlist.list_entries import Integers, Wrong, read_entry
+from sources.podlist.list_entries import EntryProblem, Integers, read_entry
 from sources.podlist.list_splitter import (
     BadDocumentError,
     UnreadableEntryError,
@@ -18,10 +18,10 @@ from sources.podlist.list_splitter import (
     split,
 )
 
-_TOLD = 3
+_MAX_REPORTED = 3
 
 
-def read_pod_list(data: bytes, path: Path, integers: Integers) -> Listed:
+def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
     """Return one claim for each container that holds a device, in the order of the file.
 
     Args:
@@ -36,13 +36,13 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> Listed:
     text, pieces = split(data, path)
     claims: dict[PartialRef, Claim] = {}
     merged: dict[PartialRef, dict[RawDeviceId, None]] = {}
-    found: list[tuple[int, Wrong]] = []
+    found: list[tuple[int, EntryProblem]] = []
     count = held = 0
     for number, piece in enumerate(pieces):
-        wrong: list[Wrong] = []
+        wrong: list[EntryProblem] = []
         read = _read(piece, integers, wrong)
         count += len(wrong)
-        found.extend((number, one) for one in wrong[: _TOLD - len(found)])
+        found.extend((number, one) for one in wrong[: _MAX_REPORTED - len(found)])
         if read is None or not read[1]:
             continue
         subject, devices = read
@@ -56,32 +56,33 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> Listed:
             distinct = tuple(dict.fromkeys(devices))
             claims[subject] = Claim(subject, distinct, None, None, origin)
             held += len(distinct)
-        if held > MOST_HELD:
+        if held > MAX_CLAIMED_DEVICES:
             raise BadDocumentError(
-                f"{path}: its containers hold more than {MOST_HELD} devices, a shared one counted "
-                "for each of them; no node has so many, so this can't be the list of one node"
+                f"{path}: its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared "
+                "one counted for each of them; no node has so many, so this can't be the list of "
+                "one node"
             )
     for subject, all_ in merged.items():
         claims[subject] = replace(claims[subject], devices=tuple(all_))
     complaints = tuple(_complaints(text, pieces, found, path))
     if count > len(found):
         complaints += (f"{path}: {count - len(found)} more of this sort",)
-    return Listed(tuple(claims.values()), complaints)
+    return FileClaims(tuple(claims.values()), complaints)
 
 
 def _read(
-    piece: memoryview, integers: Integers, wrong: list[Wrong]
+    piece: memoryview, integers: Integers, wrong: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
     try:
         entry = parse(piece)
     except UnreadableEntryError as error:
-        wrong.append(Wrong("", None, False, f"can't be read: {error}"))
+        wrong.append(EntryProblem("", None, False, f"can't be read: {error}"))
         return None
     return read_entry(entry, integers, wrong)
 
 
 def _complaints(
-    text: bytes, pieces: list[memoryview], found: list[tuple[int, Wrong]], path: Path
+    text: bytes, pieces: list[memoryview], found: list[tuple[int, EntryProblem]], path: Path
 ) -> Iterator[str]:
     offsets = _offsets(text, pieces, [number for number, _ in found])
     for (number, wrong), offset in zip(found, offsets, strict=True):

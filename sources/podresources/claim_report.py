@@ -23,22 +23,22 @@ class _Socket:
 
     Attributes:
         claims: by the last answer.
-        heard_ns: when that came; None before the first.
-        offered: what it advertised last; None if it never did.
-        offered_ns: when that came.
+        answered_ns: when that came; None before the first.
+        allocatable: what it advertised last; None if it never did.
+        allocatable_ns: when that came.
         fault: why it gives no answer; None while it does, and before it was asked.
-        whole: whether its claims name every pod to which it gave devices.
+        is_complete: whether its claims name every pod to which it gave devices.
     """
 
     claims: tuple[Claim, ...] = ()
-    heard_ns: int | None = None
-    offered: tuple[AdvertisedResource, ...] = ()
-    offered_ns: int | None = None
+    answered_ns: int | None = None
+    allocatable: tuple[AdvertisedResource, ...] = ()
+    allocatable_ns: int | None = None
     fault: KubeletError | None = None
-    whole: bool = False
+    is_complete: bool = False
 
 
-class Report:
+class KubeletReport:
     """What the source says. Claims of a socket that falls silent stand until `max_age`.
 
     Args:
@@ -51,73 +51,73 @@ class Report:
         self._ctx = ctx
         self._max_age = max_age
         self._sockets = {path: _Socket() for path in sockets}
-        self._stated: list[Path] = []
+        self._emitted_sockets: list[Path] = []
         self._claims: tuple[Claim, ...] = ()
         self._lost = ""
         self._lost_by: list[tuple[str, str]] = []
 
-    def moved(self, path: Path) -> None:
+    def socket_changed(self, path: Path) -> None:
         """Note that another kubelet may answer there, which doesn't know its pods yet."""
-        self._sockets[path].whole = False
+        self._sockets[path].is_complete = False
 
-    async def answered(self, path: Path, claims: tuple[Claim, ...], *, whole: bool) -> None:
+    async def on_claims(self, path: Path, claims: tuple[Claim, ...], *, is_complete: bool) -> None:
         """Say what a socket answered.
 
         Args:
             path: the socket.
             claims: all of its claims.
-            whole: whether they name every pod to which the kubelet gave devices.
+            is_complete: whether they name every pod to which the kubelet gave devices.
         """
         socket = self._sockets[path]
         if socket.fault:
             self._ctx.log.info("%s: answers again", path)
         socket.fault, self._lost, self._lost_by = None, "", []
-        socket.claims, socket.heard_ns = claims, self._ctx.clock.now().mono_ns
-        socket.whole = whole
-        await self._state()
+        socket.claims, socket.answered_ns = claims, self._ctx.clock.now().mono_ns
+        socket.is_complete = is_complete
+        await self._emit_claims()
 
-    async def offered(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
+    async def on_allocatable(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
         """Say what a socket advertises."""
         now = self._ctx.clock.now().mono_ns
-        self._sockets[path].offered, self._sockets[path].offered_ns = resources, now
+        self._sockets[path].allocatable, self._sockets[path].allocatable_ns = resources, now
         good = [
-            socket.offered
+            socket.allocatable
             for socket in self._sockets.values()
-            if socket.offered_ns is not None and now < socket.offered_ns + self._max_age.ns
+            if socket.allocatable_ns is not None and now < socket.allocatable_ns + self._max_age.ns
         ]
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
-    async def failed(self, path: Path, error: KubeletError) -> None:
+    async def on_failure(self, path: Path, error: KubeletError) -> None:
         """Say that a socket gives no answer; the source is lost once none of them does.
 
         Each kind of fault is said once: its text may be another with each attempt.
         """
         socket = self._sockets[path]
-        if socket.fault is None or socket.fault.kind != error.kind:
+        if socket.fault is None or socket.fault.dedup_key != error.dedup_key:
             socket.fault = error
             stands = (
                 "it has not answered yet"
-                if socket.heard_ns is None
+                if socket.answered_ns is None
                 else f"what it said last stands for {self._max_age}"
             )
             self._ctx.log.warning("%s; %s", error, stands)
         faults = [socket.fault for socket in self._sockets.values() if socket.fault]
-        kinds = [fault.kind for fault in faults]
+        kinds = [fault.dedup_key for fault in faults]
         if len(faults) == len(self._sockets) and kinds != self._lost_by:
             self._lost, self._lost_by = "; ".join(str(fault) for fault in faults), kinds
             await self._ctx.emit(SourceLost(self._lost))
 
-    async def pass_time(self) -> None:
+    async def expire(self) -> None:
         """Withdraw the claims of sockets that have been silent for too long, if others' stand."""
         good = self._good()
-        if good and good != self._stated:
-            await self._state()
+        if good and good != self._emitted_sockets:
+            await self._emit_claims()
             if self._lost:
                 await self._ctx.emit(SourceLost(self._lost))
 
     def expires_ns(self, path: Path) -> int | None:
         """Return when what a socket said has to go, unless it says it again."""
-        heard_ns = self._sockets[path].heard_ns
+        heard_ns = self._sockets[path].answered_ns
         return (
             heard_ns + self._max_age.ns if heard_ns is not None and path in self._good() else None
         )
@@ -127,21 +127,21 @@ class Report:
         return [
             path
             for path, socket in self._sockets.items()
-            if socket.heard_ns is not None and now < socket.heard_ns + self._max_age.ns
+            if socket.answered_ns is not None and now < socket.answered_ns + self._max_age.ns
         ]
 
-    async def _state(self) -> None:
-        self._stated = self._good()
-        sockets = [self._sockets[path] for path in self._stated]
+    async def _emit_claims(self) -> None:
+        self._emitted_sockets = self._good()
+        sockets = [self._sockets[path] for path in self._emitted_sockets]
         own = next(iter(self._sockets.values()))
         said = [each.claims if each is own else _relayed(each.claims) for each in sockets]
         claims = _merged(said)
         if claims != self._claims:
             self._claims = claims
         # As long as the youngest: this speaks again before an older one has to go.
-        youngest = max(socket.heard_ns or 0 for socket in sockets)
+        youngest = max(socket.answered_ns or 0 for socket in sockets)
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
-        complete = all(each.whole and not each.fault for each in self._sockets.values())
+        complete = all(each.is_complete and not each.fault for each in self._sockets.values())
         await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
 
 

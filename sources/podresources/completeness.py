@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pipeline.model import PartialRef
 
 
-class RollCall:
+class ListCompleteness:
     """Calls the containers that were listed before the kubelet started anew.
 
     A kubelet that has just started answers before it has been told of its pods, and for as long as
@@ -17,17 +17,17 @@ class RollCall:
     All times are nanoseconds of the monotonic clock.
 
     Args:
-        patience_ns: how long a kubelet may have to learn of its pods.
+        max_wait_ns: how long a kubelet may have to learn of its pods.
     """
 
-    def __init__(self, patience_ns: int) -> None:
-        self._patience_ns = patience_ns
+    def __init__(self, max_wait_ns: int) -> None:
+        self._max_wait_ns = max_wait_ns
         self._since_ns = 0
         self._listed: frozenset[PartialRef] = frozenset()
         # None until a list was whole for the first time.
         self._missing: frozenset[PartialRef] | None = None
 
-    def moved(self, now: int, age_ns: int = 0) -> None:
+    def socket_changed(self, now: int, age_ns: int = 0) -> None:
         """Note that the socket is another one than before, or the first.
 
         Args:
@@ -38,10 +38,10 @@ class RollCall:
         if self._missing is not None:
             self._missing |= self._listed
 
-    def listed(self, now: int, subjects: Iterable[PartialRef]) -> bool:
+    def record_list(self, now: int, subjects: Iterable[PartialRef]) -> bool:
         """Take who holds devices by a list; return whether nobody is missing from it."""
         self._listed = frozenset(subjects)
-        if now >= self._since_ns + self._patience_ns:
+        if now >= self._since_ns + self._max_wait_ns:
             self._missing = frozenset()
         elif self._missing is not None:
             self._missing -= self._listed

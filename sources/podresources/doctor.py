@@ -10,18 +10,23 @@ from config.value_types import Duration
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.kubelet_roots import ROOTS, elsewhere_than
-from pipeline.diagnostics.path_access import fault, is_socket
+from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
+from pipeline.diagnostics.path_access import access_problem, is_socket
 from pipeline.model import AdvertisedResource, RawDeviceId
-from pipeline.model.plugin_ids import matcher, without_replica
+from pipeline.model.plugin_ids import glob_matcher, without_replica
 from sources.podresources.errors import KubeletError
 from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options
 from sources.podresources.resource_slices import dra_driver
-from sources.podresources.responses import BadAnswerError, Selection, read_allocatable, read_list
-from sources.podresources.socket_path import look
+from sources.podresources.responses import (
+    InvalidResponseError,
+    Selection,
+    read_allocatable,
+    read_list,
+)
+from sources.podresources.socket_path import find_socket
 
-_PATIENCE: Final = Duration.parse("10s")
+_TIMEOUT: Final = Duration.parse("10s")
 _SOCKET: Final = "pod-resources/kubelet.sock"
 _CHART: Final = "of the chart's values kubeletPath=ROOT/pod-resources does it, or distribution"
 
@@ -31,18 +36,18 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     found: list[Finding] = []
     for path in dict.fromkeys(options.sockets):
         fault = await in_thread(partial(_unusable, path, ctx.roots.host))
-        found += [fault] if fault is not None else await _asked(path, options, ctx)
+        found += [fault] if fault is not None else await _ask(path, options, ctx)
     return found
 
 
 def _unusable(path: Path, host: Path) -> Finding | None:
     """Return what is wrong with the place; None for a socket that may be connected to. Blocking."""
-    check, place = CHECKS["podresources.socket"], look(path)
+    check, place = CHECKS["podresources.socket"], find_socket(path)
     if not isinstance(place, str):
         if os.access(path, os.R_OK | os.W_OK):
             return None
         return _closed(path, f"is not readable and writable to uid {os.geteuid()}")
-    if told := fault(path):
+    if told := access_problem(path):
         return _closed(path, told)
     mount = f"mount the folder {path.parent} from the host"
     others = [(host / root / _SOCKET, whose) for root, whose in ROOTS]
@@ -54,13 +59,13 @@ def _unusable(path: Path, host: Path) -> Finding | None:
     if path.parent.is_dir():
         saw = "the folder is here, and no socket in it"
         mend = (
-            f"see that the kubelet runs, and whether it has another root ({elsewhere_than(path)}): "
+            f"see that the kubelet runs, and whether it has another root ({other_roots(path)}): "
             f"then mount that one's pod-resources there ({_CHART})"
         )
         if path.exists():
             saw, mend = "is not a socket", f"remove what is there and {mount}"
         return check.failure(str(path), saw, mend)
-    mount += f"; where the kubelet has another root ({elsewhere_than(path)}), that one's ({_CHART})"
+    mount += f"; where the kubelet has another root ({other_roots(path)}), that one's ({_CHART})"
     return check.failure(str(path), f"there is no folder {path.parent}: it is not mounted", mount)
 
 
@@ -73,34 +78,34 @@ def _closed(path: Path, saw: str) -> Finding:
     )
 
 
-async def _asked(path: Path, options: Options, ctx: DoctorContext) -> list[Finding]:
+async def _ask(path: Path, options: Options, ctx: DoctorContext) -> list[Finding]:
     check = CHECKS["podresources.socket"]
     try:
-        kubelet = Kubelet(path, min(options.timeout, _PATIENCE), lambda _method, _result: None)
+        kubelet = Kubelet(path, min(options.timeout, _TIMEOUT), lambda _method, _result: None)
     except KubeletError as error:
         return [check.failure(str(path), str(error), "raise the limit, or shorten the path")]
     try:
         method, listed = await kubelet.list()
         offered = await kubelet.allocatable()
     except KubeletError as error:
-        return [check.failure(str(path), str(error), _MENDS.get(error.result, _FAILED))]
+        return [check.failure(str(path), str(error), _FIXES.get(error.result, _FAILED))]
     finally:
         await kubelet.close()
     try:
-        found = await in_thread(partial(_told, path, method, listed, offered, options))
-    except BadAnswerError as error:
+        found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
+    except InvalidResponseError as error:
         return [check.failure(str(path), f"the answer {error}", _FAILED)]
-    lacking = any(each.check == "podresources.devices" and each.mend for each in found)
+    lacking = any(each.check == "podresources.devices" and each.fix for each in found)
     driver = await dra_driver(options.drivers, ctx) if lacking else ""
     if not driver:
         return found
     devices = CHECKS["podresources.devices"]
     saw = f"no device plugin's GPUs; the DRA driver {driver} offers this node's"
-    return [devices.ok(each.looked_at, saw) if each.check == devices.id else each for each in found]
+    return [devices.ok(each.subject, saw) if each.check == devices.id else each for each in found]
 
 
 _FAILED: Final = "see the kubelet's log on the node (journalctl -u kubelet)"
-_MENDS: Final = {
+_FIXES: Final = {
     "unreachable": "start the kubelet; mount its folder instead of the socket, which is another "
     "one after each start",
     "unimplemented": "name the kubelet's own socket, .../pod-resources/kubelet.sock",
@@ -109,11 +114,11 @@ _MENDS: Final = {
 }
 
 
-def _told(
+def _response_findings(
     path: Path, method: str, listed: bytes, offered: bytes | None, options: Options
 ) -> list[Finding]:
-    wanted = matcher(options.resources)
-    held = read_list(listed, str(path), Selection(wanted, matcher(options.drivers)))
+    wanted = glob_matcher(options.resources)
+    held = read_list(listed, str(path), Selection(wanted, glob_matcher(options.drivers)))
     found = [
         CHECKS["podresources.socket"].ok(str(path), f"{len(held.claims)} claims by {method}"),
         _version(method, offered is not None),

@@ -22,10 +22,10 @@ class KubeletError(Exception):
         reason: what of the text doesn't vary while the same is wrong; the text itself without one.
 
     Attributes:
-        kind: equal for two errors if the second is no news after the first.
+        dedup_key: equal for two errors if the second is no news after the first.
     """
 
     def __init__(self, result: Result, text: str, reason: str = "") -> None:
         super().__init__(text)
         self.result = result
-        self.kind: tuple[str, str] = (result, reason or text)
+        self.dedup_key: tuple[str, str] = (result, reason or text)

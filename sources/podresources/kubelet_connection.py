@@ -17,11 +17,11 @@ from pipeline.net.grpc_client import (
 )
 from sources.podresources.errors import KubeletError, Result
 
-MOST = ByteSize.parse("16MiB")
+MAX_RESPONSE_BYTES = ByteSize.parse("16MiB")
 """A larger answer is not taken. Plugins that hand out GPUs by the MiB bring them to some MiB."""
 
 _OPTIONS = [
-    ("grpc.max_receive_message_length", int(MOST)),
+    ("grpc.max_receive_message_length", int(MAX_RESPONSE_BYTES)),
     # Else the socket's path, which strict servers refuse.
     ("grpc.default_authority", "localhost"),
     # A new connection must not inherit the pauses of the one before.
@@ -61,7 +61,7 @@ class Kubelet:
         self._timeout = timeout
         self._count = count
         self._version = "v1"
-        self._lacks: set[str] = set()
+        self._unsupported: set[str] = set()
         # A connection on which nobody says a word outlives its channel, unless this ends it.
         patience = ("grpc.min_reconnect_backoff_ms", max(round(timeout * 1000), 1))
         self._channel = insecure_channel(f"unix:{quote(str(path))}", [*_OPTIONS, patience])
@@ -71,9 +71,9 @@ class Kubelet:
         await self._channel.close()
 
     @property
-    def tells_of_one_pod(self) -> bool:
+    def supports_get(self) -> bool:
         """Whether `get` may work, as far as is known."""
-        return "Get" not in self._lacks
+        return "Get" not in self._unsupported
 
     async def list(self) -> tuple[str, bytes]:
         """Return what all pods hold: the method, and its encoded answer.
@@ -89,7 +89,7 @@ class Kubelet:
         # Kubernetes before 1.20 has nothing else; it offers none of the other methods either.
         answer = await self._call("v1alpha1", "List")
         self._version = "v1alpha1"
-        self._lacks.update(("GetAllocatableResources", "Get"))
+        self._unsupported.update(("GetAllocatableResources", "Get"))
         return "v1alpha1 List", answer
 
     async def allocatable(self) -> bytes | None:
@@ -112,13 +112,13 @@ class Kubelet:
         return await self._optional("Get", request)
 
     async def _optional(self, method: str, request: bytes) -> bytes | None:
-        if method in self._lacks:
+        if method in self._unsupported:
             return None
         try:
             return await self._call("v1", method, request)
         except KubeletError as error:
             if error.result == "unimplemented":
-                self._lacks.add(method)
+                self._unsupported.add(method)
             elif error.result != "absent":
                 raise
             return None
@@ -147,8 +147,8 @@ class Kubelet:
                 return f"{self._path}: the kubelet did not answer {method} within {self._timeout}"
             case "too_large":
                 return (
-                    f"{self._path}: the answer to {method} is larger than {MOST}, the most that is "
-                    "taken; let the device plugin hand out larger units"
+                    f"{self._path}: the answer to {method} is larger than {MAX_RESPONSE_BYTES}, "
+                    "the most that is taken; let the device plugin hand out larger units"
                 )
             case "unimplemented":
                 return f"{self._path}: nobody answers {method} there; is it the kubelet's socket?"

@@ -14,10 +14,10 @@ _AGAIN_NS = NS // 2
 _AFTER_REJECTION = 1.0
 _LONGEST_REJECTION = 60.0
 # A kubelet that restarts, or one request too many for it: not worth a word unless it stays so.
-_PASSING: tuple[Result, ...] = ("unreachable", "rejected")
+_TRANSIENT: tuple[Result, ...] = ("unreachable", "rejected")
 
 
-class Pace:
+class RequestSchedule:
     """Times of one socket's Lists: one each interval and one after each hint, spaced out.
 
     All times are nanoseconds of the monotonic clock.
@@ -41,11 +41,11 @@ class Pace:
             return max(self._retry_ns, earliest)
         return earliest if self._wanted else max(self._due_ns, earliest)
 
-    def want(self) -> None:
+    def request_soon(self) -> None:
         """Ask as soon as it may be: something may have changed."""
         self._wanted = True
 
-    def moved(self) -> None:
+    def reset(self) -> None:
         """Ask all as soon as it may be, whatever went wrong before: it is another socket now."""
         self._wanted = True
         self._due_ns = 0
@@ -53,13 +53,13 @@ class Pace:
         self._failures = 0
         self._backoffs.clear()
 
-    def begun(self, now: int) -> bool:
+    def record_request(self, now: int) -> bool:
         """Note that a List is sent; return whether an interval is over, so that all is asked."""
         self._last_ns = now
         self._wanted = False
         return now >= self._due_ns
 
-    def answered(self) -> None:
+    def record_response(self) -> None:
         """Note that the answer came."""
         self._retry_ns = None
         self._failures = 0
@@ -67,20 +67,20 @@ class Pace:
         if self._last_ns >= self._due_ns:
             self._due_ns = self._last_ns + self._interval_ns
 
-    def again(self, now: int) -> None:
+    def retry_soon(self, now: int) -> None:
         """Note that the answer that came can't be trusted yet: ask soon again."""
         self._retry_ns = now + _AGAIN_NS
 
-    def failed(self, now: int, result: Result) -> bool:
+    def record_failure(self, now: int, result: Result) -> bool:
         """Note that no answer came; return whether it is time to say so."""
         self._failures += 1
         delay = self._delay(result)
         self._retry_ns = now + round(delay * NS)
-        return result not in _PASSING or self._failures > 1
+        return result not in _TRANSIENT or self._failures > 1
 
     def _delay(self, result: Result) -> float:
         interval = self._interval_ns / NS
-        if result not in _PASSING:
+        if result not in _TRANSIENT:
             return interval
         if result not in self._backoffs:
             self._backoffs[result] = (
@@ -91,7 +91,7 @@ class Pace:
         return self._backoffs[result].delay(0.0)
 
 
-class Peeks:
+class PreparationPolls:
     """Times at which to look after pods whose resource claims are not prepared yet.
 
     The kubelet lists such a pod before it knows its devices, and nothing tells when it does.
@@ -105,14 +105,14 @@ class Peeks:
         self.next_ns: int | None = None
         """When to look next; None when there is nobody to look after."""
 
-    def listed(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
+    def record_list(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
         """Take what a List said, sorted."""
         if not set(pods) <= set(self.pods):
             self._delay_ns = round(_SOON * NS)
         self.pods = pods
         self.next_ns = now + self._delay_ns if pods else None
 
-    def some(self, most: int) -> tuple[tuple[str, str], ...]:
+    def next_pods(self, most: int) -> tuple[tuple[str, str], ...]:
         """Return some of the pods, in turn: those that come after the ones of last time."""
         at = bisect_right(self.pods, self._last)
         chosen = (self.pods[at:] + self.pods[:at])[:most]
@@ -120,7 +120,7 @@ class Peeks:
             self._last = chosen[-1]
         return chosen
 
-    def looked(self, now: int) -> None:
+    def record_unprepared(self, now: int) -> None:
         """Note that nothing was found: look again, less and less often."""
         self._delay_ns = min(2 * self._delay_ns, self._interval_ns)
         self.next_ns = now + self._delay_ns

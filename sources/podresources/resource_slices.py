@@ -11,8 +11,8 @@ from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
 from pipeline.diagnostics.api_permissions import NOT_FOUND
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.kube.json_access import items, table, text
-from pipeline.model.plugin_ids import matcher
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from pipeline.model.plugin_ids import glob_matcher
 
 _SECONDS: Final = 5.0
 """For a server that doesn't answer: what the kubelet said must not wait for it longer."""
@@ -30,7 +30,7 @@ async def dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
     Returns:
         Its name; empty if nobody says that there is one.
     """
-    wanted = matcher(patterns)
+    wanted = glob_matcher(patterns)
     servers = [
         each.options.kubeconfig
         for each in ctx.config.sources.values()
@@ -60,6 +60,6 @@ async def _drivers(api: KubeApi, query: Mapping[str, str]) -> list[str]:
             if error.status != NOT_FOUND:
                 raise
         else:
-            slices = items(table(orjson.loads(answer)).get("items"))
-            return [text(table(each.get("spec")).get("driver")) for each in slices]
+            slices = as_dicts(as_dict(orjson.loads(answer)).get("items"))
+            return [as_text(as_dict(each.get("spec")).get("driver")) for each in slices]
     return []

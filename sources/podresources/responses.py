@@ -7,11 +7,11 @@ from typing import Any
 
 from pipeline.allocations.device_injection import gpu_by_cdi
 from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import MOST_HELD, plugin_ids
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
 from pipeline.net.protobuf import DecodeError, Schema
 
 
-class BadAnswerError(Exception):
+class InvalidResponseError(Exception):
     """Nothing of an answer can be used; the text says why."""
 
 
@@ -29,7 +29,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ListedClaims:
     """What all pods hold.
 
     Attributes:
@@ -42,7 +42,7 @@ class Held:
     unprepared: tuple[tuple[str, str], ...] = ()
 
 
-def read_list(data: bytes, origin: str, selection: Selection) -> Held:
+def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
     """Read the answer to List, of v1 or v1alpha1.
 
     Args:
@@ -80,13 +80,13 @@ def read_list(data: bytes, origin: str, selection: Selection) -> Held:
         for (subject, name), devices in claimed.items()
         if devices
     ]
-    if sum(len(claim.devices) for claim in claims) > MOST_HELD:
-        raise BadAnswerError(
-            f"its containers hold more than {MOST_HELD} devices, a shared one counted for each of "
-            "them; name fewer `resources`"
+    if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
+        raise InvalidResponseError(
+            f"its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared one counted "
+            "for each of them; name fewer `resources`"
         )
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
-    return Held(tuple(claims), tuple(sorted(unprepared)))
+    return ListedClaims(tuple(claims), tuple(sorted(unprepared)))
 
 
 def read_allocatable(data: bytes, selection: Selection) -> tuple[AdvertisedResource, ...]:
@@ -102,7 +102,7 @@ def read_allocatable(data: bytes, selection: Selection) -> tuple[AdvertisedResou
     )
 
 
-def get_request(namespace: str, pod: str) -> bytes:
+def encode_get_request(namespace: str, pod: str) -> bytes:
     """Return the request to Get for one pod."""
     request = _message("GetPodResourcesRequest")(pod_namespace=namespace, pod_name=pod)
     encoded: bytes = request.SerializeToString()
@@ -143,7 +143,7 @@ def _decode(name: str, data: bytes) -> Any:
     try:
         return _message(name).FromString(data)
     except DecodeError:
-        raise BadAnswerError("can't be read; is it the kubelet's socket?") from None
+        raise InvalidResponseError("can't be read; is it the kubelet's socket?") from None
 
 
 @cache
@@ -153,4 +153,4 @@ def _message(name: str) -> type[Any]:
 
 @cache
 def _schema() -> Schema:
-    return Schema.beside("sources.podresources", "podresources.binpb")
+    return Schema.load_from_package("sources.podresources", "podresources.binpb")

@@ -10,11 +10,11 @@ _ABSENT = (
     "and set `sockets` where the kubelet has another root"
 )
 
-Place: TypeAlias = tuple[int, int, int] | str
+SocketId: TypeAlias = tuple[int, int, int] | str
 """Inode, device and time of the last change (ns, wall clock) of a socket; or why there is none."""
 
 
-def look(path: Path) -> Place:
+def find_socket(path: Path) -> SocketId:
     """Find out where a path leads. Blocking."""
     try:
         found = path.stat()

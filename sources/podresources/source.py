@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 
 from pipeline.component.contracts import SourceContext
-from pipeline.model.plugin_ids import matcher
-from sources.podresources.claim_report import Report
+from pipeline.model.plugin_ids import glob_matcher
+from sources.podresources.claim_report import KubeletReport
 from sources.podresources.options import Options
 from sources.podresources.responses import Selection
-from sources.podresources.socket_client import Lane
+from sources.podresources.socket_client import SocketClient
 
 
 class PodResourcesSource:
@@ -25,18 +25,18 @@ class PodResourcesSource:
         """Ask until cancelled."""
         options = self._options
         sockets = tuple(dict.fromkeys(options.sockets))
-        selection = Selection(matcher(options.resources), matcher(options.drivers))
-        report = Report(ctx, sockets, options.max_age)
-        lanes = [Lane(path, options, selection, ctx, report) for path in sockets]
+        selection = Selection(glob_matcher(options.resources), glob_matcher(options.drivers))
+        report = KubeletReport(ctx, sockets, options.max_age)
+        lanes = [SocketClient(path, options, selection, ctx, report) for path in sockets]
         async with asyncio.TaskGroup() as tasks:
             for lane in lanes:
                 tasks.create_task(lane.run())
             tasks.create_task(_follow_hints(ctx, lanes))
 
 
-async def _follow_hints(ctx: SourceContext, lanes: Iterable[Lane]) -> None:
+async def _follow_hints(ctx: SourceContext, clients: Iterable[SocketClient]) -> None:
     async for hint in ctx.hints():
         # What follows from its own claims is no news to it, nor is the end of a pod.
         if hint.pods or hint.sources - {ctx.name}:
-            for lane in lanes:
-                lane.hint()
+            for lane in clients:
+                lane.request_soon()

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import PodContainer
-from sources.pods.timestamps import Moments
+from sources.pods.timestamps import Timestamps
 
 _Kind = Literal["init", "app", "ephemeral"]
 _LISTS: Final[tuple[tuple[str, str, _Kind], ...]] = (
@@ -22,7 +22,7 @@ def containers(
     *,
     over: bool,
     leaving: bool,
-    moments: Moments,
+    moments: Timestamps,
 ) -> Iterator[PodContainer]:
     """Yield the containers of a pod, init containers first.
 
@@ -33,13 +33,13 @@ def containers(
         leaving: it is being deleted, so that nothing of it is started again.
         moments: for timestamps.
     """
-    policy = text(spec.get("restartPolicy"))
+    policy = as_text(spec.get("restartPolicy"))
     for wanted, told, kind in _LISTS:
-        states = {text(state.get("name")): state for state in items(status.get(told))}
-        for container in items(spec.get(wanted)):
-            name = sys.intern(text(container.get("name")))
+        states = {as_text(state.get("name")): state for state in as_dicts(status.get(told))}
+        for container in as_dicts(spec.get(wanted)):
+            name = sys.intern(as_text(container.get("name")))
             state = states.get(name, {})
-            own = text(container.get("restartPolicy"))
+            own = as_text(container.get("restartPolicy"))
             sidecar = kind == "init" and own == "Always"
             yield PodContainer(
                 name,
@@ -52,7 +52,7 @@ def containers(
 
 def _id(state: Mapping[str, Any]) -> str:
     for told in _states(state):
-        if found := text(told.get("containerID")):
+        if found := as_text(told.get("containerID")):
             return found.partition("://")[2] or found
     return ""
 
@@ -60,17 +60,17 @@ def _id(state: Mapping[str, Any]) -> str:
 def _started(state: Mapping[str, Any]) -> str:
     """Return when the container started last: that which waits has its last run behind it."""
     for told in _states(state):
-        if found := text(told.get("startedAt")):
+        if found := as_text(told.get("startedAt")):
             return found
     return ""
 
 
 def _states(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield state
-    now = table(state.get("state"))
-    yield table(now.get("running"))
-    yield table(now.get("terminated"))
-    yield table(table(state.get("lastState")).get("terminated"))
+    now = as_dict(state.get("state"))
+    yield as_dict(now.get("running"))
+    yield as_dict(now.get("terminated"))
+    yield as_dict(as_dict(state.get("lastState")).get("terminated"))
 
 
 def _ended(
@@ -81,14 +81,14 @@ def _ended(
     *,
     leaving: bool,
 ) -> bool:
-    terminated = table(state.get("state")).get("terminated")
+    terminated = as_dict(state.get("state")).get("terminated")
     if terminated is None:
         return False
     if leaving or kind == "ephemeral":
         return True
     if policy == "Never":
         # Rules may start it again all the same.
-        return not items(container.get("restartPolicyRules"))
+        return not as_dicts(container.get("restartPolicyRules"))
     # An init container that stays is given a policy of its own: Always.
     lasting = policy == "Always" and (kind == "app" or "restartPolicy" in container)
-    return not lasting and table(terminated).get("exitCode") == 0
+    return not lasting and as_dict(terminated).get("exitCode") == 0

@@ -14,14 +14,14 @@ from pipeline.diagnostics.api_permissions import (
     FORBIDDEN,
     NOT_FOUND,
     Right,
-    mend_of,
+    fix_for,
     try_list,
     try_watch,
 )
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.node_name_check import MEND as NAME_MEND
-from pipeline.kube.json_access import items, table, text
+from pipeline.diagnostics.node_name_check import FIX as NAME_MEND
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from sources.pods.options import Options
 
 _PODS: Final = "/api/v1/pods"
@@ -60,7 +60,7 @@ async def _asked(api: KubeApi, options: Options, ctx: DoctorContext, place: str)
             return [*found, _server(watching, place)]
         refused.append(Right("watch", "pods"))
     check = CHECKS["pods.rbac"]
-    found += [check.failure(place, f"may not {each}", each.mend) for each in refused]
+    found += [check.failure(place, f"may not {each}", each.fix) for each in refused]
     slices = await _slices(api, query, place) if options.resource_slices else []
     found += slices
     claims = await _claims(api, place) if options.resource_claims else []
@@ -79,7 +79,7 @@ def _besides(options: Options) -> str:
 
 
 def _server(error: TransientError, place: str) -> Finding:
-    return CHECKS["pods.server"].failure(place, str(error), mend_of(error))
+    return CHECKS["pods.server"].failure(place, str(error), fix_for(error))
 
 
 async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Finding]:
@@ -101,13 +101,13 @@ async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Findi
         refused = [verb for verb, error in answers if error and error.status == FORBIDDEN]
         failed = [error for _, error in answers if error and error.status not in _EXPECTED]
         if failed:
-            mend = f"{mend_of(failed[0])}; until then claims of a DRA driver's are not told"
+            mend = f"{fix_for(failed[0])}; until then claims of a DRA driver's are not told"
             return [CHECKS["pods.server"].warning(path, str(failed[0]), mend)]
         break
     rights = [Right(verb, "resourceslices", _GROUP) for verb in refused]
     return [
         CHECKS["pods.rbac"].warning(
-            place, f"may not {each}", f"{each.mend}; or set resource_slices: false without DRA"
+            place, f"may not {each}", f"{each.fix}; or set resource_slices: false without DRA"
         )
         for each in rights
     ]
@@ -120,7 +120,7 @@ async def _claims(api: KubeApi, place: str) -> list[Finding]:
         error = await try_list(api, path, {})
         if error is not None and error.status == FORBIDDEN:
             right = Right("get", "resourceclaims", _GROUP)
-            mend = f"{right.mend}; or set resource_claims: false without DRA"
+            mend = f"{right.fix}; or set resource_claims: false without DRA"
             return [CHECKS["pods.rbac"].warning(place, f"may not {right}", mend)]
         if error is None or error.status != NOT_FOUND:
             break
@@ -132,9 +132,9 @@ async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
     query = {"fieldSelector": f"spec.nodeName={node}"}
     place = f"GET {_PODS}?fieldSelector=spec.nodeName={node}"
     try:
-        pods = items(table(orjson.loads(await api.get(_PODS, query))).get("items"))
+        pods = as_dicts(as_dict(orjson.loads(await api.get(_PODS, query))).get("items"))
     except (ApiError, orjson.JSONDecodeError) as error:
-        return [CHECKS["node.name"].skipped(place, str(error))]
+        return [CHECKS["node.name"].skip(place, str(error))]
     return [await _name(api, len(pods), node, place), _twins(pods, ctx, place)]
 
 
@@ -159,21 +159,21 @@ async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:
     check, found = CHECKS["twins"], dict[tuple[str, str], list[str]]()
     for pod in pods:
-        metadata = table(pod.get("metadata"))
-        labels = table(metadata.get("labels"))
-        if text(labels.get(_COMPONENT)) not in ("", _DAEMON):
+        metadata = as_dict(pod.get("metadata"))
+        labels = as_dict(metadata.get("labels"))
+        if as_text(labels.get(_COMPONENT)) not in ("", _DAEMON):
             continue
-        kind = text(labels.get(_NAME))
-        ended = text(table(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}
+        kind = as_text(labels.get(_NAME))
+        ended = as_text(as_dict(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}
         # What is being deleted makes room for its successor.
         if kind in _EXPORTERS and not ended and not metadata.get("deletionTimestamp"):
-            name = f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
+            name = f"{as_text(metadata.get('namespace'))}/{as_text(metadata.get('name'))}"
             found.setdefault((kind, _daemonset(metadata) or name), []).append(name)
     counted = [pods for (kind, _), pods in found.items() if kind == "podgpu" or not ctx.has("dcgm")]
     if len(counted) > 1:
         names = ", ".join(sorted(name for pods in counted for name in pods))
         saw = f"{len(counted)} exporters of GPUs on this node: {names}"
-        return check.warning(place, saw, duplicate_daemons.MEND)
+        return check.warning(place, saw, duplicate_daemons.FIX)
     updated = next((", ".join(sorted(pods)) for pods in counted if len(pods) > 1), "")
     if updated:
         saw = f"an update is under way ({updated}): the old pod goes when the new one is ready"
@@ -187,7 +187,7 @@ def _daemonset(metadata: dict[str, object]) -> str:
     It has two pods on a node for as long as it is updated, and at no other time; whoever else
     makes pods may have several there for good.
     """
-    for reference in items(metadata.get("ownerReferences")):
+    for reference in as_dicts(metadata.get("ownerReferences")):
         if reference.get("controller") is True and reference.get("kind") == "DaemonSet":
-            return text(reference.get("uid"))
+            return as_text(reference.get("uid"))
     return ""

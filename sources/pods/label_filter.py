@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from config.patterns import Pattern
-from pipeline.kube.json_access import text
-from pipeline.model import Pairs
-from pipeline.model.plugin_ids import matcher
+from pipeline.kube.json_access import as_text
+from pipeline.model import StringPairs
+from pipeline.model.plugin_ids import glob_matcher
 
 _LONGEST = 1024
 """Characters of a value. Labels have 63 at most; an annotation may hold a whole file, which as a
@@ -17,22 +17,22 @@ _REMEMBERED = 4096
 """Names of which it is known whether they pass: a node's pods have some hundred between them."""
 
 
-class Passing:
+class LabelFilter:
     """Lets some names through, and counts what it has to leave out.
 
     Args:
         globs: of the names that are let through.
-        most: how many of one pod.
+        limit: how many of one pod.
         patterns: regular expressions; a name passes where one of them is found too. Without globs
             and patterns none does.
     """
 
-    def __init__(self, globs: Iterable[str], most: int, patterns: Iterable[str] = ()) -> None:
+    def __init__(self, globs: Iterable[str], limit: int, patterns: Iterable[str] = ()) -> None:
         globs, patterns = tuple(globs), tuple(patterns)
         self._fits = _fitting(globs, patterns) if globs or patterns else None
-        self._most = most
+        self._most = limit
 
-    def pairs(self, values: Mapping[str, object]) -> tuple[Pairs, int]:
+    def filter(self, values: Mapping[str, object]) -> tuple[StringPairs, int]:
         """Return what passes, sorted by name, and how many more would have.
 
         Too many are cut by name, so that it is the same ones each time.
@@ -40,7 +40,7 @@ class Passing:
         if self._fits is None:
             return (), 0
         names = sorted(name for name in values if self._fits(name))
-        told = [(name, text(values[name])) for name in names]
+        told = [(name, as_text(values[name])) for name in names]
         short = [(name, value) for name, value in told if len(value) <= _LONGEST]
         kept = short[: self._most]
         pairs = tuple([(sys.intern(name), sys.intern(value)) for name, value in kept])
@@ -48,7 +48,7 @@ class Passing:
 
 
 def _fitting(globs: tuple[str, ...], patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    glob = matcher(globs) if globs else None
+    glob = glob_matcher(globs) if globs else None
     found = [Pattern.parse(text).found for text in patterns]
 
     @lru_cache(_REMEMBERED)

@@ -30,7 +30,7 @@ class PodFollower:
         self._options = options
         self._claims = claims
         self._pods: dict[tuple[str, str], Pod] = {}
-        self._said: PodsReplaced | None = None
+        self._emitted: PodsReplaced | None = None
         self._due_ns: int | None = None
         self._lost_by: tuple[int, str] | None = None
 
@@ -43,40 +43,40 @@ class PodFollower:
             self._claims.forget(gone)
             objects = await self._claims.complete(objects)
         for pod in objects:
-            key = _key(pod)
+            key = _namespaced_name(pod)
             before = self._pods.get(key)
             pods[key] = before if before == pod else pod
-        if self._said is None or self._pods != pods:
-            self._said = None
+        if self._emitted is None or self._pods != pods:
+            self._emitted = None
         self._pods = pods
         self._ctx.accepted.replace(self._ctx.name, pods.values())
         await self._confirm()
 
-    async def upserted(self, found: Pod) -> None:
+    async def upserted(self, obj: Pod) -> None:
         """Take a pod; tell of it if anything has changed that we tell of."""
         if self._claims is not None:
-            [found] = await self._claims.complete([found])
-        before = self._pods.get(_key(found))
-        if before == found:
+            [obj] = await self._claims.complete([obj])
+        before = self._pods.get(_namespaced_name(obj))
+        if before == obj:
             return
-        if before is not None and before.info.uid != found.info.uid:
+        if before is not None and before.info.uid != obj.info.uid:
             # Its end was not heard of, but two pods can't have one name.
             self._ctx.accepted.drop(self._ctx.name, before)
             await self._deleted(before.info.uid)
-        self._pods[_key(found)] = found
-        self._ctx.accepted.put(self._ctx.name, found)
-        self._said = None
-        await self._ctx.emit(PodUpserted(found))
+        self._pods[_namespaced_name(obj)] = obj
+        self._ctx.accepted.put(self._ctx.name, obj)
+        self._emitted = None
+        await self._ctx.emit(PodUpserted(obj))
 
-    async def deleted(self, found: Pod) -> None:
+    async def deleted(self, obj: Pod) -> None:
         """Take away a pod, unless its name is another's by now."""
-        before = self._pods.get(_key(found))
-        if before is None or before.info.uid != found.info.uid:
+        before = self._pods.get(_namespaced_name(obj))
+        if before is None or before.info.uid != obj.info.uid:
             return
-        del self._pods[_key(found)]
+        del self._pods[_namespaced_name(obj)]
         self._ctx.accepted.drop(self._ctx.name, before)
-        self._said = None
-        await self._deleted(found.info.uid)
+        self._emitted = None
+        await self._deleted(obj.info.uid)
 
     async def _deleted(self, uid: str) -> None:
         if self._claims is not None:
@@ -86,14 +86,14 @@ class PodFollower:
     async def read_claims(self, claims: ClaimReader) -> NoReturn:
         """Try again to read ResourceClaims that could not be read, until cancelled."""
         while True:
-            await claims.lacking()
-            lacking = [pod for pod in self._pods.values() if claims.lacks(pod)]
+            await claims.wait_unread()
+            lacking = [pod for pod in self._pods.values() if claims.has_unread(pod)]
             for pod in await claims.complete(lacking):
-                before = self._pods.get(_key(pod))
+                before = self._pods.get(_namespaced_name(pod))
                 if before is not None and before.info.uid == pod.info.uid and before != pod:
                     now = replace(before, resource_claims=pod.resource_claims)
-                    self._pods[_key(pod)] = now
-                    self._said = None
+                    self._pods[_namespaced_name(pod)] = now
+                    self._emitted = None
                     await self._ctx.emit(PodUpserted(now))
 
     async def confirmed(self) -> None:
@@ -102,11 +102,11 @@ class PodFollower:
         if self._lost_by is not None or due:
             await self._confirm()
 
-    async def lost(self, error: ApiError) -> None:
+    async def watch_failed(self, error: ApiError) -> None:
         """Tell why pods can't be followed, once for each kind: the text may vary each time."""
-        if error.kind == self._lost_by:
+        if error.dedup_key == self._lost_by:
             return
-        self._lost_by, reason = error.kind, str(error)
+        self._lost_by, reason = error.dedup_key, str(error)
         if self._due_ns is None:
             stands = "no pods have been heard of yet"
         else:
@@ -115,14 +115,14 @@ class PodFollower:
         await self._ctx.emit(SourceLost(reason))
 
     async def _confirm(self) -> None:
-        if self._said is None:
-            self._said = PodsReplaced(tuple(self._pods.values()), self._options.max_age.ns)
+        if self._emitted is None:
+            self._emitted = PodsReplaced(tuple(self._pods.values()), self._options.max_age.ns)
         self._due_ns = self._ctx.clock.now().mono_ns + _CONFIRM_NS
         recovered, self._lost_by = self._lost_by is not None, None
-        await self._ctx.emit(self._said)
+        await self._ctx.emit(self._emitted)
         if recovered:
             self._ctx.log.info("pods are followed again")
 
 
-def _key(pod: Pod) -> tuple[str, str]:
+def _namespaced_name(pod: Pod) -> tuple[str, str]:
     return pod.info.namespace, pod.info.name

@@ -5,17 +5,17 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import Claim, Pod, PodInfo
-from sources.pods.allocations import Complaint, Facts, allocations, reserved, shared
+from sources.pods.allocations import AnnotationProblem, PodFacts, allocations, reserved, shared
 from sources.pods.allocations.kai import groups
 from sources.pods.allocations.resource_requests import amount
 from sources.pods.container_mapper import containers
-from sources.pods.label_filter import Passing
+from sources.pods.label_filter import LabelFilter
 from sources.pods.options import Options
-from sources.pods.resource_claims import names
-from sources.pods.timestamps import Moments
-from sources.pods.workload_owner import owner
+from sources.pods.resource_claims import claims_of
+from sources.pods.timestamps import Timestamps
+from sources.pods.workload_owner import workload_of
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
@@ -25,23 +25,23 @@ _NATIVE: Final = "kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PodOmissions:
     """What was left out of a pod, or not understood.
 
     Attributes:
         uid: of the pod.
         pod: `namespace/name`, for people.
-        beyond: labels and annotations that were too many or too long.
+        omitted: labels and annotations that were too many or too long.
         complaints: about annotations that say which devices it holds.
     """
 
     uid: str
     pod: str
-    beyond: int
-    complaints: tuple[Complaint, ...]
+    omitted: int
+    complaints: tuple[AnnotationProblem, ...]
 
 
-class Distiller:
+class PodMapper:
     """Makes pods out of what the API server sends.
 
     Args:
@@ -50,9 +50,11 @@ class Distiller:
         report: takes what was left out of a pod.
     """
 
-    def __init__(self, options: Options, moments: Moments, report: Callable[[Left], None]) -> None:
-        self._labels = Passing(options.labels, options.max_labels, options.label_patterns)
-        self._annotations = Passing(options.annotations, options.max_labels)
+    def __init__(
+        self, options: Options, moments: Timestamps, report: Callable[[PodOmissions], None]
+    ) -> None:
+        self._labels = LabelFilter(options.labels, options.max_labels, options.label_patterns)
+        self._annotations = LabelFilter(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._resources = options.resources
         self._counted = frozenset(name for names in self._resources.values() for name in names)
@@ -63,13 +65,13 @@ class Distiller:
 
     def __call__(self, raw: Mapping[str, Any]) -> Pod | None:
         """Return the pod; None if it has no identity."""
-        metadata, spec = table(raw.get("metadata")), table(raw.get("spec"))
-        status = table(raw.get("status"))
-        uid, name = text(metadata.get("uid")), text(metadata.get("name"))
-        namespace = sys.intern(text(metadata.get("namespace")))
+        metadata, spec = as_dict(raw.get("metadata")), as_dict(raw.get("spec"))
+        status = as_dict(raw.get("status"))
+        uid, name = as_text(metadata.get("uid")), as_text(metadata.get("name"))
+        namespace = sys.intern(as_text(metadata.get("namespace")))
         if not (uid and name and namespace):
             return None
-        phase = sys.intern(text(status.get("phase")))
+        phase = sys.intern(as_text(status.get("phase")))
         ended = phase in {"Succeeded", "Failed"}
         found = tuple(
             containers(
@@ -80,18 +82,18 @@ class Distiller:
                 moments=self._moments,
             )
         )
-        annotations = table(metadata.get("annotations"))
+        annotations = as_dict(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
-        complaints: tuple[Complaint, ...] = ()
-        asked = requested(spec)
-        labelled = table(metadata.get("labels"))
-        facts = Facts(
+        complaints: tuple[AnnotationProblem, ...] = ()
+        asked = requested_resources(spec)
+        labelled = as_dict(metadata.get("labels"))
+        facts = PodFacts(
             namespace,
             name,
             uid,
             annotations,
             found,
-            text(spec.get("nodeName")),
+            as_text(spec.get("nodeName")),
             asked,
             labels=labelled,
         )
@@ -99,16 +101,16 @@ class Distiller:
         reserving = bool(members) and namespace in self._reserving
         # A pod that is restored or copied may bring the annotations of another one with it.
         extended = _extended(asked, self._counted)
-        if wants := bool(extended or items(spec.get("resourceClaims"))):
+        if wants := bool(extended or as_dicts(spec.get("resourceClaims"))):
             claims, complaints = allocations(facts, self._configured, self._resources)
         if members:
             further = reserved(facts) if reserving else shared(facts)
             claims, complaints = claims + further[0], complaints + further[1]
-        labels, beyond = self._labels.pairs(labelled)
-        shown, cut = self._annotations.pairs(annotations)
+        labels, beyond = self._labels.filter(labelled)
+        shown, cut = self._annotations.filter(annotations)
         if complaints or beyond or cut:
-            self._report(Left(uid, f"{namespace}/{name}", beyond + cut, complaints))
-        kind, workload = owner(metadata)
+            self._report(PodOmissions(uid, f"{namespace}/{name}", beyond + cut, complaints))
+        kind, workload = workload_of(metadata)
         return Pod(
             PodInfo(
                 uid,
@@ -117,19 +119,19 @@ class Distiller:
                 phase,
                 kind,
                 workload,
-                sys.intern(text(status.get("qosClass"))),
+                sys.intern(as_text(status.get("qosClass"))),
                 labels,
                 shown,
             ),
             self._moments.parse(status.get("startTime")),
             ended,
-            text(annotations.get(_MIRROR)),
+            as_text(annotations.get(_MIRROR)),
             found,
             claims,
             wants,
             extended,
             tuple(members) if reserving else (),
-            names(spec, status),
+            claims_of(spec, status),
         )
 
 
@@ -153,13 +155,13 @@ def _extended(
     )
 
 
-def requested(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return by container name what it requests: resource to amount, as text."""
     found: dict[str, dict[str, str]] = {}
-    for container in items(spec.get("initContainers")) + items(spec.get("containers")):
-        resources = table(container.get("resources"))
-        amounts = table(resources.get("requests")) | table(resources.get("limits"))
-        found[text(container.get("name"))] = {
+    for container in as_dicts(spec.get("initContainers")) + as_dicts(spec.get("containers")):
+        resources = as_dict(container.get("resources"))
+        amounts = as_dict(resources.get("requests")) | as_dict(resources.get("limits"))
+        found[as_text(container.get("name"))] = {
             name: str(amount) for name, amount in amounts.items() if isinstance(amount, str | int)
         }
     return found

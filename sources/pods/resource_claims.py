@@ -16,13 +16,13 @@ import orjson
 from pipeline.base.backoff import Backoff
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi, SourceContext
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import NS, Pod, RawDeviceId, ResourceClaim
-from sources.pods.timestamps import Moments
+from sources.pods.timestamps import Timestamps
 
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _FORBIDDEN, _NOT_FOUND = 403, 404
-_PATIENCE: Final = 5.0
+_REQUEST_TIMEOUT: Final = 5.0
 """Seconds for which pods wait for what is to be said of their claims."""
 _SOON: Final = 2.0
 _LATEST: Final = 300.0
@@ -31,27 +31,31 @@ _MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim that was made for one pod, from a template."""
 
 
-def names(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
+def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
     """Return the ResourceClaims that a pod uses, by name alone."""
-    found = [text(each.get("resourceClaimName")) for each in items(spec.get("resourceClaims"))]
-    made = items(status.get("resourceClaimStatuses"))
-    found += [text(each.get("resourceClaimName")) for each in made]
-    found.append(text(table(status.get("extendedResourceClaimStatus")).get("resourceClaimName")))
+    found = [
+        as_text(each.get("resourceClaimName")) for each in as_dicts(spec.get("resourceClaims"))
+    ]
+    made = as_dicts(status.get("resourceClaimStatuses"))
+    found += [as_text(each.get("resourceClaimName")) for each in made]
+    found.append(
+        as_text(as_dict(status.get("extendedResourceClaimStatus")).get("resourceClaimName"))
+    )
     return tuple(ResourceClaim(name) for name in sorted({name for name in found if name}))
 
 
-def distil(raw: Mapping[str, Any], moments: Moments) -> ResourceClaim | None:
+def map_claim(raw: Mapping[str, Any], moments: Timestamps) -> ResourceClaim | None:
     """Return what is needed of a ResourceClaim, of any version; None if it has no identity."""
-    metadata, status = table(raw.get("metadata")), table(raw.get("status"))
-    name, uid = text(metadata.get("name")), text(metadata.get("uid"))
+    metadata, status = as_dict(raw.get("metadata")), as_dict(raw.get("status"))
+    name, uid = as_text(metadata.get("name")), as_text(metadata.get("uid"))
     if not (name and uid):
         return None
-    allocation = table(status.get("allocation"))
-    results = items(table(allocation.get("devices")).get("results"))
+    allocation = as_dict(status.get("allocation"))
+    results = as_dicts(as_dict(allocation.get("devices")).get("results"))
     return ResourceClaim(
         name,
         uid,
-        bool(text(table(metadata.get("annotations")).get(_MADE_FOR))),
+        bool(as_text(as_dict(metadata.get("annotations")).get(_MADE_FOR))),
         moments.parse(metadata.get("creationTimestamp")),
         moments.parse(allocation.get("allocationTimestamp")),
         tuple(sorted(_id(each) for each in results if each.get("adminAccess") is True)),
@@ -59,7 +63,7 @@ def distil(raw: Mapping[str, Any], moments: Moments) -> ResourceClaim | None:
 
 
 def _id(result: Mapping[str, Any]) -> RawDeviceId:
-    parts = (text(result.get(key)) for key in ("driver", "pool", "device"))
+    parts = (as_text(result.get(key)) for key in ("driver", "pool", "device"))
     return RawDeviceId("dra", "/".join(parts))
 
 
@@ -74,7 +78,7 @@ class ClaimReader:
         moments: for timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, moments: Moments) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi, moments: Timestamps) -> None:
         self._ctx = ctx
         self._api = api
         self._moments = moments
@@ -83,7 +87,7 @@ class ClaimReader:
         self._backoff = Backoff(_SOON, _LATEST)
         self._pauses = Backoff(_SOON, _LATEST)
         self._failures = 0
-        self._told: tuple[int, str] | None = None
+        self._logged: tuple[int, str] | None = None
         self._retry_ns = 0
         self._lacking = asyncio.Event()
 
@@ -96,23 +100,23 @@ class ClaimReader:
         pods = list(pods)
         if self._ctx.clock.now().mono_ns >= self._retry_ns:
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_REQUEST_TIMEOUT):
                     for pod in pods:
                         await self._fetch(pod)
             except ApiError as error:
                 self._failed(error)
             except TimeoutError:
-                told = f"ResourceClaims: no answer within {_PATIENCE:.0f} s"
+                told = f"ResourceClaims: no answer within {_REQUEST_TIMEOUT:.0f} s"
                 self._failed(ApiError(told, reason="no answer"))
             else:
-                self._failures, self._told = 0, None
+                self._failures, self._logged = 0, None
                 self._backoff = Backoff(_SOON, _LATEST)
         found = [self._filled(pod) for pod in pods]
-        if any(self.lacks(pod) for pod in found):
+        if any(self.has_unread(pod) for pod in found):
             self._lacking.set()
         return found
 
-    async def lacking(self) -> None:
+    async def wait_unread(self) -> None:
         """Wait until claims could not be read, and then for as long as their server is spared."""
         await self._lacking.wait()
         self._lacking.clear()
@@ -125,7 +129,7 @@ class ClaimReader:
         for uid in uids:
             self._read.pop(uid, None)
 
-    def lacks(self, pod: Pod) -> bool:
+    def has_unread(self, pod: Pod) -> bool:
         """Whether a claim of a pod could not be read yet."""
         return not pod.ended and any(not each.uid for each in self._filled(pod).resource_claims)
 
@@ -152,7 +156,7 @@ class ClaimReader:
         for version in tuple(self._versions):
             path = f"/apis/resource.k8s.io/{version}/{where}/{quote(name, safe='')}"
             try:
-                answer = table(orjson.loads(await self._api.get(path, {})))
+                answer = as_dict(orjson.loads(await self._api.get(path, {})))
             except ApiError as error:
                 if error.status != _NOT_FOUND:
                     raise
@@ -160,7 +164,7 @@ class ClaimReader:
                 raise ApiError(f"{path}: the answer is no JSON", reason="no JSON") from None
             else:
                 self._versions = [version]
-                return distil(answer, self._moments)
+                return map_claim(answer, self._moments)
         # An upgrade may have taken the version away that was there.
         self._versions = list(_VERSIONS)
         return None
@@ -169,8 +173,8 @@ class ClaimReader:
         self._failures += 1
         delay = self._backoff.delay(0.0, error.retry_after)
         self._retry_ns = self._ctx.clock.now().mono_ns + round(delay * NS)
-        if self._failures > 1 and error.kind != self._told:
-            self._told = error.kind
+        if self._failures > 1 and error.dedup_key != self._logged:
+            self._logged = error.dedup_key
             self._ctx.log.info(
                 "%s; pods with admin access to a device are shown as its holders until their "
                 "ResourceClaims can be read; tried again, at least each %.0f minutes; grant get on "

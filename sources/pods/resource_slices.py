@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.kube.json_access import items, number, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from pipeline.model import NS, DeviceAliasesReplaced, Instant, RawDeviceId, placement_name
-from sources.pods.timestamps import Moments
+from sources.pods.timestamps import Timestamps
 
 _MIG: Final = re.compile(
     # The profile's id, the first memory slice and how many it has, until 2025; since then the
@@ -39,38 +39,38 @@ class Slice:
     since: Instant | None = None
 
 
-def distil(raw: Mapping[str, Any], moments: Moments | None = None) -> Slice | None:
+def map_slice(raw: Mapping[str, Any], moments: Timestamps | None = None) -> Slice | None:
     """Return what is needed of a ResourceSlice, of whichever version; None if it has no pool.
 
     Args:
         raw: as it was sent.
         moments: for its timestamps; without, it isn't known since when it is as it is.
     """
-    spec = table(raw.get("spec"))
-    pool = table(spec.get("pool"))
-    name = text(table(raw.get("metadata")).get("name"))
-    driver, pool_name = text(spec.get("driver")), text(pool.get("name"))
+    spec = as_dict(raw.get("spec"))
+    pool = as_dict(spec.get("pool"))
+    name = as_text(as_dict(raw.get("metadata")).get("name"))
+    driver, pool_name = as_text(spec.get("driver")), as_text(pool.get("name"))
     if not (name and driver and pool_name):
         return None
     return Slice(
         name,
         (driver, pool_name),
-        number(pool.get("generation")) or 0,
-        number(pool.get("resourceSliceCount")) or 1,
-        tuple(_aliases(driver, pool_name, items(spec.get("devices")))),
+        as_int(pool.get("generation")) or 0,
+        as_int(pool.get("resourceSliceCount")) or 1,
+        tuple(_aliases(driver, pool_name, as_dicts(spec.get("devices")))),
         None if moments is None else _since(raw, moments),
     )
 
 
-def _since(raw: Mapping[str, Any], moments: Moments) -> Instant | None:
+def _since(raw: Mapping[str, Any], moments: Timestamps) -> Instant | None:
     """Return since when an object is as it is: its creation, or the end of its last change."""
-    metadata, pool = table(raw.get("metadata")), table(table(raw.get("spec")).get("pool"))
+    metadata, pool = as_dict(raw.get("metadata")), as_dict(as_dict(raw.get("spec")).get("pool"))
     created = moments.parse(metadata.get("creationTimestamp"))
     # The API server counts up with each change of the object; where it doesn't say, the driver
     # does with each change of its pool.
-    if number(metadata.get("generation", pool.get("generation"))) in (0, 1):
+    if as_int(metadata.get("generation", pool.get("generation"))) in (0, 1):
         return created
-    changes = [moments.parse(each.get("time")) for each in items(metadata.get("managedFields"))]
+    changes = [moments.parse(each.get("time")) for each in as_dicts(metadata.get("managedFields"))]
     times = [change for change in changes if change is not None]
     # In whole seconds, rounded down; of a creation that may be, since nothing went before it.
     last = max(times, default=None)
@@ -82,12 +82,12 @@ def _aliases(
 ) -> Iterator[tuple[RawDeviceId, str]]:
     for device in devices:
         # Before v1beta2 a device had its attributes one level below.
-        attributes = table(device.get("attributes")) or table(
-            table(device.get("basic")).get("attributes")
+        attributes = as_dict(device.get("attributes")) or as_dict(
+            as_dict(device.get("basic")).get("attributes")
         )
         told = attributes.get("uuid", attributes.get(f"{driver}/uuid"))
-        name = text(device.get("name"))
-        what = text(table(told).get("string")) or _placement(name, attributes)
+        name = as_text(device.get("name"))
+        what = as_text(as_dict(told).get("string")) or _placement(name, attributes)
         if name and what:
             yield RawDeviceId("dra", f"{driver}/{pool}/{name}"), what
 
@@ -95,7 +95,7 @@ def _aliases(
 def _placement(name: str, attributes: Mapping[str, Any]) -> str:
     """Return where a MIG instance is made when it is needed, which has no uuid before that."""
     parent, profile = (
-        text(table(attributes.get(key)).get("string")) for key in ("parentUUID", "profile")
+        as_text(as_dict(attributes.get(key)).get("string")) for key in ("parentUUID", "profile")
     )
     match = _MIG.fullmatch(name)
     if match is None or not (parent and profile):
@@ -113,7 +113,7 @@ class Pools:
     def __init__(self) -> None:
         self._whole: dict[tuple[str, str], list[Slice]] = {}
 
-    def names(self, slices: Iterable[Slice]) -> DeviceAliasesReplaced:
+    def aliases(self, slices: Iterable[Slice]) -> DeviceAliasesReplaced:
         """Return the names of all pools' devices, sorted, and since when they have had them.
 
         Args:

@@ -9,8 +9,8 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi, SourceContext
 from pipeline.kube.reflector import Reflector
 from pipeline.model import DeviceAliasesReplaced
-from sources.pods.resource_slices import Pools, Slice, distil
-from sources.pods.timestamps import Moments
+from sources.pods.resource_slices import Pools, Slice, map_slice
+from sources.pods.timestamps import Timestamps
 
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _SOON: Final = 2.0
@@ -34,7 +34,7 @@ class _UnavailableError(Exception):
     def __init__(self, error: ApiError) -> None:
         super().__init__(str(error))
         self.status = error.status
-        self.kind: _Kind = error.kind
+        self.kind: _Kind = error.dedup_key
 
 
 class SliceFollower:
@@ -49,16 +49,16 @@ class SliceFollower:
         moments: for timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, node: str, moments: Moments) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi, node: str, moments: Timestamps) -> None:
         self._ctx = ctx
         self._api = api
         self._node = node
         self._slices: dict[str, Slice] = {}
         self._pools = Pools()
         self._moments = moments
-        self._said: DeviceAliasesReplaced | None = None
+        self._emitted: DeviceAliasesReplaced | None = None
         self._failures = 0
-        self._told: _Kind | None = None
+        self._logged: _Kind | None = None
 
     async def run(self) -> None:
         """Follow slices until cancelled."""
@@ -68,14 +68,14 @@ class SliceFollower:
             kind, reason = await self._follow()
             lasted = begun.seconds_until(self._ctx.clock.now())
             if lasted >= _HEALTHY:
-                self._failures, self._told = 0, None
+                self._failures, self._logged = 0, None
             self._failures += 1
-            if self._failures > 1 and kind != self._told:
-                self._told = kind
-                self._say(reason)
-                if self._said is None:
+            if self._failures > 1 and kind != self._logged:
+                self._logged = kind
+                self._log_unavailable(reason)
+                if self._emitted is None:
                     # Nobody needs to wait for names.
-                    await self._tell()
+                    await self._emit()
             await self._ctx.clock.sleep(backoff.delay(lasted))
 
     async def _follow(self) -> tuple[_Kind, str]:
@@ -85,7 +85,7 @@ class SliceFollower:
                 self._api,
                 f"/apis/resource.k8s.io/{version}/resourceslices",
                 {"fieldSelector": f"spec.nodeName={self._node}"},
-                partial(distil, moments=self._moments),
+                partial(map_slice, moments=self._moments),
                 self,
                 clock=self._ctx.clock,
             )
@@ -99,33 +99,33 @@ class SliceFollower:
     async def replaced(self, objects: Sequence[Slice]) -> None:
         """Take all slices."""
         self._slices = {found.name: found for found in objects}
-        await self._tell()
+        await self._emit()
 
-    async def upserted(self, found: Slice) -> None:
+    async def upserted(self, obj: Slice) -> None:
         """Take a slice."""
-        self._slices[found.name] = found
-        await self._tell()
+        self._slices[obj.name] = obj
+        await self._emit()
 
-    async def deleted(self, found: Slice) -> None:
+    async def deleted(self, obj: Slice) -> None:
         """Take away a slice."""
-        self._slices.pop(found.name, None)
-        await self._tell()
+        self._slices.pop(obj.name, None)
+        await self._emit()
 
     async def confirmed(self) -> None:
         """Aliases don't grow old."""
 
-    async def lost(self, error: ApiError) -> None:
+    async def watch_failed(self, error: ApiError) -> None:
         """Leave it where there is nothing to follow; else the reflector tries again."""
         if error.status in {_NOT_FOUND, _FORBIDDEN}:
             raise _UnavailableError(error)
 
-    async def _tell(self) -> None:
-        names = self._pools.names(self._slices.values())
-        if names != self._said:
-            self._said = names
+    async def _emit(self) -> None:
+        names = self._pools.aliases(self._slices.values())
+        if names != self._emitted:
+            self._emitted = names
             await self._ctx.emit(names)
 
-    def _say(self, reason: str) -> None:
+    def _log_unavailable(self, reason: str) -> None:
         self._ctx.log.info(
             "%s; devices of DRA drivers can't be told by their names; looked for again, at least "
             "each %.0f minutes",

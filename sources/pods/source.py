@@ -4,13 +4,13 @@ import asyncio
 
 from pipeline.component.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
-from sources.pods.annotation_warnings import Complaints
+from sources.pods.annotation_warnings import OmissionLog
 from sources.pods.options import Options
 from sources.pods.pod_follower import PodFollower
-from sources.pods.pod_mapper import Distiller
+from sources.pods.pod_mapper import PodMapper
 from sources.pods.resource_claims import ClaimReader
 from sources.pods.slice_follower import SliceFollower
-from sources.pods.timestamps import Moments
+from sources.pods.timestamps import Timestamps
 
 _MOMENTS = "moments"
 
@@ -34,9 +34,9 @@ class PodsSource:
         options = self._options
         node = options.node or ctx.node
         # Kept over restarts, so that pods that did not change don't look as if they had.
-        moments = ctx.kept.setdefault(_MOMENTS, Moments(ctx.clock.now))
-        assert isinstance(moments, Moments)  # noqa: S101 - nobody else writes it
-        complaints = Complaints(ctx.log, options.max_labels)
+        moments = ctx.restart_state.setdefault(_MOMENTS, Timestamps(ctx.clock.now))
+        assert isinstance(moments, Timestamps)  # noqa: S101 - nobody else writes it
+        complaints = OmissionLog(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             claims = ClaimReader(ctx, api, moments) if options.resource_claims else None
             follower = PodFollower(ctx, options, claims)
@@ -44,7 +44,7 @@ class PodsSource:
                 api,
                 "/api/v1/pods",
                 {"fieldSelector": f"spec.nodeName={node}"},
-                Distiller(options, moments, complaints.report),
+                PodMapper(options, moments, complaints.report),
                 follower,
                 clock=ctx.clock,
             )

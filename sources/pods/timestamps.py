@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from pipeline.base.clock import WallTimes
-from pipeline.kube.json_access import text
+from pipeline.kube.json_access import as_text
 from pipeline.model import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -12,7 +12,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _REMEMBERED = 4096
 
 
-class Moments:
+class Timestamps:
     """Makes equal moments of equal timestamps, for as long as it lives.
 
     Args:
@@ -25,7 +25,7 @@ class Moments:
 
     def parse(self, value: object) -> Instant | None:
         """Return the moment of a timestamp, None if it is none."""
-        stamp = text(value)
+        stamp = as_text(value)
         if stamp not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

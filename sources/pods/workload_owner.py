@@ -4,25 +4,25 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 
 _HASH = "pod-template-hash"
 
 
-def owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
+def workload_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     """Return kind and name of a pod's workload; empty texts without one.
 
     A pod names only what made it directly. A Deployment is told by the ReplicaSet's name, which is
     that of the Deployment and a hash which the pod has as a label. A CronJob's Job can't be told
     from any other. The node, which owns static pods, is no workload.
     """
-    for reference in items(metadata.get("ownerReferences")):
+    for reference in as_dicts(metadata.get("ownerReferences")):
         if reference.get("controller") is not True:
             continue
-        kind, name = text(reference.get("kind")), text(reference.get("name"))
+        kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
         if kind == "Node":
             break
-        template = text(table(metadata.get("labels")).get(_HASH))
+        template = as_text(as_dict(metadata.get("labels")).get(_HASH))
         if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
             kind, name = "Deployment", name.removesuffix(f"-{template}")
         return sys.intern(kind), sys.intern(name)

@@ -8,7 +8,7 @@ from typing import Final
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.path_access import fault
+from pipeline.diagnostics.path_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
 
@@ -28,7 +28,7 @@ def _look(options: Options) -> Finding:
         if options.path == DEMO
         else f"give the path of a file that podgpu record made, or {DEMO}"
     )
-    if told := fault(path):
+    if told := access_problem(path):
         return check.failure(options.path, told, mend)
     try:
         with RecordingReader(path) as reader:

@@ -14,7 +14,7 @@ _BATCH: Final = 16
 """Events read at once: a few seconds of a recording."""
 
 
-class Reading:
+class ReplayPass:
     """Opens the file with the first read and closes it whenever that may be.
 
     A cancelled `asyncio.to_thread` leaves its thread running, so the end of a replay can come while

@@ -9,7 +9,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Instant, TotalsRestored
 from pipeline.recording import Header, RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
-from sources.replay.recording_pass import Reading
+from sources.replay.recording_pass import ReplayPass
 from sources.replay.time_mapping import Timeline
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
@@ -59,7 +59,7 @@ class ReplaySource:
             original = self._options.time == "original"
             return Timeline(header.started, began, self._options.speed, original=original)
 
-        reading = Reading(self._path, timed)
+        reading = ReplayPass(self._path, timed)
         try:
             batch = await asyncio.to_thread(reading.read)
             if not told:

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from pipeline.component.contracts import SourceContext
-from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.model import (
     NS,
     ClaimsReplaced,
@@ -309,9 +309,9 @@ def patched(player: Player) -> Iterator[None]:
         player.written, player.written_at = max(player.taken, player.begun), player.taken_at
         return report
 
-    take = Book.take
+    take = LedgerAccumulator.add_snapshot
 
-    def book(self: Book, snapshot: Snapshot) -> None:
+    def book(self: LedgerAccumulator, snapshot: Snapshot) -> None:
         take(self, snapshot)
         # A book that is new gets a snapshot that was there before.
         player.taken_at = player.machine.passed(snapshot.at)
@@ -324,7 +324,7 @@ def patched(player: Player) -> Iterator[None]:
             mock.patch.object(source_set, "build_source", build),
             mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
             mock.patch.object(LedgerFile, "put", write),
-            mock.patch.object(Book, "take", book),
+            mock.patch.object(LedgerAccumulator, "add_snapshot", book),
             mock.patch.object(ledger_file, "boot_id", player.machine.boot),
             mock.patch.object(runtimes, "settle"),
         ):

@@ -10,13 +10,13 @@ import pytest
 
 from pipeline.topology import best
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.fit_cache import Fits
-from podgpu.extender.node_cache import Distiller, Nodes
-from podgpu.extender.node_selection.node_filter import PASSED, judged
+from podgpu.extender.fit_cache import FitCache
+from podgpu.extender.node_cache import NodeMapper, Nodes
+from podgpu.extender.node_selection.node_filter import PASSED, filter_node
 from podgpu.extender.node_selection.node_score import scored
 from podgpu.extender.node_selection.node_state import AtHand
 from podgpu.extender.node_selection.pod_demand import Demand
-from podgpu.extender.scheduler_messages import asked, filtered
+from podgpu.extender.scheduler_messages import filtered, parse_question
 from tests.bench.test_topology import spent
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
 from tests.podgpu.extender.cluster import GPU, NOW, node, pod, question, told
@@ -35,7 +35,7 @@ def annotations() -> list[str]:
 
 
 async def cluster() -> Nodes:
-    nodes, distil = Nodes(logging.getLogger("podgpu.bench")), Distiller(KEY, [GPU])
+    nodes, distil = Nodes(logging.getLogger("podgpu.bench")), NodeMapper(KEY, [GPU])
     raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
     await nodes.replaced([found for raw in raws if (found := distil(raw)) is not None])
     return nodes
@@ -45,20 +45,22 @@ async def cluster() -> Nodes:
 async def test_scores(count: int) -> None:
     """Against a choice for each node, and the scores of those that have none."""
     nodes = await cluster()
-    at_hand = [found for name in NAMES if isinstance(found := nodes.of(name).at_hand(NOW), AtHand)]
+    at_hand = [
+        found for name in NAMES if isinstance(found := nodes.known_of(name).at_hand(NOW), AtHand)
+    ]
     assert len(at_hand) == COUNT
 
-    def ours(fits: Fits) -> list[int]:
+    def ours(fits: FitCache) -> list[int]:
         return scored(
-            [fits.of(found.published.topology, found.free, count, None) for found in at_hand]
+            [fits.fit(found.published.topology, found.free, count, None) for found in at_hand]
         )
 
     def plain() -> list[Any]:
         return [best(found.published.topology, found.free, count) for found in at_hand]
 
-    kept = Fits()
+    kept = FitCache()
     anew = spent(plain, 1)
-    cold = spent(lambda: ours(Fits()), 3)
+    cold = spent(lambda: ours(FitCache()), 3)
     warm = spent(lambda: ours(kept), 5)
     print(f"\n{COUNT} nodes, {count} GPUs    ms   each anew, ms   ratio")
     for name, took in (("cold", cold), ("warm", warm)):
@@ -71,8 +73,8 @@ async def test_filter() -> None:
     """Against the scores, cold: what is judged by counting needs no choice."""
     nodes = await cluster()
     demand = Demand(4)
-    took = spent(lambda: [judged(demand, nodes.of(name), NOW) for name in NAMES])
-    topologies = [nodes.of(name).at_hand(NOW) for name in NAMES]
+    took = spent(lambda: [filter_node(demand, nodes.known_of(name), NOW) for name in NAMES])
+    topologies = [nodes.known_of(name).at_hand(NOW) for name in NAMES]
     anew = spent(
         lambda: [
             best(found.published.topology, found.free, 4)
@@ -90,7 +92,7 @@ def test_whole_nodes() -> None:
     filler = {f"label-{n}": "x" * 40 for n in range(150)}
     raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
     body = question(pod(gpus="4"), nodes=[{**raw, "more": filler} for raw in raws])
-    ours = spent(lambda: filtered(asked(body), [PASSED] * COUNT), 3)
+    ours = spent(lambda: filtered(parse_question(body), [PASSED] * COUNT), 3)
     plain = spent(lambda: orjson.dumps(orjson.loads(body)), 3)
     slow = spent(lambda: json.dumps(json.loads(body)), 1)
     print(f"\n{len(body) / 1e6:.1f} MB      ms   ratio")

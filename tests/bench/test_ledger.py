@@ -103,7 +103,7 @@ def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
             assert_adds_up(window) if days == 7 else None
             asked = best(lambda start=start: read_window(connection, start, END * HOUR_NS))  # type: ignore[misc]
             scanned = best(lambda first=END - days * 24: scan(lines, first), 1)  # type: ignore[misc]
-            told = f"{days} days, {len(window.spent)} sums: asked {asked:.0f} ms, "
+            told = f"{days} days, {len(window.usage)} sums: asked {asked:.0f} ms, "
             print(f"{told}scanned {scanned:.0f} ms, {scanned / asked:.1f} times as long")
             assert scanned > times * asked
 
@@ -130,7 +130,7 @@ def test_a_commit_of_a_node_with_instances(tmp_path: Path) -> None:
             rest = (5 * turn - len(had) * turn) * NS
             devices.append(account(device, *had, until=until, unheld=rest))
         snapshot = shown(*devices)
-        taking.append(best(lambda snapshot=snapshot: kept.book.take(snapshot), 1))  # type: ignore[misc]
+        taking.append(best(lambda snapshot=snapshot: kept.book.add_snapshot(snapshot), 1))  # type: ignore[misc]
         writing.append(best(kept.commit, 1))
         empty.append(best(kept.commit, 1))
     took, wrote, nothing = (sorted(each)[15] for each in (taking, writing, empty))

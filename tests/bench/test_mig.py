@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.template import Shape
+from pipeline.exposition.template import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
@@ -68,17 +68,17 @@ async def measured(fake: FakeNvml, scenario: Scenario) -> Measured:
         node.say(SamplesTaken(event.readings, event.processes))
     snapshot = node.snapshot()
     plan = FieldPlan()
-    cache = LabelCache(Style(PageOptions(), plan, "node-1"))
+    cache = LabelCache(PageNaming(PageOptions(), plan, "node-1"))
 
-    def page(shape: Shape) -> bytes:
-        return shape.body(Format.TEXT, *shape.numbers(snapshot.readings))
+    def page(shape: PageTemplate) -> bytes:
+        return shape.body(Format.TEXT, *shape.format_values(snapshot.readings))
 
-    shape = Shape(snapshot.layout, snapshot.at, plan, cache)
+    shape = PageTemplate(snapshot.layout, snapshot.at, plan, cache)
     return Measured(
         len(snapshot.layout.series),
         len(page(shape)),
         best(lambda: page(shape), rounds=50),
-        best(lambda: page(Shape(snapshot.layout, snapshot.at, plan, cache))),
+        best(lambda: page(PageTemplate(snapshot.layout, snapshot.at, plan, cache))),
         (later - spent) / (more - count) * 1e3,
         Counter({k: n // done for k, n in calls.items() if not NOT_OF_ROUNDS.search(k)}),
     )

@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 from config.value_types import ListenAddress
 from pipeline.component.contracts import HttpRequest
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.template import Shape
+from pipeline.exposition.template import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.fields import CATALOGUE, FieldPlan, by_name
 from pipeline.model import Snapshot
@@ -121,15 +121,15 @@ def test_rendering_5000_series(node: Node, capsys: pytest.CaptureFixture[str]) -
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Ready(snapshot))
     plan = FieldPlan.everything()
-    cache = LabelCache(Style(PageOptions(), plan, "node-1"))
-    shape = Shape(snapshot.layout, snapshot.at, plan, cache)
+    cache = LabelCache(PageNaming(PageOptions(), plan, "node-1"))
+    shape = PageTemplate(snapshot.layout, snapshot.at, plan, cache)
 
     def render() -> bytes:
-        return shape.body(Format.TEXT, *shape.numbers(snapshot.readings))
+        return shape.body(Format.TEXT, *shape.format_values(snapshot.readings))
 
     def reshape() -> bytes:
-        fresh = Shape(snapshot.layout, snapshot.at, plan, cache)
-        return fresh.body(Format.TEXT, *fresh.numbers(snapshot.readings))
+        fresh = PageTemplate(snapshot.layout, snapshot.at, plan, cache)
+        return fresh.body(Format.TEXT, *fresh.format_values(snapshot.readings))
 
     page = render()
     assert page.count(b"\n") > SERIES

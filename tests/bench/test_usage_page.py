@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.text_format import Format
 from pipeline.exposition.usage_families import UsageFamilies
@@ -68,7 +68,7 @@ def looks() -> list[Snapshot]:
 
 def test_rendering_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = looks()
-    made = UsageFamilies(LabelCache(Style(PageOptions(), FieldPlan.everything(), "node-1")))
+    made = UsageFamilies(LabelCache(PageNaming(PageOptions(), FieldPlan.everything(), "node-1")))
     page = made.body(Format.TEXT, first)
     series = sum(not line.startswith(b"#") for line in page.splitlines())
     assert series == CONTAINERS * 4 + GPUS * EACH * 6

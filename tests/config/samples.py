@@ -84,7 +84,7 @@ class Samples:
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
         return self._kinds[role][kind]
 
-    def words(self, noun: str) -> Sequence[str]:
+    def allowed_values(self, noun: str) -> Sequence[str]:
         return ["energy", "power", "everything"]
 
 

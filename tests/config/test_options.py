@@ -106,7 +106,7 @@ class CheckedKinds:
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
         return Checked if role == "source" else Lines
 
-    def words(self, noun: str) -> list[str]:
+    def allowed_values(self, noun: str) -> list[str]:
         return []
 
 

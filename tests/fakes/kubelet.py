@@ -23,7 +23,7 @@ from pipeline.net.protobuf import Schema
 V1 = frozenset({"v1/List", "v1/GetAllocatableResources", "v1/Get"})
 V1ALPHA1 = frozenset({"v1alpha1/List"})
 
-_SCHEMA = Schema.beside("sources.podresources", "podresources.binpb")
+_SCHEMA = Schema.load_from_package("sources.podresources", "podresources.binpb")
 
 
 def message(name: str, /, **fields: Any) -> Any:

@@ -91,7 +91,7 @@ def profiling(folder: Path, seconds: float) -> dict[str, object]:
             given = [value * known.factor for value in values if value is not None]
             if ours[uuid, name] and given:
                 metrics[name] = _difference(ours[uuid, name], given)
-                if statistics.mean(given) > 0.005 * known.most:
+                if statistics.mean(given) > 0.005 * known.max_value:
                     worst = max(worst, metrics[name]["apart_percent"])
             elif ours[uuid, name] or given:
                 metrics[name] = {"podgpu": len(ours[uuid, name]), "second": len(given)}

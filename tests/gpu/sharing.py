@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.ledger.file_open import open_readonly
-from pipeline.ledger.queries import HeldRow, read_holdings
+from pipeline.ledger.queries import HoldingRecord, read_holdings
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, container, pod, run
 from tests.e2e.processes import wait_until
@@ -60,16 +60,16 @@ class Node:
         assert self.podgpu.process is not None
         return self.podgpu.process.pid
 
-    def rows(self, pod_name: str) -> list[HeldRow]:
+    def rows(self, pod_name: str) -> list[HoldingRecord]:
         """Return the ledger's rows of a pod."""
         with contextlib.closing(open_readonly(self._ledger)) as connection:
             rows = read_holdings(connection, 0, time.time_ns())
-        return [row for row in rows if row.whose.subject.pod == pod_name]
+        return [row for row in rows if row.container.subject.pod == pod_name]
 
-    def ended(self, pod_name: str) -> HeldRow:
+    def ended(self, pod_name: str) -> HoldingRecord:
         """Wait until the ledger has the end of a pod's only holding."""
 
-        def found() -> list[HeldRow]:
+        def found() -> list[HoldingRecord]:
             return [row for row in self.rows(pod_name) if row.end_ns is not None]
 
         (row,) = wait_until(found, f"{pod_name} has its row", 30)
@@ -297,8 +297,8 @@ def probed(node: Node) -> Any:
     return next((json.loads(line) for line in lines if line.startswith("{")), None)
 
 
-def told(row: HeldRow) -> Figures:
-    names = [name for name in HeldRow.__dataclass_fields__ if name != "whose"]
+def told(row: HoldingRecord) -> Figures:
+    names = [name for name in HoldingRecord.__dataclass_fields__ if name != "whose"]
     return {name: getattr(row, name) for name in names}
 
 

@@ -121,8 +121,8 @@ def _ledger(world: World, checker: Checker) -> Iterator[str]:
         for pod in PODS:
             parts = (
                 one.held_ns / NS
-                for one in window.spent
-                if one.device == total.device and one.whose and one.whose.subject.pod == pod
+                for one in window.usage
+                if one.device == total.device and one.container and one.container.subject.pod == pod
             )
             held, true = sum(parts), world.held(gpu, pod, checker.begun[total.device], end)
             late = _EXACT + _LATE * len(world.holding) + world.late

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.telemetry import Meter, Telemetry
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
@@ -43,8 +43,8 @@ class FakeSourceContext:
         self.log = logging.getLogger(f"podgpu.test.{name}")
         self.telemetry = Telemetry()
         self.meter = Meter(self.telemetry, "source", name)
-        self.kept: dict[str, object] = {}
-        self.accepted = Accepted()
+        self.restart_state: dict[str, object] = {}
+        self.accepted = AcceptedAnnotations()
         self.events: list[Event] = []
         self.relayed: list[Envelope] = []
         self.emitted_at: list[Instant] = []
@@ -71,7 +71,7 @@ class FakeSourceContext:
         self._hints.put_nowait(Hint(frozenset(devices), frozenset(pods), frozenset({source})))
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        return self._sessions.join(kubeconfig)
+        return self._sessions.session(kubeconfig)
 
     async def wait_for(self, kind: type[E], count: int = 1, timeout: float = 10) -> list[E]:
         """Wait until `count` events of a type were emitted; return all of that type."""

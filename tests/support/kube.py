@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pipeline.base.errors import ApiError
-from pipeline.kube.api_errors import failure
+from pipeline.kube.api_errors import status_error
 
 Raw = dict[str, Any]
 END = {"k8s.io/initial-events-end": "true"}
@@ -167,7 +167,7 @@ class FakeApi:
         try:
             return json.dumps(self.collection.listed(query)).encode()
         except RefusedError as refused:
-            raise failure(refused.told) from refused
+            raise status_error(refused.told) from refused
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         raise AssertionError(f"{path} is changed")
@@ -187,7 +187,7 @@ class FakeApi:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if first.done() and isinstance(error := first.exception(), RefusedError):
-                raise failure(error.told)
+                raise status_error(error.told)
             lines = self._lines(events, first, silence)
             yield lines
             await lines.aclose()

@@ -47,7 +47,7 @@ class FakeSinkContext:
         self.log = logging.getLogger(f"podgpu.test.{name}")
         self.own = Telemetry()
         self.meter = Meter(self.own, "sink", name)
-        self.kept: dict[str, object] = {}
+        self.restart_state: dict[str, object] = {}
         self.snapshot: Snapshot | None = None
         self.computed: dict[str, list[Point]] = {}
         self.listeners = listeners or Listeners(

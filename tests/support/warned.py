@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipeline.base.telemetry import Telemetry, Trouble
+from pipeline.base.telemetry import LastProblem, Telemetry
 
 _COMPONENT = re.compile(r"podgpu\.(test|sinks|sources)\.")
 """Loggers of components: of a fake context, and of the daemon's."""
@@ -29,16 +29,16 @@ class _Warned(logging.Handler):
 def every_warning_stands() -> Iterator[None]:
     """Fail unless each warning of a component has stood as the trouble of one, in its words."""
     stood: set[str] = set()
-    tell = Telemetry.trouble
+    tell = Telemetry.set_problem
 
-    def noting(self: Telemetry, owner: tuple[str, str], trouble: Trouble) -> None:
+    def noting(self: Telemetry, owner: tuple[str, str], trouble: LastProblem) -> None:
         stood.add(trouble.text)
         tell(self, owner, trouble)
 
     handler, root = _Warned(), logging.getLogger("podgpu")
     root.addHandler(handler)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Telemetry, "trouble", noting)
+        patched.setattr(Telemetry, "set_problem", noting)
         try:
             yield
         finally:

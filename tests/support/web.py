@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 import trustme
 
-from pipeline.http.access import Access, opened
+from pipeline.http.access import Access, open_access
 from pipeline.http.listener_registry import Listeners
 from tests.support.http import LOCAL, Client, Clients, listeners, says
 
@@ -91,7 +91,7 @@ class Web:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Self]:
-        self.listeners.access = await opened(self.path, LOG)
+        self.listeners.access = await open_access(self.path, LOG)
         async with self.listeners.listen(LOCAL) as mounts:
             mounts.mount("/metrics", says("page"), title="M")
             self.port = mounts.port
@@ -109,4 +109,4 @@ class Web:
 
 def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every connection and request look at the files."""
-    monkeypatch.setattr("pipeline.http.access.rules._EVERY", 0.0)
+    monkeypatch.setattr("pipeline.http.access.rules._INTERVAL", 0.0)

@@ -18,7 +18,7 @@ _MOST_NOTES: Final = 32
 _MINUTE_NS: Final = 60 * NS
 
 
-class Tally:
+class PointCounters:
     """Points that are done with: taken by the receiver, refused by it, or given up.
 
     As many reasons are told apart as there is room for in a file; the rest is `other`.
@@ -29,7 +29,7 @@ class Tally:
         self.rejected: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
         self._done = 0
-        self.earlier = Totals()
+        self.previous = Totals()
         """What of it earlier processes have counted."""
 
     def settle(self, points: int, acked: int, rejected: Mapping[str, int]) -> None:
@@ -53,12 +53,14 @@ class Tally:
             self._done += points
             _count(self.dropped, reason, points)
 
-    def add(self, acked: int, rejected: Mapping[str, int], dropped: Mapping[str, int]) -> None:
+    def add_previous(
+        self, acked: int, rejected: Mapping[str, int], dropped: Mapping[str, int]
+    ) -> None:
         """Count what earlier processes have counted. Once."""
         self.settle(acked + sum(rejected.values()), acked, rejected)
         for reason, points in dropped.items():
             self.drop(reason, points)
-        self.earlier = Totals(
+        self.previous = Totals(
             appended=acked + sum(rejected.values()) + sum(dropped.values()),
             acked=acked,
             rejected=MappingProxyType(dict(rejected)),
@@ -81,7 +83,7 @@ def _count(counts: dict[str, int], reason: str, points: int) -> None:
     counts[where] = counts.get(where, 0) + points
 
 
-class Notices:
+class FaultLog:
     """Faults by operation and reason, and sentences for people, each change told once."""
 
     def __init__(self) -> None:
@@ -97,15 +99,15 @@ class Notices:
         """How often what failed, since the start."""
         return MappingProxyType(dict(self._faults))
 
-    def say(self, sentence: str) -> None:
+    def add_note(self, sentence: str) -> None:
         """Tell people something."""
         self._notes.append(sentence)
 
-    def count(self, operation: str, reason: str) -> None:
+    def count_fault(self, operation: str, reason: str) -> None:
         """Count a fault that needs no sentence, or has one of its own."""
         self._faults[operation, reason] += 1
 
-    def fails(self, operation: str, cause: OSError, sentence: str) -> None:
+    def record_failure(self, operation: str, cause: OSError, sentence: str) -> None:
         """Count a fault, and tell it if it is news.
 
         Args:
@@ -114,24 +116,24 @@ class Notices:
             sentence: what to tell; `{}` in it becomes the system's text.
         """
         self._faults[operation, reason_of(cause)] += 1
-        self.warns(operation, text_of(cause), sentence)
+        self.note_failure(operation, text_of(cause), sentence)
 
-    def warns(self, operation: str, text: str, sentence: str) -> None:
+    def note_failure(self, operation: str, text: str, sentence: str) -> None:
         """Tell that something fails, if that is news; it has been counted elsewhere."""
         if self._failing.get(operation) != text:
             self._failing[operation] = text
             self._notes.append(sentence.replace("{}", text))
 
-    def works(self, operation: str, sentence: str) -> None:
+    def record_recovery(self, operation: str, sentence: str) -> None:
         """Tell that something works again, if it didn't."""
         if self._failing.pop(operation, None) is not None:
             self._notes.append(sentence)
 
-    def broken(self, folder: Path, points: int) -> None:
-        """Note that points in a folder are broken: a sum of them is told by `sum_up`."""
+    def add_corrupt_points(self, folder: Path, points: int) -> None:
+        """Add broken points in a folder; `summarize_corruption` logs their sum."""
         self._broken[folder] += points
 
-    def sum_up(self, now_ns: int | None) -> None:
+    def summarize_corruption(self, now_ns: int | None) -> None:
         """Tell how many points are broken, once a minute at most.
 
         Args:
@@ -155,7 +157,7 @@ class Notices:
         self._warnings.clear()
         return warnings
 
-    def take(self) -> tuple[str, ...]:
+    def take_notes(self) -> tuple[str, ...]:
         """Return what there is to tell, once."""
         notes = tuple(self._notes)
         self._notes.clear()

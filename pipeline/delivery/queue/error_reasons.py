@@ -41,12 +41,12 @@ _LASTING: Final = frozenset(
 )
 
 
-def lasts(cause: OSError) -> bool:
+def is_permanent(cause: OSError) -> bool:
     """Whether no waiting mends that a folder can't be opened."""
     return cause.errno in _LASTING
 
 
-def ours(cause: OSError) -> bool:
+def is_resource_shortage(cause: OSError) -> bool:
     """Whether it says nothing about a file: the process or the node lacks something."""
     return cause.errno in _OURS
 

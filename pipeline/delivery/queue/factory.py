@@ -7,12 +7,12 @@ from typing import Final
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.contract import Queue, QueueState, Totals
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.disk.cursor import Mark, read_cursor
+from pipeline.delivery.queue.disk.cursor import CursorState, read_cursor
 from pipeline.delivery.queue.disk.folder import CURSOR, LockedError
-from pipeline.delivery.queue.disk.segments import Survey, survey
+from pipeline.delivery.queue.disk.segments import FolderScan, scan_folder
 from pipeline.delivery.queue.disk.settings import KindError
 from pipeline.delivery.queue.error_reasons import text_of
-from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import Instant
 
@@ -40,7 +40,7 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
     if options.path is None:
         return MemoryQueue(int(options.max_size))
     try:
-        return SafeQueue(
+        return FallbackQueue(
             options.path,
             int(options.max_size),
             kind=kind,
@@ -48,7 +48,7 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
             now=now,
         )
     except LockedError as error:
-        if error.ours:
+        if error.own_process:
             raise TransientError(
                 f"the queue in {options.path} is still being closed by this podgpu, or another of "
                 "its sinks has it: each needs a queue.path of its own",
@@ -83,10 +83,10 @@ def inspect(path: Path) -> QueueState:
     Raises:
         OSError: it can't be read.
     """
-    mark, found = _look(path)
+    mark, found = _survey(path)
     for _ in range(_TRIES):
         again, found_again = mark, found
-        mark, found = _look(path)
+        mark, found = _survey(path)
         if mark.generation == again.generation and found.end == found_again.end:
             break
     end = max(found.end, mark.end, mark.position)
@@ -104,11 +104,11 @@ def inspect(path: Path) -> QueueState:
     )
 
 
-def _look(path: Path) -> tuple[Mark, Survey]:
+def _survey(path: Path) -> tuple[CursorState, FolderScan]:
     try:
         mark, _ = read_cursor(path / CURSOR)
     except FileNotFoundError:
         mark = None
-    found = survey(path, mark.segment if mark else 0)
-    first = found.segments[0].first if found.segments else 0
-    return mark or Mark(position=first), found
+    found = scan_folder(path, mark.segment if mark else 0)
+    first = found.segments[0].first_point if found.segments else 0
+    return mark or CursorState(position=first), found

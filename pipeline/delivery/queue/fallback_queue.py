@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
-from pipeline.delivery.queue.counters import Notices, Tally
+from pipeline.delivery.queue.counters import FaultLog, PointCounters
 from pipeline.delivery.queue.disk.disk_queue import DiskQueue
-from pipeline.delivery.queue.error_reasons import lasts, reason_of
-from pipeline.delivery.queue.memory_buffer import Waiting, check_count
+from pipeline.delivery.queue.error_reasons import is_permanent, reason_of
+from pipeline.delivery.queue.memory_buffer import MemoryBuffer, check_count
 from pipeline.model import Instant
 
-MEMORY: Final = 8 << 20
+MEMORY_BYTES: Final = 8 << 20
 """Bytes of records that wait in memory at most."""
 
 _AGAIN_NS: Final = 1_000_000_000
 
 
-class SafeQueue:
+class FallbackQueue:
     """Keeps records in a folder, and in memory while that takes none.
 
     The order stays: first what is on the disk, then what is in memory, which moves to the disk once
@@ -46,13 +46,13 @@ class SafeQueue:
         kind: str,
         fsync_ns: int,
         now: Callable[[], Instant],
-        memory: int = MEMORY,
+        memory: int = MEMORY_BYTES,
     ) -> None:
         self._path = path
         self._now = now
         self._max_memory = memory
-        self._tally, self._notices = Tally(), Notices()
-        self._memory = Waiting()
+        self._counters, self._fault_log = PointCounters(), FaultLog()
+        self._memory = MemoryBuffer()
         self._reason = ""
         self._tried_ns = 0
         self._disk = DiskQueue(
@@ -61,53 +61,53 @@ class SafeQueue:
             kind=kind,
             fsync_ns=fsync_ns,
             now=now,
-            tally=self._tally,
-            notices=self._notices,
+            counters=self._counters,
+            fault_log=self._fault_log,
         )
         try:
             self._disk.open()
         except OSError as error:
-            if lasts(error):
+            if is_permanent(error):
                 raise
-            self._fail(error)
+            self._on_disk_failure(error)
 
     def append(self, records: Sequence[Record]) -> None:
         """Put records at the end; the oldest make room."""
         due = self._reason and self._now().mono_ns - self._tried_ns >= _AGAIN_NS
         if due:
-            due = self._move()
+            due = self._move_to_disk()
         for record in records:
             if self._disk.drop_too_large(record):
                 continue
             if due or not self._reason:
                 try:
                     self._disk.put(record)
-                    self._works()
+                    self._on_disk_recovery()
                     continue
                 except OSError as error:
-                    self._fail(error)
+                    self._on_disk_failure(error)
                     due = False
-            self._remember(record)
+            self._append_to_memory(record)
 
-    def _remember(self, record: Record) -> None:
+    def _append_to_memory(self, record: Record) -> None:
         memory = self._memory
         if len(record.data) > self._max_memory:
-            self._tally.drop(self._reason, record.points)
+            self._counters.drop(self._reason, record.points)
             return
         while memory.size + len(record.data) > self._max_memory:
-            self._tally.drop(self._reason, memory.shed())
+            self._counters.drop(self._reason, memory.evict_oldest())
         memory.push(record)
 
-    def _fail(self, cause: OSError) -> None:
+    def _on_disk_failure(self, cause: OSError) -> None:
         self._reason = reason_of(cause)
         self._tried_ns = self._now().mono_ns
-        self._notices.fails(
+        self._fault_log.record_failure(
             "write", cause,
             f"cannot write to the queue in {self._path}: {{}}; data waits in memory, of which "
             f"there is {self._max_memory >> 20} MiB, until that folder takes it again",
         )  # fmt: skip
 
-    def _move(self) -> bool:
+    def _move_to_disk(self) -> bool:
         """Move what is in memory to the disk, as far as that takes it.
 
         Returns:
@@ -116,26 +116,28 @@ class SafeQueue:
         """
         try:
             self._disk.open()
-            if self._memory.taken and not self._disk.drained:
+            if self._memory.in_flight and not self._disk.is_drained:
                 # A folder that came late with data of its own: that stands before all of memory,
                 # and what is in flight of that can't go in between.
                 self._tried_ns = self._now().mono_ns
                 return False
             moved = bool(self._memory)
             while self._memory:
-                self._disk.put(self._memory.first, taken=self._memory.taken > 0)
+                self._disk.put(self._memory.first, in_flight=self._memory.in_flight > 0)
                 self._memory.pop()
         except OSError as error:
-            self._fail(error)
+            self._on_disk_failure(error)
             return False
         self._disk.forget(0)
         if moved:
-            self._works()
+            self._on_disk_recovery()
         return True
 
-    def _works(self) -> None:
+    def _on_disk_recovery(self) -> None:
         self._reason = ""
-        self._notices.works("write", f"the queue in {self._path} is written to the disk again")
+        self._fault_log.record_recovery(
+            "write", f"the queue in {self._path} is written to the disk again"
+        )
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records.
@@ -143,7 +145,7 @@ class SafeQueue:
         Raises:
             RuntimeError: what was taken before is neither settled nor released.
         """
-        if self._disk.taken or self._memory.taken:
+        if self._disk.in_flight or self._memory.in_flight:
             raise RuntimeError("what was taken before is neither settled nor released")
         records = self._disk.take(most_bytes)
         # What can't be read just now stands before what is in memory.
@@ -158,29 +160,29 @@ class SafeQueue:
             ValueError: there are fewer, or other points.
         """
         disk, memory = self._disk, self._memory
-        check_count(count, disk.taken + memory.taken)
-        on_disk = min(count, disk.taken)
+        check_count(count, disk.in_flight + memory.in_flight)
+        on_disk = min(count, disk.in_flight)
         points = disk.points_of(on_disk) + memory.points_of(count - on_disk)
-        self._tally.settle(points, acked, rejected or {})
+        self._counters.settle(points, acked, rejected or {})
         memory.forget(count - on_disk)
         disk.forget(on_disk)
 
     def release(self) -> None:
         """Put back what was taken, as far as there is room for it."""
-        self._tally.drop(self._reason, self._memory.release())
+        self._counters.drop(self._reason, self._memory.release())
         self._disk.release()
 
-    def tend(self, now_ns: int) -> None:
+    def maintain(self, now_ns: int) -> None:
         """Flush, if it is time, and try a disk that failed."""
         if self._reason and now_ns - self._tried_ns >= _AGAIN_NS:
-            self._move()
-        self._disk.tend(now_ns)
+            self._move_to_disk()
+        self._disk.maintain(now_ns)
 
     def state(self) -> QueueState:
         """Return how it is doing."""
         disk, memory = self._disk.state(), self._memory
         return QueueState(
-            totals=self._tally.totals(self._disk.queued + memory.points),
+            totals=self._counters.totals(self._disk.queued + memory.points),
             recovered=disk.recovered,
             bytes=disk.bytes + memory.size,
             oldest_ns=disk.oldest_ns if disk.oldest_ns is not None else memory.oldest_ns,
@@ -188,14 +190,14 @@ class SafeQueue:
             faults=disk.faults,
             notes=disk.notes,
             warnings=disk.warnings,
-            earlier=disk.earlier,
+            previous=disk.previous,
         )
 
     def close(self) -> None:
         """Move to the disk what is in memory, or drop it; flush, and give the folder back."""
         self.release()
         if self._reason:
-            self._move()
-        self._tally.drop(SHUTDOWN, self._memory.points)
-        self._memory = Waiting()
+            self._move_to_disk()
+        self._counters.drop(SHUTDOWN, self._memory.points)
+        self._memory = MemoryBuffer()
         self._disk.close()

@@ -6,7 +6,7 @@ from itertools import islice
 from pipeline.delivery.contract import Record
 
 
-class Waiting:
+class MemoryBuffer:
     """Records in their order, the first of which may be in flight.
 
     What is in flight and has to make room stays with whoever sends it, but takes no room here any
@@ -19,9 +19,9 @@ class Waiting:
         """Bytes, without what is on loan."""
         self.points = 0
         """Points, those in flight and on loan included."""
-        self.taken = 0
+        self.in_flight = 0
         """Records that are in flight, those on loan included."""
-        self._on_loan = 0
+        self._evicted_in_flight = 0
 
     def __len__(self) -> int:
         return len(self._records)
@@ -29,7 +29,7 @@ class Waiting:
     @property
     def oldest_ns(self) -> int | None:
         """When the first was made."""
-        return self._records[0].made_ns if self._records else None
+        return self._records[0].created_ns if self._records else None
 
     @property
     def first(self) -> Record:
@@ -42,18 +42,18 @@ class Waiting:
         self.size += len(record.data)
         self.points += record.points
 
-    def shed(self) -> int:
+    def evict_oldest(self) -> int:
         """Give up the oldest that takes room.
 
         Returns:
             How many points are lost by that at once; none if it is in flight.
         """
-        if self._on_loan < self.taken:
-            self.size -= len(self._records[self._on_loan].data)
-            self._on_loan += 1
+        if self._evicted_in_flight < self.in_flight:
+            self.size -= len(self._records[self._evicted_in_flight].data)
+            self._evicted_in_flight += 1
             return 0
-        record = self._records[self.taken]
-        del self._records[self.taken]
+        record = self._records[self.in_flight]
+        del self._records[self.in_flight]
         self._leave(record)
         return record.points
 
@@ -69,7 +69,7 @@ class Waiting:
             if found and (size > most_bytes or record.signal != found[0].signal):
                 break
             found.append(record)
-        self.taken = len(found)
+        self.in_flight = len(found)
         return tuple(found)
 
     def points_of(self, count: int) -> int:
@@ -80,16 +80,16 @@ class Waiting:
         """Forget the first of those in flight."""
         for _ in range(count):
             record = self._records.popleft()
-            self.taken -= 1
-            if self._on_loan:
-                self._on_loan -= 1
+            self.in_flight -= 1
+            if self._evicted_in_flight:
+                self._evicted_in_flight -= 1
                 self.points -= record.points
             else:
                 self._leave(record)
 
     def pop(self) -> None:
         """Forget the first, in flight or not: it has been put elsewhere."""
-        if self.taken:
+        if self.in_flight:
             self.forget(1)
         else:
             self._leave(self._records.popleft())
@@ -100,9 +100,9 @@ class Waiting:
         Returns:
             How many points are lost by that, having been on loan.
         """
-        lost = self.points_of(self._on_loan)
-        self.forget(self._on_loan)
-        self.taken = 0
+        lost = self.points_of(self._evicted_in_flight)
+        self.forget(self._evicted_in_flight)
+        self.in_flight = 0
         return lost
 
     def _leave(self, record: Record) -> None:
@@ -110,11 +110,11 @@ class Waiting:
         self.points -= record.points
 
 
-def check_count(count: int, taken: int) -> None:
+def check_count(count: int, in_flight: int) -> None:
     """Make sure that no more is settled than was taken.
 
     Raises:
         ValueError: it is.
     """
-    if not 0 <= count <= taken:
-        raise ValueError(f"{count} records are settled, but {taken} were taken")
+    if not 0 <= count <= in_flight:
+        raise ValueError(f"{count} records are settled, but {in_flight} were taken")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
-from pipeline.delivery.queue.counters import Tally
+from pipeline.delivery.queue.counters import PointCounters
 from pipeline.delivery.queue.error_reasons import OVER_SIZE, TOO_LARGE
-from pipeline.delivery.queue.memory_buffer import Waiting, check_count
+from pipeline.delivery.queue.memory_buffer import MemoryBuffer, check_count
 
 
 class MemoryQueue:
@@ -18,18 +18,18 @@ class MemoryQueue:
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._tally = Tally()
-        self._waiting = Waiting()
+        self._counters = PointCounters()
+        self._buffer = MemoryBuffer()
 
     def append(self, records: Sequence[Record]) -> None:
         """Put records at the end; the oldest make room."""
-        waiting = self._waiting
+        waiting = self._buffer
         for record in records:
             if len(record.data) > self._max_size:
-                self._tally.drop(TOO_LARGE, record.points)
+                self._counters.drop(TOO_LARGE, record.points)
                 continue
             while waiting.size + len(record.data) > self._max_size:
-                self._tally.drop(OVER_SIZE, waiting.shed())
+                self._counters.drop(OVER_SIZE, waiting.evict_oldest())
             waiting.push(record)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
@@ -38,9 +38,9 @@ class MemoryQueue:
         Raises:
             RuntimeError: what was taken before is neither settled nor released.
         """
-        if self._waiting.taken:
+        if self._buffer.in_flight:
             raise RuntimeError("what was taken before is neither settled nor released")
-        return self._waiting.take(most_bytes)
+        return self._buffer.take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
@@ -50,27 +50,27 @@ class MemoryQueue:
         Raises:
             ValueError: there are fewer, or other points.
         """
-        check_count(count, self._waiting.taken)
-        self._tally.settle(self._waiting.points_of(count), acked, rejected or {})
-        self._waiting.forget(count)
+        check_count(count, self._buffer.in_flight)
+        self._counters.settle(self._buffer.points_of(count), acked, rejected or {})
+        self._buffer.forget(count)
 
     def release(self) -> None:
         """Put back what was taken, as far as there is room for it."""
-        self._tally.drop(OVER_SIZE, self._waiting.release())
+        self._counters.drop(OVER_SIZE, self._buffer.release())
 
-    def tend(self, now_ns: int) -> None:
+    def maintain(self, now_ns: int) -> None:
         """Do nothing: there is no disk."""
 
     def state(self) -> QueueState:
         """Return how it is doing."""
         return QueueState(
-            totals=self._tally.totals(self._waiting.points),
+            totals=self._counters.totals(self._buffer.points),
             recovered=0,
-            bytes=self._waiting.size,
-            oldest_ns=self._waiting.oldest_ns,
+            bytes=self._buffer.size,
+            oldest_ns=self._buffer.oldest_ns,
         )
 
     def close(self) -> None:
         """Drop everything."""
-        self._tally.drop(SHUTDOWN, self._waiting.points)
-        self._waiting = Waiting()
+        self._counters.drop(SHUTDOWN, self._buffer.points)
+        self._buffer = MemoryBuffer()

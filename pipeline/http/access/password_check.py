@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import bcrypt
 
 from pipeline.host.daemon_threads import DaemonExecutor
-from pipeline.http.access.web_config_schema import costs
-from pipeline.http.fair_queue import BusyError, Turns
-from pipeline.http.network_fairness import crowded, in_turn, site_of
+from pipeline.http.access.web_config_schema import bcrypt_costs
+from pipeline.http.fair_queue import BusyError, FairQueue
+from pipeline.http.network_fairness import largest_network, next_network, site_of
 
 T = TypeVar("T")
 
@@ -26,16 +26,16 @@ _GOOD: Final = 64
 _BAD: Final = 256
 _FAILED: Final = 4096
 _QUEUE: Final = 16
-_PATIENCE: Final = 5.0
-_REST: Final = 3.0
-_LONGEST_REST: Final = 0.5
+_MAX_WAIT: Final = 5.0
+_PAUSE_FACTOR: Final = 3.0
+_MAX_PAUSE: Final = 0.5
 _LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
 _DECOY: Final = b"." * 53
 _SALT_END: Final = 28  # where a hash's salt has its last letter
 _LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class Verdict(Enum):
+class CheckResult(Enum):
     """What came of a check."""
 
     GOOD = "good"
@@ -44,7 +44,7 @@ class Verdict(Enum):
     """Not looked at: too many others wait."""
 
 
-class _Checks(Turns):
+class _CheckQueue(FairQueue):
     """One check at a time; who has shown no wrong password goes first, site by site.
 
     Each source takes the place of others so once at most.
@@ -62,14 +62,14 @@ class _Checks(Turns):
         if not (sites := self._sites()):
             return super()._next()
         self._turn += 1
-        return min(sites[in_turn(sorted(sites), self._turn)], key=self._had)
+        return min(sites[next_network(sorted(sites), self._turn)], key=self._served_count)
 
-    def _last(self) -> str:
+    def _next_to_reject(self) -> str:
         sites = self._sites()
         failed = [one for one in self._waiting if one in self._failed]
         if failed:
             return max(failed, key=self._asked.__getitem__)
-        low, high = crowded(sorted([site for site, of in sites.items() for _ in of]))
+        low, high = largest_network(sorted([site for site, of in sites.items() for _ in of]))
         many = [one for site, of in sites.items() if low <= site <= high for one in of]
         return max(many, key=self._asked.__getitem__)
 
@@ -85,22 +85,23 @@ class _Checks(Turns):
 class Passwords:
     """Checks passwords; remembers keyed digests of what it was asked, never a password.
 
-    At most `_QUEUE` checks wait, in the order of `_Checks`. After a wrong password there is a pause
-    of three times the time that its check took, so that guessing costs a quarter of a core at most.
+    At most `_QUEUE` checks wait, in the order of `_CheckQueue`. After a wrong password there is a
+    pause of three times the time that its check took, so that guessing costs a quarter of a core at
+    most.
     """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._bad: OrderedDict[bytes, None] = OrderedDict()
-        self._jobs: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._jobs: dict[bytes, asyncio.Task[CheckResult]] = {}
         self._failed: OrderedDict[str, None] = OrderedDict()
-        self._turns = _Checks(self._failed)
+        self._queue = _CheckQueue(self._failed)
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(
         self, users: Mapping[bytes, bytes], user: bytes, password: bytes, client: str
-    ) -> Verdict:
+    ) -> CheckResult:
         """Check a password.
 
         Args:
@@ -114,18 +115,18 @@ class Passwords:
         if hashed is None:
             hashed = self._decoy(users, user)
         key = self._digest(user, password, hashed)
-        for remembered, verdict in ((self._good, Verdict.GOOD), (self._bad, Verdict.WRONG)):
+        for remembered, verdict in ((self._good, CheckResult.GOOD), (self._bad, CheckResult.WRONG)):
             if key in remembered:
                 remembered.move_to_end(key)
                 return verdict
         job = self._jobs.get(key)
         if job is None:
-            work = self._work(key, password, hashed, known, client)
+            work = self._check_in_thread(key, password, hashed, known, client)
             job = self._jobs[key] = asyncio.create_task(work, name="password")
         # A client that goes away doesn't get its place in the queue back by that, and one that is
         # told to come again finds there what came of it.
-        done, _ = await asyncio.wait({job}, timeout=_PATIENCE)
-        return job.result() if done else Verdict.BUSY
+        done, _ = await asyncio.wait({job}, timeout=_MAX_WAIT)
+        return job.result() if done else CheckResult.BUSY
 
     def close(self) -> None:
         """Give up what is still waiting."""
@@ -133,34 +134,34 @@ class Passwords:
             job.cancel()
         self._thread.shutdown()
 
-    async def _work(
+    async def _check_in_thread(
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
-    ) -> Verdict:
+    ) -> CheckResult:
         try:
-            await self._turns.take(client)
+            await self._queue.acquire(client)
             try:
                 return await self._checked(key, password, hashed, known, client)
             finally:
-                self._turns.give()
+                self._queue.release()
         except BusyError:
-            return Verdict.BUSY
+            return CheckResult.BUSY
         finally:
             self._jobs.pop(key, None)
 
     async def _checked(
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
-    ) -> Verdict:
+    ) -> CheckResult:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         right = await loop.run_in_executor(self._thread, _matches, password, hashed)
         if right and known:
             _remember(self._good, key, _GOOD)
             self._failed.pop(client, None)
-            return Verdict.GOOD
+            return CheckResult.GOOD
         _remember(self._bad, key, _BAD)
         _remember(self._failed, client, _FAILED)
-        await asyncio.sleep(min(_REST * (loop.time() - begun), _LONGEST_REST))
-        return Verdict.WRONG
+        await asyncio.sleep(min(_PAUSE_FACTOR * (loop.time() - begun), _MAX_PAUSE))
+        return CheckResult.WRONG
 
     def _digest(self, user: bytes, password: bytes, hashed: bytes) -> bytes:
         digest = hashlib.blake2b(key=self._secret, digest_size=32)
@@ -170,7 +171,7 @@ class Passwords:
 
     def _decoy(self, users: Mapping[bytes, bytes], user: bytes) -> bytes:
         """Return a hash of one of the costs that there are, for a name always the same."""
-        known = costs(users.values())
+        known = bcrypt_costs(users.values())
         chosen = self._digest(user, b"", b"")[0] % len(known)
         return b"$2b$%s$%s" % (known[chosen].encode(), _DECOY)
 

@@ -11,21 +11,21 @@ from typing import Any, Final
 from config.errors import ConfigError
 from pipeline.base.errors import PermanentError
 from pipeline.component.contracts import HttpResponse
-from pipeline.http.access.password_check import Passwords, Verdict
-from pipeline.http.access.tls_context import names
-from pipeline.http.access.web_config_reader import Reader, Rules
+from pipeline.http.access.password_check import CheckResult, Passwords
+from pipeline.http.access.tls_context import alternative_names
+from pipeline.http.access.web_config_reader import Rules, WebConfigReader
 from pipeline.http.builtin_pages import plain
 
-OPEN: Final = Rules()
+OPEN_RULES: Final = Rules()
 """Plain HTTP for everybody."""
 
-_EVERY: Final = 1.0
-_PATIENCE: Final = 1.0
+_INTERVAL: Final = 1.0
+_READ_TIMEOUT: Final = 1.0
 _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-8"'}
 
 
 class Access:
-    """Lets in whom a web config lets in; made by `opened`.
+    """Lets in whom a web config lets in; made by `open_access`.
 
     A change of the file or of one that it names counts from the next connection or request on. If
     it can't be used, what was in force stays so.
@@ -34,15 +34,15 @@ class Access:
         rules: in force as of the last look.
     """
 
-    def __init__(self, reader: Reader, rules: Rules, log: logging.Logger) -> None:
+    def __init__(self, reader: WebConfigReader, rules: Rules, log: logging.Logger) -> None:
         self.rules = rules
         self._reader = reader
         self._log = log
         self._passwords = Passwords()
         self._bucket = _Bucket(rules)
-        self._looking: asyncio.Task[None] | None = None
+        self._reload_task: asyncio.Task[None] | None = None
         self._begun = self._due = asyncio.get_running_loop().time()
-        self._fault = self._said = ""
+        self._fault = self._logged = ""
         self._warn()
 
     async def current(self) -> Rules:
@@ -51,25 +51,25 @@ class Access:
         A disk that doesn't answer is waited for once, not by everyone who comes.
         """
         now = asyncio.get_running_loop().time()
-        if self._looking is None and now >= self._due:
+        if self._reload_task is None and now >= self._due:
             self._begun = now
-            self._looking = asyncio.create_task(self._look(), name="web config")
-        if self._looking is not None and (left := self._begun + _PATIENCE - now) > 0:
-            await asyncio.wait({self._looking}, timeout=left)
+            self._reload_task = asyncio.create_task(self._reload(), name="web config")
+        if self._reload_task is not None and (left := self._begun + _READ_TIMEOUT - now) > 0:
+            await asyncio.wait({self._reload_task}, timeout=left)
         return self.rules
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         try:
-            found = await asyncio.to_thread(self._reader.look)
+            found = await asyncio.to_thread(self._reader.reload)
         except ConfigError as error:
-            self._bad(str(error))
+            self._on_failure(str(error))
         else:
-            self._good(found)
+            self._on_success(found)
         finally:
-            self._looking = None
-            self._due = asyncio.get_running_loop().time() + _EVERY
+            self._reload_task = None
+            self._due = asyncio.get_running_loop().time() + _INTERVAL
 
-    def _good(self, found: Rules | None) -> None:
+    def _on_success(self, found: Rules | None) -> None:
         if found is not None:
             if found.limit != self.rules.limit:
                 self._bucket = _Bucket(found)
@@ -77,15 +77,15 @@ class Access:
             self._log.info("%s: what has changed is in force", self._reader.path)
             if found.warnings != warned:
                 self._warn()
-        elif self._said:
+        elif self._logged:
             self._log.info("%s: is good again", self._reader.path)
-        self._fault = self._said = ""
+        self._fault = self._logged = ""
 
-    def _bad(self, fault: str) -> None:
+    def _on_failure(self, fault: str) -> None:
         # A pair of files is seldom written in one step: what was wrong once may be right at the
         # next look.
-        if fault == self._fault != self._said:
-            self._said = fault
+        if fault == self._fault != self._logged:
+            self._logged = fault
             self._log.warning("%s\nwhat was in force stays so", fault)
         self._fault = fault
 
@@ -109,27 +109,27 @@ class Access:
         if given is None:
             return plain(401, "a user and a password are needed", _UNAUTHORIZED)
         match await self._passwords.check(rules.users, *given, client):
-            case Verdict.GOOD:
+            case CheckResult.GOOD:
                 return None
-            case Verdict.WRONG:
+            case CheckResult.WRONG:
                 return plain(401, "this user has not that password", _UNAUTHORIZED)
-            case Verdict.BUSY:
+            case CheckResult.BUSY:
                 text = "too many passwords wait to be checked"
                 return plain(429, text, {"Retry-After": "1"})
 
-    def knows(self, certificate: Mapping[str, Any] | None) -> bool:
+    def allows_certificate(self, certificate: Mapping[str, Any] | None) -> bool:
         """Return whether a client's certificate has one of the names that it must have."""
         sans = self.rules.sans
-        return sans is None or not sans.isdisjoint(names(certificate or {}))
+        return sans is None or not sans.isdisjoint(alternative_names(certificate or {}))
 
     def close(self) -> None:
         """Give up what is going on."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._reload_task is not None:
+            self._reload_task.cancel()
         self._passwords.close()
 
 
-async def opened(path: Path, log: logging.Logger, setting: str = "http.web_config") -> Access:
+async def open_access(path: Path, log: logging.Logger, setting: str = "http.web_config") -> Access:
     """Read a web config.
 
     Args:
@@ -140,12 +140,12 @@ async def opened(path: Path, log: logging.Logger, setting: str = "http.web_confi
     Raises:
         PermanentError: something of it can't be used.
     """
-    reader = Reader(path)
+    reader = WebConfigReader(path)
     try:
-        rules = await asyncio.to_thread(reader.look)
+        rules = await asyncio.to_thread(reader.reload)
     except ConfigError as error:
         raise PermanentError(f"{setting}: {error}") from error
-    return Access(reader, rules or OPEN, log)
+    return Access(reader, rules or OPEN_RULES, log)
 
 
 def credentials(header: str) -> tuple[bytes, bytes] | None:

@@ -73,7 +73,7 @@ def _identify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, b
     try:
         identify(context, texts["cert"], texts["key"])
     except PemError as error:
-        raise BrokenError(_given(options, error.part), f"this {error}") from None
+        raise BrokenError(_option_name(options, error.part), f"this {error}") from None
 
 
 def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
@@ -81,7 +81,7 @@ def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, byt
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     # Whatever is in the file is trusted, an authority that another one has signed too.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    key = _given(options, "client_ca")
+    key = _option_name(options, "client_ca")
     try:
         with as_file(texts["client_ca"], "ca") as path:
             context.load_verify_locations(cafile=path)
@@ -91,11 +91,11 @@ def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, byt
         raise BrokenError(key, f"this {error}") from None
 
 
-def _given(options: TlsServer, name: str) -> str:
+def _option_name(options: TlsServer, name: str) -> str:
     return f"{name}_file" if getattr(options, f"{name}_file") else name
 
 
-def names(certificate: Mapping[str, Any]) -> Iterator[str]:
+def alternative_names(certificate: Mapping[str, Any]) -> Iterator[str]:
     """Yield the subject's alternative names: DNS, e-mail, IP, URI, as Go writes them."""
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in ("DNS", "email", "URI"):

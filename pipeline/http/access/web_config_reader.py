@@ -47,7 +47,7 @@ class Rules:
         )
 
 
-class Reader:
+class WebConfigReader:
     """Reads a web config again and again.
 
     Attributes:
@@ -62,7 +62,7 @@ class Reader:
         self._secured: tuple[TlsServer | None, Mapping[str, bytes]] = (None, {})
         self._context: ssl.SSLContext | None = None
 
-    def look(self) -> Rules | None:
+    def reload(self) -> Rules | None:
         """Return what is said now, None if that is what the look before has found.
 
         Raises:
@@ -133,4 +133,4 @@ def check(path: Path) -> None:
     Raises:
         ConfigError: something of it can't be used.
     """
-    Reader(path).look()
+    WebConfigReader(path).reload()

@@ -219,6 +219,6 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
             yield "http2: HTTP/1.1 is spoken, which every client of HTTP/2 takes too"
 
 
-def costs(hashes: Iterable[bytes]) -> list[str]:
+def bcrypt_costs(hashes: Iterable[bytes]) -> list[str]:
     """Return the costs of hashes as they stand in them, two digits each."""
     return [hashed[4:6].decode() for hashed in hashes]

@@ -4,8 +4,8 @@ Pure: it takes a `Window` and returns a `Report`, whose rows add up to the node'
 """
 
 from pipeline.ledger.reports.costs import Prices
-from pipeline.ledger.reports.groups import By, ByError, Key
-from pipeline.ledger.reports.report import Report, Row, report
+from pipeline.ledger.reports.groups import GroupBy, GroupByError, GroupKey
+from pipeline.ledger.reports.report import Report, Row, build_report
 from pipeline.ledger.reports.sums import Sum
 
-__all__ = ["By", "ByError", "Key", "Prices", "Report", "Row", "Sum", "report"]
+__all__ = ["GroupBy", "GroupByError", "GroupKey", "Prices", "Report", "Row", "Sum", "build_report"]

@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import floor
 from typing import Final
 
-from pipeline.ledger.reports.sums import added
-from pipeline.model.usage_window import Spent
+from pipeline.ledger.reports.sums import sum_known
+from pipeline.model.usage_window import UsageRow
 
 DIGITS: Final = 2
 """Digits behind the point of a cost."""
@@ -56,7 +56,7 @@ class Cost:
     partial: bool = False
 
 
-def part_of(device: str, name: str) -> Fraction | None:
+def gpu_fraction(device: str, name: str) -> Fraction | None:
     """Return which part of a GPU a device is, by compute slices.
 
     That is 2/7 for `2g.20gb`, and 1/7 for `1c.3g.40gb`, a compute instance of one slice. GPUs
@@ -77,17 +77,17 @@ def part_of(device: str, name: str) -> Fraction | None:
     return Fraction(int(found[1]), 4 if _FOUR.search(name) else _SLICES)
 
 
-def cost(spent: Iterable[Spent], parts: Mapping[str, Fraction | None], prices: Prices) -> Cost:
+def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices) -> Cost:
     """Return what several together cost, exactly.
 
     Args:
-        spent: what they had.
+        usage: what they had.
         parts: which part of a GPU each device is.
         prices: what is charged.
     """
     held: dict[str, int] = {}
     energy: list[int | None] = []
-    for one in spent:
+    for one in usage:
         held[one.device] = held.get(one.device, 0) + one.held_ns
         energy.append(one.energy_mj)
     costs: list[Fraction | None] = []
@@ -99,7 +99,7 @@ def cost(spent: Iterable[Spent], parts: Mapping[str, Fraction | None], prices: P
             costs.append(Fraction(0) if not held_ns else None if part is None else part * held_ns)
         costs = [None if each is None else each * price for each in costs]
     if prices.kwh is not None:
-        used = added(energy)
+        used = sum_known(energy)
         if used.known is not None:
             costs.append(used.known * Fraction(prices.kwh) / _KWH_MJ)
         if used.partial or used.known is None:
@@ -110,7 +110,7 @@ def cost(spent: Iterable[Spent], parts: Mapping[str, Fraction | None], prices: P
     return Cost(sum(known, Fraction(0)), len(known) < len(costs))
 
 
-def rounded(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Decimal]:
+def round_to_total(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Decimal]:
     """Round so that the parts add up to the rounded sum, by the method of largest remainder.
 
     Args:

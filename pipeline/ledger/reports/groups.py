@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
-from pipeline.model.usage_window import Spent, Whose
+from pipeline.model.usage_window import ContainerIdentity, UsageRow
 
 What: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
 
@@ -29,20 +29,20 @@ EMPTY: Final = "(empty)"
 """A label that is there without a value."""
 
 
-class ByError(ValueError):
+class GroupByError(ValueError):
     """A text doesn't say by what to group; its own text says what does."""
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class GroupBy:
     """By what a report groups.
 
     Attributes:
-        what: the kind of group.
+        kind: the kind of group.
         label: the key of a pod's label; empty but for `label`.
     """
 
-    what: What
+    kind: What
     label: str = ""
 
     @classmethod
@@ -55,20 +55,22 @@ class By:
         if text in _PLAIN:
             return cls(_PLAIN[text])
         if not text.startswith(_LABEL):
-            raise ByError(f"write one of {', '.join(_PLAIN)}, {_LABEL}KEY")
+            raise GroupByError(f"write one of {', '.join(_PLAIN)}, {_LABEL}KEY")
         key = text.removeprefix(_LABEL)
         if not _KEY.fullmatch(key):
-            raise ByError(f"write {_LABEL}KEY with the key of a pod's label, such as label:team")
+            raise GroupByError(
+                f"write {_LABEL}KEY with the key of a pod's label, such as label:team"
+            )
         return cls("label", key)
 
     def __str__(self) -> str:
         """Return what `parse` reads."""
-        return f"{_LABEL}{self.label}" if self.what == "label" else self.what
+        return f"{_LABEL}{self.label}" if self.kind == "label" else self.kind
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the parts of a group's key."""
-        return _FIELDS[self.what]
+        return _FIELDS[self.kind]
 
 
 _FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
@@ -81,11 +83,12 @@ _FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class GroupKey:
     """A group.
 
     Attributes:
-        parts: its parts, as `By.fields` names them; None for one that isn't known, or isn't there.
+        parts: its parts, as `GroupBy.fields` names them; None for one that isn't known, or isn't
+            there.
         name: for people.
     """
 
@@ -93,53 +96,53 @@ class Key:
     name: str
 
 
-def grouped(
-    spent: Iterable[Spent], names: Mapping[str, str], by: By
-) -> list[tuple[Key, list[Spent]]]:
+def group_usage(
+    usage: Iterable[UsageRow], names: Mapping[str, str], by: GroupBy
+) -> list[tuple[GroupKey, list[UsageRow]]]:
     """Return the groups, each with what belongs to it.
 
     What belongs to nobody is left out, but by device: there is a group for each device, with all of
     it.
 
     Args:
-        spent: what was had.
+        usage: what was had.
         names: of devices, by uuid.
         by: by what to group.
     """
-    of_all = list(spent)
-    named = [one for one in of_all if one.whose is not None]
+    of_all = list(usage)
+    named = [one for one in of_all if one.container is not None]
     key = _keys(by, names, _pods(named))
-    found: dict[tuple[str | None, ...], list[Spent]] = {}
+    found: dict[tuple[str | None, ...], list[UsageRow]] = {}
     every = named
-    if by.what == "device":
+    if by.kind == "device":
         every = of_all
         found = {(device, name or None): [] for device, name in names.items()}
     for one in every:
         found.setdefault(key(one), []).append(one)
     shown = _names(by, list(found))
-    return [(Key(parts, shown[parts]), members) for parts, members in found.items()]
+    return [(GroupKey(parts, shown[parts]), members) for parts, members in found.items()]
 
 
-_Keys: TypeAlias = Callable[[Spent], tuple[str | None, ...]]
+_Keys: TypeAlias = Callable[[UsageRow], tuple[str | None, ...]]
 
 
 _Pod: TypeAlias = tuple[str, str, str]
 """Uid, namespace and name."""
 
 
-def _pods(every: Iterable[Spent]) -> Mapping[_Pod, Whose]:
+def _pods(every: Iterable[UsageRow]) -> Mapping[_Pod, ContainerIdentity]:
     """Return what is known of each pod, wherever it stands.
 
     One of its containers may have ended before a source told of the pod, another after. What was
     had under a uid without a name is that of the pod's only name. Where a uid has had several
     names, each keeps what was had under it, and what was had without a name stays without one.
     """
-    told: dict[str, dict[_Pod, set[Whose]]] = {}
+    told: dict[str, dict[_Pod, set[ContainerIdentity]]] = {}
     for one in every:
-        if one.whose is not None and one.whose.subject.uid:
-            pod = _pod(one.whose)
-            told.setdefault(pod[0], {}).setdefault(pod, set()).add(one.whose)
-    found: dict[_Pod, Whose] = {}
+        if one.container is not None and one.container.subject.uid:
+            pod = _pod(one.container)
+            told.setdefault(pod[0], {}).setdefault(pod, set()).add(one.container)
+    found: dict[_Pod, ContainerIdentity] = {}
     for pods in told.values():
         if len([pod for pod in pods if pod[2]]) > 1:
             found |= {pod: _known(several) for pod, several in pods.items()}
@@ -149,44 +152,44 @@ def _pods(every: Iterable[Spent]) -> Mapping[_Pod, Whose]:
     return found
 
 
-def _pod(whose: Whose) -> _Pod:
-    subject = whose.subject
+def _pod(attribution: ContainerIdentity) -> _Pod:
+    subject = attribution.subject
     return subject.uid, subject.namespace, subject.pod
 
 
-def _known(several: Collection[Whose]) -> Whose:
+def _known(several: Collection[ContainerIdentity]) -> ContainerIdentity:
     """Return all that is known of a pod, in whatever order it is told."""
     subjects = [one.subject for one in several]
     # What is known is more than what isn't; of two words one is taken, always the same.
     named = max(subjects, key=lambda each: (bool(each.pod), each.namespace, each.pod))
     owner = max(several, key=lambda each: (bool(each.owner_name), each.owner_kind, each.owner_name))
     labels = max(one.labels for one in several)
-    return Whose(named, owner.owner_kind, owner.owner_name, labels)
+    return ContainerIdentity(named, owner.owner_kind, owner.owner_name, labels)
 
 
-def _keys(by: By, names: Mapping[str, str], pods: Mapping[_Pod, Whose]) -> _Keys:
-    def whose(one: Spent) -> Whose:
-        assert one.whose is not None  # noqa: S101 - those of nobody are left out
-        return pods.get(_pod(one.whose), one.whose)
+def _keys(by: GroupBy, names: Mapping[str, str], pods: Mapping[_Pod, ContainerIdentity]) -> _Keys:
+    def whose(one: UsageRow) -> ContainerIdentity:
+        assert one.container is not None  # noqa: S101 - those of nobody are left out
+        return pods.get(_pod(one.container), one.container)
 
-    def device(one: Spent) -> tuple[str | None, ...]:
+    def device(one: UsageRow) -> tuple[str | None, ...]:
         return one.device, names.get(one.device) or None
 
-    def namespace(one: Spent) -> tuple[str | None, ...]:
+    def namespace(one: UsageRow) -> tuple[str | None, ...]:
         return (whose(one).subject.namespace or None,)
 
-    def pod(one: Spent) -> tuple[str | None, ...]:
+    def pod(one: UsageRow) -> tuple[str | None, ...]:
         subject = whose(one).subject
         return subject.namespace or None, subject.pod or None, subject.uid or None
 
-    def workload(one: Spent) -> tuple[str | None, ...]:
+    def workload(one: UsageRow) -> tuple[str | None, ...]:
         known = whose(one)
         subject = known.subject
         if known.owner_name:
             return subject.namespace or None, known.owner_kind or None, known.owner_name
         return subject.namespace or None, "Pod", subject.pod or _uid(subject.uid or None)
 
-    def label(one: Spent) -> tuple[str | None, ...]:
+    def label(one: UsageRow) -> tuple[str | None, ...]:
         return (dict(whose(one).labels).get(by.label),)
 
     return {
@@ -195,14 +198,14 @@ def _keys(by: By, names: Mapping[str, str], pods: Mapping[_Pod, Whose]) -> _Keys
         "workload": workload,
         "device": device,
         "label": label,
-    }[by.what]
+    }[by.kind]
 
 
 def _names(
-    by: By, groups: Iterable[tuple[str | None, ...]]
+    by: GroupBy, groups: Iterable[tuple[str | None, ...]]
 ) -> Mapping[tuple[str | None, ...], str]:
     """Return the names of groups, for people: each its own."""
-    if by.what == "pod":
+    if by.kind == "pod":
         return _pod_names(groups)
     return {parts: _name(by, parts) for parts in groups}
 
@@ -224,8 +227,8 @@ def _pod_names(
     }
 
 
-def _name(by: By, parts: tuple[str | None, ...]) -> str:
-    match by.what, parts:
+def _name(by: GroupBy, parts: tuple[str | None, ...]) -> str:
+    match by.kind, parts:
         case "device", (uuid, name):
             return f"{uuid} {name}" if name else f"{uuid}"
         case "label", ("",):

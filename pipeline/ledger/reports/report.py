@@ -6,10 +6,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple, Self
 
-from pipeline.ledger.reports.costs import Cost, Prices, cost, part_of, rounded
-from pipeline.ledger.reports.groups import By, Key, grouped
-from pipeline.ledger.reports.sums import Sum, amounts
-from pipeline.model.usage_window import DeviceTotal, Spent, Window
+from pipeline.ledger.reports.costs import Cost, Prices, cost, gpu_fraction, round_to_total
+from pipeline.ledger.reports.groups import GroupBy, GroupKey, group_usage
+from pipeline.ledger.reports.sums import Sum, total_amounts
+from pipeline.model.usage_window import DeviceTotal, UsageRow, UsageWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Row:
         held_ns: time for which containers held a device, by part.
         free_ns: time for which a device was free, by part.
         unknown_ns: time for which it isn't known who held a device.
-        of_ns: the time of which `used` is a part: what is accounted for, of the device where the
-            row is a device's, else of all; 0 where nothing is to be compared.
-        known_ns: the time of which `allocated` is a part: that without the time for which it isn't
-            known who held the device.
+        accounted_ns: the time of which `used` is a part: what is accounted for, of the device where
+            the row is a device's, else of all; 0 where nothing is to be compared.
+        known_holder_ns: the time of which `allocated` is a part: that without the time for which it
+            isn't known who held the device.
         busy_ns: busy time.
         idle_ns: held time less busy time, of that alone of which busy time is known. Less than 0
             where more was used than was held.
@@ -34,12 +34,12 @@ class Row:
         cost_partial: something of it can't be, and is missing.
     """
 
-    key: Key | None
+    key: GroupKey | None
     held_ns: int
     free_ns: int
     unknown_ns: int
-    of_ns: int
-    known_ns: int
+    accounted_ns: int
+    known_holder_ns: int
     busy_ns: Sum
     idle_ns: Sum
     energy_mj: Sum
@@ -50,13 +50,13 @@ class Row:
     @property
     def allocated(self) -> Fraction | None:
         """The part of the time for which containers held devices; None where that isn't known."""
-        return Fraction(self.held_ns, self.known_ns) if self.known_ns else None
+        return Fraction(self.held_ns, self.known_holder_ns) if self.known_holder_ns else None
 
     @property
     def used(self) -> Fraction | None:
         """The part of the time for which devices were busy; None where that isn't known."""
         busy = self.busy_ns.known
-        return Fraction(busy, self.of_ns) if busy is not None and self.of_ns else None
+        return Fraction(busy, self.accounted_ns) if busy is not None and self.accounted_ns else None
 
     @property
     def partial(self) -> bool:
@@ -84,15 +84,15 @@ class Report:
         total: the node's.
     """
 
-    window: Window
-    by: By
+    window: UsageWindow
+    by: GroupBy
     prices: Prices
     rows: tuple[Row, ...]
     unattributed: Row
     total: Row
 
 
-def report(window: Window, by: By, prices: Prices) -> Report:
+def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
     """Group what was used.
 
     Args:
@@ -102,14 +102,14 @@ def report(window: Window, by: By, prices: Prices) -> Report:
     """
     names = {total.device: total.name for total in window.totals}
     parts = {
-        device: part_of(device, names.get(device, ""))
-        for device in {one.device for one in window.spent}
+        device: gpu_fraction(device, names.get(device, ""))
+        for device in {one.device for one in window.usage}
     }
-    found = grouped(window.spent, names, by)
-    found.sort(key=lambda group: (-amounts(group[1]).held_ns, group[0].name))
-    by_device = by.what == "device"
-    nobody = [] if by_device else [one for one in window.spent if one.whose is None]
-    groups: list[tuple[Key | None, list[Spent]]] = [*found, (None, nobody)]
+    found = group_usage(window.usage, names, by)
+    found.sort(key=lambda group: (-total_amounts(group[1]).held_ns, group[0].name))
+    by_device = by.kind == "device"
+    nobody = [] if by_device else [one for one in window.usage if one.container is None]
+    groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, nobody)]
     costs = [cost(members, parts, prices) for _, members in groups]
     shown = _shown(costs)
     whole = _Times.of(window.totals)
@@ -127,7 +127,7 @@ def report(window: Window, by: By, prices: Prices) -> Report:
     partial = any(how.partial or how.known is None for how in costs)
     total = _row(
         None,
-        window.spent,
+        window.usage,
         (sum(known, Decimal(0)) if known else None, bool(known) and partial and prices.any),
         whole,
         whole,
@@ -151,21 +151,21 @@ _NO_TIMES: Final = _Times(0, 0)
 
 
 def _row(
-    key: Key | None,
-    members: Sequence[Spent],
+    key: GroupKey | None,
+    members: Sequence[UsageRow],
     cost: tuple[Decimal | None, bool],
     own: _Times,
     compared: _Times,
 ) -> Row:
-    had = amounts(members)
+    had = total_amounts(members)
     unknown_ns = min(own.unknown_ns, had.unheld_ns)
     return Row(
         key=key,
         held_ns=had.held_ns,
         free_ns=had.unheld_ns - unknown_ns,
         unknown_ns=unknown_ns,
-        of_ns=compared.accounted_ns,
-        known_ns=max(compared.accounted_ns - compared.unknown_ns, 0),
+        accounted_ns=compared.accounted_ns,
+        known_holder_ns=max(compared.accounted_ns - compared.unknown_ns, 0),
         busy_ns=had.busy_ns,
         idle_ns=had.idle_ns,
         energy_mj=had.energy_mj,
@@ -177,5 +177,5 @@ def _row(
 
 def _shown(costs: Sequence[Cost]) -> list[Decimal | None]:
     """Return costs to the last digit that is shown; they add up."""
-    known = iter(rounded([each.known for each in costs if each.known is not None]))
+    known = iter(round_to_total([each.known for each in costs if each.known is not None]))
     return [None if each.known is None else next(known) for each in costs]

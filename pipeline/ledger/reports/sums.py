@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.model.usage_window import Spent
+from pipeline.model.usage_window import UsageRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Sum:
     partial: bool = False
 
 
-def added(values: Iterable[int | None]) -> Sum:
+def sum_known(values: Iterable[int | None]) -> Sum:
     """Return the sum of what is known; that of nothing at all is 0."""
     every = list(values)
     known = [value for value in every if value is not None]
@@ -50,22 +50,22 @@ class Amounts:
     holdings: int
 
 
-def amounts(spent: Iterable[Spent]) -> Amounts:
+def total_amounts(usage: Iterable[UsageRow]) -> Amounts:
     """Return what all of them come to."""
-    every = list(spent)
+    every = list(usage)
     return Amounts(
         held_ns=sum(_held(one) for one in every),
-        unheld_ns=sum(one.held_ns for one in every if one.whose is None),
-        busy_ns=added(one.busy_ns for one in every),
-        idle_ns=added(_idle(one) for one in every),
-        energy_mj=added(one.energy_mj for one in every),
+        unheld_ns=sum(one.held_ns for one in every if one.container is None),
+        busy_ns=sum_known(one.busy_ns for one in every),
+        idle_ns=sum_known(_idle(one) for one in every),
+        energy_mj=sum_known(one.energy_mj for one in every),
         holdings=sum(one.holdings for one in every),
     )
 
 
-def _held(one: Spent) -> int:
-    return 0 if one.whose is None else one.held_ns
+def _held(one: UsageRow) -> int:
+    return 0 if one.container is None else one.held_ns
 
 
-def _idle(one: Spent) -> int | None:
+def _idle(one: UsageRow) -> int | None:
     return None if one.busy_ns is None else _held(one) - one.busy_ns

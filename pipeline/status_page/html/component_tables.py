@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved
+from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved_text
 from pipeline.status_page.html.elements import cell, known, table, text
 from pipeline.status_page.status_document import ErrorStatus, SinkStatus, SourceStatus
 
@@ -54,7 +54,7 @@ def _row(name: str, kind: str | None, *cells: str) -> str:
 
 
 def _source(source: SourceStatus) -> str:
-    said = unresolved(source.unresolved)
+    said = unresolved_text(source.unresolved)
     odd = f'<small class="warn">{said}</small>' if said else ""
     return _row(
         source.name,

@@ -4,17 +4,17 @@ from datetime import datetime
 from typing import Final
 
 from pipeline.status_page.display_text import (
-    access,
-    contradiction,
+    access_text,
+    conflicts_text,
     gpu_name,
     held,
     holder_name,
     memory,
-    nobody,
     part,
-    place,
-    portion,
+    placement_text,
+    share_text,
     span,
+    unheld_text,
 )
 from pipeline.status_page.html.elements import bar, cell, figure, known, table, text
 from pipeline.status_page.status_document import (
@@ -79,7 +79,7 @@ def _instance(each: InstanceStatus, now: datetime) -> str:
     return (
         '<tr role="row" class="mig"><th scope="row" role="rowheader">'
         f"<b>{text(each.profile or 'MIG')}</b> "
-        f'<span class="soft">{place(each)}</span>{state}</th>{_load(each)}'
+        f'<span class="soft">{placement_text(each)}</span>{state}</th>{_load(each)}'
         f"{cell('', 'no')}{cell('', 'no')}{cell(_holders(each, now), 'wide')}</tr>"
     )
 
@@ -102,16 +102,16 @@ def _holders(device: DeviceStatus, now: datetime, instances: str = "") -> str:
                 f'<div class="soft">and {more} more: see <a href="./status">/status</a></div>'
             )
     elif not instances:
-        shown.append(f'<span class="soft">{known(nobody(device))}</span>')
-    if said := contradiction(device):
+        shown.append(f'<span class="soft">{known(unheld_text(device))}</span>')
+    if said := conflicts_text(device):
         shown.append(f'<div class="warn">{said}</div>')
-    if said := access(device):
+    if said := access_text(device):
         shown.append(f'<div class="soft">{said}: see <a href="./status">/status</a></div>')
     return "".join(shown)
 
 
 def _holder(holder: HolderStatus, now: datetime) -> str:
-    share = portion(holder)
+    share = share_text(holder)
     age = f", {span(holder.age_seconds)} ago" if holder.age_seconds is not None else ""
     least = "" if holder.since_known else "at least "
     long = span((now - holder.since).total_seconds())

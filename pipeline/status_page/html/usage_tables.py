@@ -10,7 +10,7 @@ from pipeline.status_page.display_text import (
     gpu_name,
     hours,
     kilowatt_hours,
-    place,
+    placement_text,
     span,
 )
 from pipeline.status_page.html.elements import cell, known, table, text
@@ -96,7 +96,7 @@ def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
         return ""
     names = {gpu.uuid: gpu_name(gpu) for gpu in gpus if gpu.index is not None}
     for gpu in gpus:
-        names |= {each.uuid: f"{gpu_name(gpu)}, {place(each)}" for each in gpu.instances}
+        names |= {each.uuid: f"{gpu_name(gpu)}, {placement_text(each)}" for each in gpu.instances}
     rows = "".join(_device(each, names.get(each.uuid, "")) for each in day.devices)
     more = day.devices_left_out
     return (

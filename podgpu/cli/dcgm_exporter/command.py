@@ -27,7 +27,7 @@ _WHOLE = {"sources.gpus": "sources.gpus.devices"}
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class EffectiveConfig:
     """What a command line and its environment come to.
 
     Attributes:
@@ -41,27 +41,27 @@ class Meant:
     remarks: tuple[Remark, ...]
 
 
-def run(words: Sequence[str]) -> int:
+def run(command_line: Sequence[str]) -> int:
     """Run the command; return its exit status.
 
     Raises:
         ConfigError: an option or a value that can't be taken.
     """
-    line = go_arguments.read(words)
+    line = go_arguments.read(command_line)
     if line.asks == "help":
         print(option_help.help_text())
         return 0
     if line.asks == "version":
         print(f"podgpu {VERSION}")
         return 0
-    found = meant(line, os.environ)
+    found = effective_config(line, os.environ)
     if Settings(line.settings).switch("print-config"):
         print(found.text, end="")
         return 0
     return run_commands.serve(found.config, None, found.remarks)
 
 
-def meant(line: go_arguments.Line, env: Mapping[str, str]) -> Meant:
+def effective_config(line: go_arguments.Line, env: Mapping[str, str]) -> EffectiveConfig:
     """Return what the options come to.
 
     Raises:
@@ -78,11 +78,13 @@ def meant(line: go_arguments.Line, env: Mapping[str, str]) -> Meant:
     try:
         config = parse(text, RegisteredKinds(), env=env, origin=COMMAND)
     except ConfigError as error:
-        raise ConfigError(COMMAND, [_told(each, made) for each in error.problems]) from None
-    return Meant(config, text, said)
+        raise ConfigError(
+            COMMAND, [_problem_of_option(each, made) for each in error.problems]
+        ) from None
+    return EffectiveConfig(config, text, said)
 
 
-def _told(problem: Problem, made: yaml_writer.Made) -> Problem:
+def _problem_of_option(problem: Problem, made: yaml_writer.Made) -> Problem:
     """Name the option that a problem comes from, instead of a place in a file that isn't there."""
     place = _WHOLE.get(problem.path, problem.path)
     return Problem(made.origin(place) or place, problem.message, problem.hint)

@@ -7,7 +7,7 @@ import msgspec
 
 from config.value_types import Duration
 from pipeline.component.registry import RegisteredKinds
-from pipeline.http.allowed_hosts import EVERY
+from pipeline.http.allowed_hosts import ANY_HOST
 from podgpu.cli.dcgm_exporter.settings import Settings
 from podgpu.cli.dcgm_exporter.yaml_writer import Made, Verbatim
 
@@ -38,7 +38,7 @@ def made(settings: Settings) -> Made:
     if path := settings.text("web-config-file"):
         config.put("http.web_config", path, settings.origin("web-config-file"))
     # dcgm-exporter answers whatever host a request has.
-    config.put("http.allowed_hosts", (EVERY,))
+    config.put("http.allowed_hosts", (ANY_HOST,))
     if settings.switch("web-systemd-socket"):
         raise settings.refused(
             "web-systemd-socket", "podgpu opens its address itself", "leave it out, and give -a"

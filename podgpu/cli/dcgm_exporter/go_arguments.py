@@ -33,18 +33,18 @@ class Line:
     ignored: tuple[str, ...] = ()
 
 
-def read(words: Sequence[str]) -> Line:
+def read(arguments: Sequence[str]) -> Line:
     """Read a command line.
 
     Raises:
         ConfigError: an option that there isn't, or a value that it can't have; tells all of them.
     """
-    return _Reader(words).line()
+    return _Reader(arguments).line()
 
 
 class _Reader:
-    def __init__(self, words: Sequence[str]) -> None:
-        self._left = list(words)
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._left = list(arguments)
         self._line = Line()
         self._problems: list[Problem] = []
 
@@ -64,8 +64,8 @@ class _Reader:
         self._line.ignored = tuple(self._left)
         return self._line
 
-    def _option(self, word: str) -> bool:
-        flag, equals, text = word.partition("=")
+    def _option(self, argument: str) -> bool:
+        flag, equals, text = argument.partition("=")
         name = flag.removeprefix("-").removeprefix("-")
         if name in _ASKING:
             self._line.asks = self._line.asks or _ASKING[name]

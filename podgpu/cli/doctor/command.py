@@ -59,7 +59,7 @@ def _silence() -> Iterator[None]:
 
 
 def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
-    from pipeline.diagnostics.api_timeout import patient
+    from pipeline.diagnostics.api_timeout import with_timeout
     from pipeline.diagnostics.context import DoctorContext
     from pipeline.kube.sessions import Sessions
     from podgpu.doctor.node_checks import diagnose
@@ -69,10 +69,10 @@ def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]
     except ConfigError as error:
         return Subject("", error.origin), _wrong(error)
     allowed = allowed_of(arguments)
-    kube = patient(Sessions(plugins=allowed.everything).join)
+    kube = with_timeout(Sessions(plugins=allowed.everything).session)
     ctx = DoctorContext(config, kube=kube, allowed=allowed)
     findings = _refused(config, place, allowed) or [
-        CHECKS["config"].ok(place, _told(len(config.sources), len(config.sinks)))
+        CHECKS["config"].ok(place, _summary(len(config.sources), len(config.sinks)))
     ]
     findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
@@ -94,7 +94,7 @@ def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
     ]
 
 
-def _told(sources: int, sinks: int) -> str:
+def _summary(sources: int, sinks: int) -> str:
     return f"good: sources {sources}, sinks {sinks}"
 
 
@@ -109,7 +109,7 @@ def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
         mend = "name one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
         return Subject("", place), [CHECKS["cluster.server"].failure(place, saw, mend)]
     # The command line names it, or a variable of whoever runs the command.
-    kube = Sessions(plugins=True).join
+    kube = Sessions(plugins=True).session
     findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)
     return Subject("", str(kubeconfig or _ACCOUNT)), findings
 

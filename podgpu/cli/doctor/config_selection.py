@@ -15,10 +15,10 @@ from config.loader import MAX_BYTES, parse
 from config.schema import Config
 from pipeline.component.registry import RegisteredKinds
 from pipeline.diagnostics.context import Roots
-from pipeline.diagnostics.process_lookup import NAMES_OF_STDIN, file_behind_run, options_behind
+from pipeline.diagnostics.process_lookup import NAMES_OF_STDIN, command_options, run_config_file
 from podgpu.cli.config_location import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
-from podgpu.cli.dcgm_exporter.command import meant
+from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.settings import COMMAND
 from podgpu.cli.doctor import BEHIND
 
@@ -46,11 +46,11 @@ def configured(
     if named is not None and str(named) in NAMES_OF_STDIN:
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         return parse(data, RegisteredKinds(), env=env, origin=_STDIN), _STDIN
-    if named is None and (running := options_behind(BEHIND, _PROC)) is not None:
+    if named is None and (running := command_options(BEHIND, _PROC)) is not None:
         number, options = running
         told = " ".join([BEHIND, *options])
         return _dcgm(options, env), f"{told}, as process {number} runs"
-    if named is None and (behind := file_behind_run(_PROC)) is not None:
+    if named is None and (behind := run_config_file(_PROC)) is not None:
         number, file = behind
         return located(file)[0], f"{file}, as process {number} runs"
     if named is None and not any(place.exists() for place in PLACES):
@@ -66,4 +66,4 @@ def _dcgm(words: Sequence[str], env: Mapping[str, str]) -> Config:
     if line.asks:
         hint = f"{COMMAND} --{line.asks} tells it"
         raise ConfigError(COMMAND, [Problem(f"--{line.asks}", "is nothing to look at", hint)])
-    return meant(line, env).config
+    return effective_config(line, env).config

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from config.value_types import Duration, ListenAddress
-from pipeline.kube.name_rules import wrong_with_key
+from pipeline.kube.name_rules import key_problem
 from podgpu.cli.argument_types import address, duration
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._/]{0,315}[A-Za-z0-9])?")
@@ -93,7 +93,7 @@ def _host(text: str) -> str:
 
 
 def _key(text: str) -> str:
-    if wrong := wrong_with_key(text):
+    if wrong := key_problem(text):
         raise argparse.ArgumentTypeError(wrong)
     return text
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pipeline.status_page.display_text import held, holder_name, nobody, part, portion, span
+from pipeline.status_page.display_text import held, holder_name, part, share_text, span, unheld_text
 from pipeline.status_page.status_document import GpuStatus, HolderStatus, InstanceStatus
-from podgpu.cli.terminal_text import broken, clean, fit, middle
+from podgpu.cli.terminal_text import broken, fit, middle, terminal_safe
 from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.top.device_rows import Device, Row
 
@@ -101,7 +101,7 @@ def room(width: int) -> int:
 
 def needed(holders: Iterable[HolderStatus], width: int) -> int:
     """Return the width from `width` on in which each holder's name is whole, on one line."""
-    longest = max((wide(clean(holder_name(each))) for each in holders), default=0)
+    longest = max((wide(terminal_safe(holder_name(each))) for each in holders), default=0)
     return width + max(longest - room(width), 0)
 
 
@@ -126,7 +126,7 @@ def cells(row: Row, now: datetime, width: int, *, whole: bool) -> Iterator[list[
     if device.conflicts:
         behind.append([f"! {device.conflicts} in conflict", "", "", ""])
     if not behind:
-        behind.append([nobody(device), "", "", ""])
+        behind.append([unheld_text(device), "", "", ""])
     for at, cell in enumerate(behind):
         yield [*(first if at == 0 else [""] * len(first)), *cell]
 
@@ -177,7 +177,7 @@ def _holder(holder: HolderStatus, now: datetime, room: int, *, whole: bool) -> l
     since += "" if holder.since_known else "+"
     name, *more = broken(holder_name(holder), room) if whole else [_short(holder, room)]
     source = f"{holder.source}: {holder.evidence}"
-    return [[name, since, portion(holder), source], *([part, "", "", ""] for part in more)]
+    return [[name, since, share_text(holder), source], *([part, "", "", ""] for part in more)]
 
 
 def _short(holder: HolderStatus, room: int) -> str:
@@ -185,7 +185,9 @@ def _short(holder: HolderStatus, room: int) -> str:
 
     The container has a part of the room at most: those of many pods have the same name.
     """
-    whole, pod = (clean(holder_name(each)) for each in (holder, replace(holder, container=None)))
+    whole, pod = (
+        terminal_safe(holder_name(each)) for each in (holder, replace(holder, container=None))
+    )
     container = whole.removeprefix(pod)
     if wide(whole) <= room or wide(pod) < room:
         return whole

@@ -13,7 +13,7 @@ from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.client_options import access_of
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, out, put
-from podgpu.cli.terminal_text import clean
+from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.top.body import table
 from podgpu.cli.top.columns import heading, needed
 from podgpu.cli.top.component_rows import components
@@ -41,7 +41,7 @@ def top(arguments: argparse.Namespace) -> int:
 
         show(Asker(arguments.url, float(arguments.interval), SystemClock(), status, how))
     except ComponentError as error:
-        complain(clean(f"podgpu: {error}"))
+        complain(terminal_safe(f"podgpu: {error}"))
         return _WRONG if isinstance(error, PermanentError) else _FAILED
     return 0
 
@@ -53,7 +53,7 @@ def plain(status: StatusDocument, width: int) -> list[str]:
     lines += [f"! {problem}" for problem in problems(status)]
     lines += ["", heading(width), *(line.text for line in table(status, state, width)), ""]
     lines += components(status, width)
-    return [clean(line).rstrip() for line in lines]
+    return [terminal_safe(line).rstrip() for line in lines]
 
 
 def _width(status: StatusDocument) -> int:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.status_page.display_text import amount, span, unresolved
+from pipeline.status_page.display_text import amount, span, unresolved_text
 from pipeline.status_page.status_document import (
     ErrorStatus,
     SinkStatus,
     SourceStatus,
     StatusDocument,
 )
-from podgpu.cli.terminal_text import clean, fit
+from podgpu.cli.terminal_text import fit, terminal_safe
 
 _SOURCES = (("SOURCE", 18), ("KIND", 13), ("STATE", 9), ("LAST WORD", 10), ("CONFIRMED", 10))
 _SINKS = (("SINK", 18), ("KIND", 13), ("STATE", 9), ("QUEUED", 10), ("LOST", 10))
@@ -25,7 +25,7 @@ def components(status: StatusDocument, width: int) -> list[str]:
     lines = [_line([title for title, _ in _SOURCES], _SOURCES)]
     for source in status.sources:
         lines.append(_line(_source(source), _SOURCES))
-        said = unresolved(source.unresolved)
+        said = unresolved_text(source.unresolved)
         lines += [f"    names {said}"] if said else []
         lines += _error(source.error, width)
     lines += ["", _line([title for title, _ in _SINKS], _SINKS)]
@@ -74,7 +74,7 @@ def _error(error: ErrorStatus | None, width: int) -> Iterator[str]:
     age = "" if error.age_seconds is None else f" {span(error.age_seconds)} ago"
     over = ", over" if error.over else ""
     word = "warning" if error.over is None else "error"
-    text = f"{word}{age}{over}: {clean(error.text)}"
+    text = f"{word}{age}{over}: {terminal_safe(error.text)}"
     room = max(width - 4, 20)
     for start in range(0, len(text), room):
         yield f"    {text[start : start + room]}"

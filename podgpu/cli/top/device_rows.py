@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pipeline.status_page.display_text import gpu_name, holder_name, place
+from pipeline.status_page.display_text import gpu_name, holder_name, placement_text
 from pipeline.status_page.status_document import GpuStatus, InstanceStatus, StatusDocument
 from podgpu.cli.top.ui_state import Sort, State
 
@@ -94,7 +94,7 @@ def _of_gpu(gpu: GpuStatus) -> str:
 
 
 def _of(gpu: GpuStatus, each: InstanceStatus) -> str:
-    return _searched(each, _word(gpu), each.profile or "", place(each), each.uuid)
+    return _searched(each, _word(gpu), each.profile or "", placement_text(each), each.uuid)
 
 
 def _word(gpu: GpuStatus) -> str:

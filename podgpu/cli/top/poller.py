@@ -11,7 +11,7 @@ from pipeline.base.errors import ComponentError, PermanentError, TransientError
 from pipeline.model import Instant
 from pipeline.status_page.status_document import VERSION, StatusDocument
 from podgpu.cli import daemon_client
-from podgpu.cli.client_options import OPEN, Access
+from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access
 from podgpu.cli.top.view import Feed
 
 PATH: Final = "/status"
@@ -22,7 +22,7 @@ class _Versioned(msgspec.Struct):
     node: str
 
 
-def ask(url: str, access: Access = OPEN) -> StatusDocument:
+def ask(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument:
     """Return the status of the daemon at an address.
 
     Args:
@@ -36,7 +36,7 @@ def ask(url: str, access: Access = OPEN) -> StatusDocument:
     """
     try:
         body = daemon_client.get(url, PATH, {}, access)
-    except daemon_client.NobodyThereError as error:
+    except daemon_client.NotListeningError as error:
         raise TransientError(f"{error}; does podgpu run there?") from error
     try:
         version = msgspec.json.decode(body, type=_Versioned).version

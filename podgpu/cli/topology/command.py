@@ -11,12 +11,12 @@ import orjson
 
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
 from pipeline.base.safe_text import line
-from pipeline.component.holder_sources import why_down, why_unknown
+from pipeline.component.holder_sources import availability_unknown_reason, topology_down_reason
 from pipeline.model import Snapshot
 from pipeline.model.topology_tree import Topology
-from pipeline.status_page.topology_endpoint import BEST, PATH, UNSURE, overview
+from pipeline.status_page.topology_endpoint import BEST, FREE_UNKNOWN, PATH, overview
 from pipeline.topology.document import document
-from pipeline.topology.preferred_allocation import AskedError, count_of, prefer
+from pipeline.topology.preferred_allocation import RequestError, choose_gpus, count_of
 from pipeline.topology.text_views import dot
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import LOCAL, access_of
@@ -45,18 +45,18 @@ def topology(arguments: argparse.Namespace) -> int:
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
 
     def shown(snapshot: Snapshot) -> str:
-        known = _known(snapshot)
-        available, down = snapshot.availability, why_down(snapshot)
+        known = _known_topology(snapshot)
+        available, down = snapshot.availability, topology_down_reason(snapshot)
         if form == "dot":
             return dot(known, available)
         if form == "text":
-            return overview(known, available, why_unknown(snapshot))
+            return overview(known, available, availability_unknown_reason(snapshot))
         return orjson.dumps(document(known, available, down=down)).decode()
 
     try:
         told = _asked(arguments, PATH, {"format": form})
         if told is None:
-            told = shown(_found(arguments))
+            told = shown(_first_snapshot(arguments))
     except ComponentError as error:
         return _failed(error)
     print(lines(told.rstrip("\n")))
@@ -72,15 +72,15 @@ def choose(arguments: argparse.Namespace) -> int:
         n = count_of(arguments.count)
         told = _asked(arguments, BEST, {"n": str(n), **query})
         if told is None:
-            snapshot = _found(arguments)
-            unsure = "" if "candidates" in query else why_unknown(snapshot)
+            snapshot = _first_snapshot(arguments)
+            unsure = "" if "candidates" in query else availability_unknown_reason(snapshot)
             if unsure:
-                raise TransientError(f"{UNSURE}: {unsure}")
-            answer = prefer(_known(snapshot), snapshot.availability, n, **query)
+                raise TransientError(f"{FREE_UNKNOWN}: {unsure}")
+            answer = choose_gpus(_known_topology(snapshot), snapshot.availability, n, **query)
         else:
             answer = orjson.loads(told)
             msgspec.convert(answer, _Answer)
-    except (AskedError, ComponentError) as error:
+    except (RequestError, ComponentError) as error:
         return _failed(error)
     except (ValueError, msgspec.ValidationError):
         place = daemon_client.place(arguments.url or LOCAL)
@@ -93,9 +93,9 @@ def choose(arguments: argparse.Namespace) -> int:
     return 0 if answer["gpus"] else TOO_FEW
 
 
-def _failed(error: AskedError | ComponentError) -> int:
+def _failed(error: RequestError | ComponentError) -> int:
     print(f"podgpu: {lines(str(error))}", file=sys.stderr)
-    return _WRONG if isinstance(error, AskedError | PermanentError) else _FAILED
+    return _WRONG if isinstance(error, RequestError | PermanentError) else _FAILED
 
 
 def _print(answer: Mapping[str, Any]) -> None:
@@ -114,21 +114,21 @@ def _asked(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -
         return daemon_client.get(
             LOCAL if arguments.url is None else arguments.url, path, query, access
         )
-    except daemon_client.NobodyThereError as error:
+    except daemon_client.NotListeningError as error:
         if arguments.url is not None:
             raise ComponentError(str(error)) from error
         print(f"podgpu: {error}; reading NVML", file=sys.stderr)
         return None
 
 
-def _found(arguments: argparse.Namespace) -> Snapshot:
+def _first_snapshot(arguments: argparse.Namespace) -> Snapshot:
     if arguments.recording is not None:
-        return local_topology.recorded(arguments.recording)
+        return local_topology.from_recording(arguments.recording)
     config, _ = located(arguments.config)
-    return local_topology.looked(local_topology.reading_of(config))
+    return local_topology.from_machine(local_topology.reading_of(config))
 
 
-def _known(snapshot: Snapshot) -> Topology:
+def _known_topology(snapshot: Snapshot) -> Topology:
     topology = snapshot.topology
     assert topology is not None  # noqa: S101 -- `local_topology` returns none without
     return topology

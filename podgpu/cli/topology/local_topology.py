@@ -27,7 +27,7 @@ READING: Final = frozenset({"nvml", "podresources", "checkpoint", "podlist"})
 """Kinds of source that may run beside a daemon's own: they only read, and register nowhere."""
 
 
-def recorded(path: Path) -> Snapshot:
+def from_recording(path: Path) -> Snapshot:
     """Return what was known at the end of a recording.
 
     Raises:
@@ -80,7 +80,7 @@ class _Watch:
         self._done = done
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, envelope: Envelope) -> None:
+    def observe(self, envelope: Envelope) -> None:
         self.join.apply(envelope)
         self.last = envelope
         match envelope.event:
@@ -93,7 +93,7 @@ class _Watch:
             case _:
                 pass
         states = self.join.sources()
-        spoken = all(name in states and states[name].spoken for name in self._names)
+        spoken = all(name in states and states[name].has_reported for name in self._names)
         if spoken and self._timer is not None:
             self._done.set()
 
@@ -102,19 +102,19 @@ class _Watch:
             self._timer.cancel()
 
 
-async def _looked(config: Config, make: "type[Runtime]") -> _Watch:
+async def _watch_sources(config: Config, make: "type[Runtime]") -> _Watch:
     done = asyncio.Event()
     watch = _Watch(config, done)
     deadline = asyncio.get_running_loop().call_later(SECONDS, done.set)
     try:
-        await make(config, taps=(watch.take,)).run(done)
+        await make(config, taps=(watch.observe,)).run(done)
     finally:
         deadline.cancel()
         watch.close()
     return watch
 
 
-def looked(config: Config) -> Snapshot:
+def from_machine(config: Config) -> Snapshot:
     """Return what this machine's driver says, and who holds what if another source tells.
 
     Args:
@@ -133,7 +133,7 @@ def looked(config: Config) -> Snapshot:
     # A daemon would try again, and say so; what went wrong is told by the error here.
     log.setLevel(logging.CRITICAL)
     try:
-        watch = asyncio.run(_looked(config, Runtime))
+        watch = asyncio.run(_watch_sources(config, Runtime))
     except* PermanentError as group:
         raise PermanentError("; ".join(texts(group))) from None
     finally:

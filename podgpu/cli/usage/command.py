@@ -11,10 +11,10 @@ from typing import Final
 
 from pipeline.base.clock import SystemClock
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.file_open import FAILS, fault, open_readonly
-from pipeline.ledger.queries import HeldRow, is_empty, read_holdings, read_window
-from pipeline.ledger.reports import By, ByError, Prices, report
-from pipeline.model.usage_window import Window
+from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
+from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
+from pipeline.model.usage_window import UsageWindow
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
 from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
 from podgpu.cli.usage.holding_table import holding_lines
@@ -35,9 +35,9 @@ class _AskedError(ValueError):
 def usage(arguments: argparse.Namespace) -> int:
     """`podgpu usage`: status 1 if it can't be told now, 2 if what is asked makes no sense."""
     try:
-        by = By.parse(arguments.by or "namespace")
+        by = GroupBy.parse(arguments.by or "namespace")
         start_ns, end_ns = _span(arguments)
-    except ByError as error:
+    except GroupByError as error:
         return _wrong(f"--by: {error}")
     except _AskedError as error:
         return _wrong(str(error))
@@ -85,7 +85,9 @@ def _span(arguments: argparse.Namespace) -> tuple[int, int]:
     return start_ns, end_ns
 
 
-def _read(path: Path, start_ns: int, end_ns: int, most: int) -> tuple[Window, list[HeldRow]]:
+def _read(
+    path: Path, start_ns: int, end_ns: int, most: int
+) -> tuple[UsageWindow, list[HoldingRecord]]:
     """Read the file; of holdings as many as are asked for, and one that says there are more.
 
     Raises:
@@ -95,10 +97,10 @@ def _read(path: Path, start_ns: int, end_ns: int, most: int) -> tuple[Window, li
         with closing(open_readonly(path)) as connection:
             window = read_window(connection, start_ns, end_ns)
             rows = read_holdings(connection, start_ns, end_ns, most + 1) if most else ()
-            nothing = not (window.totals or window.spent or rows)
+            nothing = not (window.totals or window.usage or rows)
             empty = nothing and is_empty(connection)
-    except FAILS as error:
-        raise fault(str(path), error) from error
+    except READ_ERRORS as error:
+        raise to_ledger_error(str(path), error) from error
     if empty:
         mend = "see that nvml looks at who uses the devices (its options usage and processes)"
         raise LedgerError(str(path), "has no accounts yet", mend)
@@ -110,12 +112,12 @@ def _read(path: Path, start_ns: int, end_ns: int, most: int) -> tuple[Window, li
     return window, list(rows)
 
 
-def _summed(window: Window, by: By, arguments: argparse.Namespace) -> str:
+def _summed(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace) -> str:
     hour, kwh = (
         None if price is None else Decimal(price)
         for price in (arguments.price_gpu_hour, arguments.price_kwh)
     )
-    found = report(window, by, Prices(hour, kwh, arguments.currency or ""))
+    found = build_report(window, by, Prices(hour, kwh, arguments.currency or ""))
     if arguments.format == "json":
         return json_text(document(found))
     if arguments.format == "csv":
@@ -123,7 +125,7 @@ def _summed(window: Window, by: By, arguments: argparse.Namespace) -> str:
     return "\n".join(report_lines(found, _width()))
 
 
-def _listed(window: Window, rows: list[HeldRow], arguments: argparse.Namespace) -> str:
+def _listed(window: UsageWindow, rows: list[HoldingRecord], arguments: argparse.Namespace) -> str:
     if len(rows) > arguments.limit:
         complain(f"podgpu: these are the latest {arguments.limit}; --limit takes more")
         del rows[arguments.limit :]

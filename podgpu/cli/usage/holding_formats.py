@@ -4,31 +4,31 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from pipeline.ledger.queries import HeldRow
-from pipeline.model.usage_window import Window
+from pipeline.ledger.queries import HoldingRecord
+from pipeline.model.usage_window import UsageWindow
 from podgpu.cli.usage.report_formats import VERSION, csv_text, joules, seconds
 from podgpu.cli.usage.time_span import exact
 
 
-def holdings_document(window: Window, holdings: Sequence[HeldRow]) -> dict[str, Any]:
+def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> dict[str, Any]:
     """Return the holdings; docs/reports.md tells of each key."""
     return {
         "version": VERSION,
         "node": window.node,
         "since": exact(window.start_ns),
         "until": exact(window.end_ns),
-        "holdings": [_told(one) for one in holdings],
+        "holdings": [_row(one) for one in holdings],
     }
 
 
-def holdings_csv(holdings: Sequence[HeldRow]) -> str:
+def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
     """Return the holdings as CSV, a line each."""
-    rows = [{**_told(one), "xids": _xids(one)} for one in holdings]
+    rows = [{**_row(one), "xids": _xids(one)} for one in holdings]
     return csv_text(_KEYS, [list(row.values()) for row in rows])
 
 
-def _told(one: HeldRow) -> dict[str, Any]:
-    whose = one.whose
+def _row(one: HoldingRecord) -> dict[str, Any]:
+    whose = one.container
     subject = whose.subject
     return {
         "namespace": subject.namespace or None,
@@ -86,6 +86,6 @@ def _ratio(ppm: int | None) -> Decimal | None:
     return None if ppm is None else Decimal(ppm) / 1_000_000
 
 
-def _xids(one: HeldRow) -> str:
+def _xids(one: HoldingRecord) -> str:
     """Return `CODE:COUNT` of each, blanks between them."""
     return " ".join(f"{code}:{count}" for code, count in one.xids)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.ledger.queries import HeldRow
+from pipeline.ledger.queries import HoldingRecord
 from pipeline.model import PartialRef
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from podgpu.cli.usage.number_format import GIB, WH_MJ, digits_of, scaled, span
 from podgpu.cli.usage.report_table import header
 from podgpu.cli.usage.table_layout import Column, laid_out
@@ -31,7 +31,7 @@ _COLUMNS: Final = (
 )
 
 
-def holding_lines(window: Window, holdings: Sequence[HeldRow], width: int) -> list[str]:
+def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:
     """Return the holdings, line by line.
 
     Args:
@@ -51,9 +51,9 @@ def container(subject: PartialRef) -> str:
     return f"{whole} ({subject.container})" if subject.container else whole
 
 
-def _cells(one: HeldRow) -> list[str]:
+def _cells(one: HoldingRecord) -> list[str]:
     return [
-        container(one.whose.subject),
+        container(one.container.subject),
         one.device,
         utc(one.start_ns, "%Y-%m-%d %H:%M:%S"),
         f"{span(one.counted_ns + one.gap_ns)}{'+' if one.end_ns is None else ''}",

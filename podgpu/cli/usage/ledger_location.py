@@ -13,7 +13,7 @@ KIND: Final = "ledger"
 _HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
 
 
-class _Kept(Protocol):
+class _LedgerOptions(Protocol):
     path: Path
 
 
@@ -41,4 +41,4 @@ def _path(config: Config, origin: str, sink: str | None) -> Path:
         problem = Problem("sinks", f"has no ledger of the name that --sink gives; {others}")
         raise ConfigError(origin, [problem])
     options = config.sinks[found[0] if sink is None else sink].options
-    return cast("_Kept", options).path
+    return cast("_LedgerOptions", options).path

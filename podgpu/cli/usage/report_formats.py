@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from pipeline.ledger.reports import Report, Row
-from podgpu.cli.terminal_text import clean
+from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 
 VERSION: Final = 2
@@ -162,7 +162,7 @@ def _cell(cell: object) -> str:
     if not isinstance(cell, str):
         return f"{cell:f}" if isinstance(cell, Decimal) else str(cell)
     text = f"'{cell}" if cell.startswith(_FORMULA) else cell
-    return clean(text)
+    return terminal_safe(text)
 
 
 def report_csv(report: Report) -> str:

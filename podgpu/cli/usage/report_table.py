@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pipeline.ledger.reports import Report, Row
-from pipeline.model.usage_window import Gap, Window
-from podgpu.cli.terminal_text import clean
+from pipeline.model.usage_window import Gap, UsageWindow
+from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.number_format import (
     HOUR_NS,
     KWH_MJ,
@@ -36,7 +36,7 @@ def report_lines(report: Report, width: int) -> list[str]:
     """
     window = report.window
     columns = [
-        Column(str(report.by).upper() if report.by.what != "label" else str(report.by), name=True),
+        Column(str(report.by).upper() if report.by.kind != "label" else str(report.by), name=True),
         Column("HELD H"),
         Column("FREE H", rank=1),
         Column("UNKNOWN H", rank=2),
@@ -50,7 +50,7 @@ def report_lines(report: Report, width: int) -> list[str]:
     if report.prices.any:
         columns.append(Column(report.prices.currency or "COST"))
     # A device's row has what belongs to nobody, too.
-    by_device = report.by.what == "device"
+    by_device = report.by.kind == "device"
     nobody = () if by_device else (report.unattributed,)
     every = (*report.rows, *nobody, report.total)
     digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
@@ -63,7 +63,7 @@ def report_lines(report: Report, width: int) -> list[str]:
     return [*above, "", *laid_out(columns, rows, width), *notes]
 
 
-def header(window: Window, what: str, width: int) -> list[str]:
+def header(window: UsageWindow, what: str, width: int) -> list[str]:
     """Return whose it is, of when, and of how much of the time there is no account.
 
     Args:
@@ -71,7 +71,7 @@ def header(window: Window, what: str, width: int) -> list[str]:
         what: what stands below.
         width: of the terminal; 0 where there is none.
     """
-    where = f"{clean(window.node)}, " if window.node else ""
+    where = f"{terminal_safe(window.node)}, " if window.node else ""
     span = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
     told = (f"{where}{span}, {what}", accounted(window))
     return [line for text in told for line in wrapped(text, width)]
@@ -82,7 +82,7 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width, _LEAST)) if width else [text]
 
 
-def accounted(window: Window) -> str:
+def accounted(window: UsageWindow) -> str:
     """Return how much of the time there is an account of, and why not of the rest."""
     whole = sum(total.accounted_ns for total in window.totals)
     gaps = sum(total.gap_ns for total in window.totals)
@@ -91,7 +91,7 @@ def accounted(window: Window) -> str:
     if not gaps:
         return f"{told}all are accounted for"
     why = ", ".join(
-        f"{clean(reason)} ({'once' if count == 1 else f'{count} times'})"
+        f"{terminal_safe(reason)} ({'once' if count == 1 else f'{count} times'})"
         for reason, count in _episodes(window.gaps)
     )
     return f"{told}{hours(gaps)} are not accounted for" + (f": podgpu was {why}" if why else "")
@@ -110,7 +110,7 @@ def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
         yield reason, count
 
 
-def _instances(window: Window) -> bool:
+def _instances(window: UsageWindow) -> bool:
     return any(total.device.startswith("MIG-") for total in window.totals)
 
 
@@ -146,7 +146,7 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         yield f"{MARK} known in part: what is not known is missing in this figure"
     if "" in cells:
         yield "an empty place: not known"
-    if report.by.what == "label" and all(
+    if report.by.kind == "label" and all(
         row.key and row.key.parts == (None,) for row in report.rows
     ):
         yield f"no pod is known to have the label {report.by.label}: see the option labels of pods"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from podgpu.cli.terminal_text import clean, fit, middle
+from podgpu.cli.terminal_text import fit, middle, terminal_safe
 from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.usage.number_format import MARK
 
@@ -36,7 +36,10 @@ def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
         rows: a cell for each column.
         width: of the terminal; 0 where there is none, and nothing is cut.
     """
-    lines = [[column.title for column in columns], *([clean(cell) for cell in row] for row in rows)]
+    lines = [
+        [column.title for column in columns],
+        *([terminal_safe(cell) for cell in row] for row in rows),
+    ]
     for at, column in enumerate(columns):
         if not column.name and any(line[at].endswith(MARK) for line in lines):
             for line in lines:

@@ -32,11 +32,11 @@ _ASKED: Final = 30.0
 """Seconds for what is asked after the lists; the sum stays below the limit of all."""
 
 _LATE: Final = "see that the API server answers (kubectl get nodes), and what is on the way to it"
-_LOOKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
-    ("DaemonSets", daemonset_checks.look),
-    ("Nodes", node_gpus.look),
-    ("monitors", monitor_checks.look),
-    ("exporters", exporter_checks.look),
+_CHECKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
+    ("DaemonSets", daemonset_checks.check_daemonsets),
+    ("Nodes", node_gpus.check_nodes),
+    ("monitors", monitor_checks.check_monitors),
+    ("exporters", exporter_checks.check_exporters),
 )
 
 Connect = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
@@ -60,14 +60,14 @@ async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> li
 
     findings = await run([Examination("the API server", fetch, late=_LATE)], _SECONDS)
     for cluster, asked in fetched:
-        looks = [Examination(name, partial(_async, look, cluster)) for name, look in _LOOKS]
+        looks = [Examination(name, partial(_async, look, cluster)) for name, look in _CHECKS]
         findings += await run(looks, _SECONDS)
         findings += asked
     return findings
 
 
-async def _async(look: Callable[[Cluster], list[Finding]], cluster: Cluster) -> list[Finding]:
-    return look(cluster)
+async def _async(check: Callable[[Cluster], list[Finding]], cluster: Cluster) -> list[Finding]:
+    return check(cluster)
 
 
 async def _fetched(
@@ -82,10 +82,14 @@ async def _fetched(
             cluster = await fetcher.cluster(namespace)
             looks = [
                 Examination(
-                    "scheduler extenders", partial(extender_checks.look, api, cluster), late=_LATE
+                    "scheduler extenders",
+                    partial(extender_checks.check_extenders, api, cluster),
+                    late=_LATE,
                 ),
                 Examination(
-                    "NetworkPolicies", partial(network_policies.look, api, cluster), late=_LATE
+                    "NetworkPolicies",
+                    partial(network_policies.check_policies, api, cluster),
+                    late=_LATE,
                 ),
             ]
             asked = await run(looks, _ASKED)
@@ -93,5 +97,5 @@ async def _fetched(
         mend = "see that --kubeconfig is right, its server can be reached and its token is fresh"
         return [check.failure(place, str(error), mend)], None, []
     # The lists come side by side, so that the order of their faults is none.
-    found = sorted(fetcher.findings, key=lambda finding: finding.looked_at)
+    found = sorted(fetcher.findings, key=lambda finding: finding.subject)
     return found or [check.ok(place, "answers, and lets all be listed")], cluster, asked

@@ -10,16 +10,16 @@ from typing import Any, Final
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.api_permissions import FORBIDDEN, Account, Right, allowed
+from pipeline.diagnostics.api_permissions import FORBIDDEN, Account, Right, is_allowed
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.kube.json_access import items, number, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,
+    display_name,
     image_name,
     labels_of,
     namespace_of,
-    place_of,
     template_of,
 )
 
@@ -34,15 +34,15 @@ _FIRST: Final = 4
 """Words among which the command is: podgpu may be called by an interpreter."""
 
 
-async def look(api: KubeApi, cluster: Cluster) -> list[Finding]:
+async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
     """Check `cluster.extender`."""
     check, place = CHECKS["cluster.extender"], "Deployments"
     if cluster.deployments is None:
-        return [check.skipped(place, "they can't be listed")]
+        return [check.skip(place, "they can't be listed")]
     ours = extenders(cluster)
     if not ours:
-        return [check.skipped(place, "none runs podgpu extender")]
-    return [finding for each in ours for finding in await _one(api, each)]
+        return [check.skip(place, "none runs podgpu extender")]
+    return [finding for each in ours for finding in await _check_deployment(api, each)]
 
 
 def extenders(cluster: Cluster) -> list[Raw]:
@@ -73,36 +73,36 @@ def is_extender(deployment: Mapping[str, Any]) -> bool:
 
 def _containers(template: Raw) -> list[tuple[str, list[str]]]:
     """Return the name of each container's image, and its words."""
-    found = items(table(template.get("spec")).get("containers"))
+    found = as_dicts(as_dict(template.get("spec")).get("containers"))
     return [
-        (image_name(each), [*_words(each.get("command")), *_words(each.get("args"))])
+        (image_name(each), [*_arguments(each.get("command")), *_arguments(each.get("args"))])
         for each in found
     ]
 
 
-def _words(value: object) -> list[str]:
+def _arguments(value: object) -> list[str]:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
-async def _one(api: KubeApi, deployment: Raw) -> list[Finding]:
-    check, place = CHECKS["cluster.extender"], place_of(deployment)
+async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
+    check, place = CHECKS["cluster.extender"], display_name(deployment)
     template = template_of(deployment)
     account = Account(
         namespace_of(deployment),
-        text(table(template.get("spec")).get("serviceAccountName")) or "default",
+        as_text(as_dict(template.get("spec")).get("serviceAccountName")) or "default",
     )
     found = _readiness(deployment)
     if has_option(deployment, _KUBECONFIG):
         why = f"its rights are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
-        return [*found, check.skipped(place, why)]
+        return [*found, check.skip(place, why)]
     try:
-        missing = [right for right in RIGHTS if not await allowed(api, right, account)]
+        missing = [right for right in RIGHTS if not await is_allowed(api, right, account)]
     except ApiError as error:
-        return [*found, check.skipped(place, _unasked(error, account))]
+        return [*found, check.skip(place, _unasked(error, account))]
     if missing:
         return [
             *(
-                check.failure(place, f"{account} may not {each}", each.given_to(str(account)))
+                check.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
                 for each in missing
             ),
             *found,
@@ -121,9 +121,9 @@ def _unasked(error: ApiError, account: Account) -> str:
 
 def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
     """Return what is wrong with its pods; nothing if all are ready."""
-    check, place = CHECKS["cluster.extender"], place_of(deployment)
-    wanted = number(table(deployment.get("spec")).get("replicas"))
-    ready = number(table(deployment.get("status")).get("readyReplicas")) or 0
+    check, place = CHECKS["cluster.extender"], display_name(deployment)
+    wanted = as_int(as_dict(deployment.get("spec")).get("replicas"))
+    ready = as_int(as_dict(deployment.get("status")).get("readyReplicas")) or 0
     if wanted is None:
         wanted = 1
     if not wanted:

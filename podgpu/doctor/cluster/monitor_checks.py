@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.kube.json_access import table, text
+from pipeline.kube.json_access import as_dict, as_text
 from podgpu.doctor.cluster import monitor_targets
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,
+    display_name,
     labels_of,
     name_of,
     namespace_of,
-    place_of,
     template_of,
 )
 from podgpu.doctor.cluster.scheduling_rules import matches
@@ -22,37 +22,37 @@ _NAME: Final = "app.kubernetes.io/name"
 _FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"}
 
 
-def look(cluster: Cluster) -> list[Finding]:
+def check_monitors(cluster: Cluster) -> list[Finding]:
     """Check `cluster.servicemonitor` for each monitor of podgpu's."""
     check = CHECKS["cluster.servicemonitor"]
     if cluster.monitors is None:
         why = "there are none of the Prometheus operator's, or they can't be listed"
-        return [check.skipped("ServiceMonitors, PodMonitors", why)]
-    ours = _ours(cluster)
+        return [check.skip("ServiceMonitors, PodMonitors", why)]
+    ours = _podgpu_monitors(cluster)
     if not ours:
         why = "none is podgpu's: Prometheus has to find it otherwise"
-        return [check.skipped("ServiceMonitors, PodMonitors", why)]
+        return [check.skip("ServiceMonitors, PodMonitors", why)]
     spaces = {name_of(each): labels_of(each) for each in cluster.namespaces or ()}
     found, well = [], []
     for each in ours:
-        if wrong := monitor_targets.fault(each, cluster):
-            found.append(check.warning(place_of(each), *wrong))
+        if wrong := monitor_targets.target_problem(each, cluster):
+            found.append(check.warning(display_name(each), *wrong))
         else:
             well.append(each)
     if not well:
         return found
     if not cluster.prometheuses:
         why = "there is no Prometheus object to take them, or it can't be listed"
-        return [*found, check.skipped(", ".join(map(place_of, well)), why)]
+        return [*found, check.skip(", ".join(map(display_name, well)), why)]
     return [*found, *(_monitor(each, cluster.prometheuses, spaces) for each in well)]
 
 
-def _ours(cluster: Cluster) -> list[Raw]:
+def _podgpu_monitors(cluster: Cluster) -> list[Raw]:
     """Return the monitors that are podgpu's by name, by label, or by what they select."""
     templates = [labels_of(template_of(each)) for each in cluster.podgpus()]
     found = []
     for monitor in cluster.monitors or ():
-        selector = table(table(monitor.get("spec")).get("selector"))
+        selector = as_dict(as_dict(monitor.get("spec")).get("selector"))
         # One that selects everything is nobody's in particular.
         selects = bool(selector) and any(matches(selector, labels) for labels in templates)
         named = labels_of(monitor).get(_NAME) == "podgpu" or "podgpu" in name_of(monitor)
@@ -64,13 +64,13 @@ def _ours(cluster: Cluster) -> list[Raw]:
 def _monitor(
     monitor: Raw, prometheuses: Sequence[Raw], spaces: Mapping[str, Mapping[str, str]]
 ) -> Finding:
-    check, place = CHECKS["cluster.servicemonitor"], place_of(monitor)
+    check, place = CHECKS["cluster.servicemonitor"], display_name(monitor)
     refusals = [(each, _refusal(monitor, each, spaces)) for each in prometheuses]
-    takers = [place_of(each) for each, why in refusals if not why]
+    takers = [display_name(each) for each, why in refusals if not why]
     if takers:
         return check.ok(place, f"taken by {', '.join(takers)}")
-    told = "; ".join(f"{place_of(each)} {why}" for each, why in refusals)
-    return check.warning(place, f"no Prometheus takes it: {told}", _mend(monitor, prometheuses))
+    told = "; ".join(f"{display_name(each)} {why}" for each, why in refusals)
+    return check.warning(place, f"no Prometheus takes it: {told}", _fix_for(monitor, prometheuses))
 
 
 def _refusal(
@@ -81,7 +81,7 @@ def _refusal(
     By the operator's API reference, a selector that isn't there selects nothing, and one of
     namespaces that isn't there the Prometheus' own.
     """
-    spec, kind = table(prometheus.get("spec")), _FIELDS[text(monitor.get("kind"))]
+    spec, kind = as_dict(prometheus.get("spec")), _FIELDS[as_text(monitor.get("kind"))]
     selector = spec.get(f"{kind}Selector")
     if not isinstance(selector, dict):
         return f"selects none ({kind}Selector isn't set)"
@@ -97,11 +97,11 @@ def _refusal(
     return ""
 
 
-def _mend(monitor: Raw, prometheuses: Sequence[Raw]) -> str:
-    kind = _FIELDS[text(monitor.get("kind"))]
+def _fix_for(monitor: Raw, prometheuses: Sequence[Raw]) -> str:
+    kind = _FIELDS[as_text(monitor.get("kind"))]
     for each in prometheuses:
-        selector = table(table(each.get("spec")).get(f"{kind}Selector"))
-        wanted = table(selector.get("matchLabels"))
+        selector = as_dict(as_dict(each.get("spec")).get(f"{kind}Selector"))
+        wanted = as_dict(selector.get("matchLabels"))
         if wanted and not matches(selector, labels_of(monitor)):
             pairs = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             return f"set additionalLabels: {{{pairs}}} in the chart, or label the monitor so"
@@ -112,7 +112,7 @@ def _mend(monitor: Raw, prometheuses: Sequence[Raw]) -> str:
 
 
 def _shown(selector: Mapping[str, Any]) -> str:
-    wanted = _pairs(table(selector.get("matchLabels")))
+    wanted = _pairs(as_dict(selector.get("matchLabels")))
     return wanted if not selector.get("matchExpressions") else f"{wanted} and expressions"
 
 

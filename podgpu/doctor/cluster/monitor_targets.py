@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,
+    display_name,
     labels_of,
     namespace_of,
-    place_of,
     template_of,
 )
 from podgpu.doctor.cluster.scheduling_rules import matches
@@ -21,7 +21,7 @@ _NUMBERED: Final = ("targetPort", "portNumber")
 _SELECTOR: Final = "set its selector to the labels of podgpu's {kind}, as the chart does"
 
 
-def fault(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, str] | None:
+def target_problem(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, str] | None:
     """Return why a monitor leads to no page of podgpu's, and what mends that; None if it does.
 
     None too where that can't be told, since Services can't be listed.
@@ -41,7 +41,7 @@ def fault(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, str] | Non
 
 def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
     """Whether a monitor looks into a namespace: its own, unless its namespaceSelector says more."""
-    selector = table(table(monitor.get("spec")).get("namespaceSelector"))
+    selector = as_dict(as_dict(monitor.get("spec")).get("namespaceSelector"))
     if selector.get("any") is True:
         return True
     names = selector.get("matchNames")
@@ -51,32 +51,32 @@ def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
 
 
 def _of_pods(monitor: Mapping[str, Any], daemonsets: Sequence[Raw]) -> tuple[str, str] | None:
-    selector = table(monitor.get("spec")).get("selector")
+    selector = as_dict(monitor.get("spec")).get("selector")
     found = [each for each in daemonsets if matches(selector, labels_of(template_of(each)))]
     if not found:
         return "selects no pod of podgpu's", _SELECTOR.format(kind="pods")
     containers = [
         container
         for each in found
-        for container in items(table(template_of(each).get("spec")).get("containers"))
+        for container in as_dicts(as_dict(template_of(each).get("spec")).get("containers"))
     ]
-    return _port(monitor, place_of(found[0]), containers)
+    return _port(monitor, display_name(found[0]), containers)
 
 
 def _of_services(
     monitor: Mapping[str, Any], daemonsets: Sequence[Raw], services: Sequence[Raw]
 ) -> tuple[str, str] | None:
-    selector = table(monitor.get("spec")).get("selector")
+    selector = as_dict(monitor.get("spec")).get("selector")
     found = [each for each in services if matches(selector, labels_of(each))]
-    found = [each for each in found if any(_leads(each, to) for to in daemonsets)]
+    found = [each for each in found if any(_selects_pods(each, to) for to in daemonsets)]
     if not found:
         return "selects no Service of podgpu's", _SELECTOR.format(kind="Service")
-    return _port(monitor, place_of(found[0]), [table(each.get("spec")) for each in found])
+    return _port(monitor, display_name(found[0]), [as_dict(each.get("spec")) for each in found])
 
 
-def _leads(service: Mapping[str, Any], daemonset: Raw) -> bool:
+def _selects_pods(service: Mapping[str, Any], daemonset: Raw) -> bool:
     """Whether a Service leads to the pods of a DaemonSet."""
-    wanted = table(table(service.get("spec")).get("selector"))
+    wanted = as_dict(as_dict(service.get("spec")).get("selector"))
     return (
         namespace_of(service) == namespace_of(daemonset)
         and bool(wanted)
@@ -85,20 +85,19 @@ def _leads(service: Mapping[str, Any], daemonset: Raw) -> bool:
 
 
 def _port(
-    monitor: Mapping[str, Any], place: str, owners: Sequence[Mapping[str, Any]]
+    monitor: Mapping[str, Any], subject: str, owners: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str] | None:
     """Return a fault if no endpoint names one of the ports that `owners` list."""
-    endpoints = items(table(monitor.get("spec")).get(_ENDPOINTS[text(monitor.get("kind"))]))
-    there = sorted({text(port.get("name")) for each in owners for port in _ports(each)} - {""})
-    wanted = [text(each.get("port")) for each in endpoints]
+    endpoints = as_dicts(as_dict(monitor.get("spec")).get(_ENDPOINTS[as_text(monitor.get("kind"))]))
+    there = sorted({as_text(port.get("name")) for each in owners for port in _ports(each)} - {""})
+    wanted = [as_text(each.get("port")) for each in endpoints]
     numbered = any(each.get(key) is not None for each in endpoints for key in _NUMBERED)
     if not endpoints or numbered or set(wanted) & set(there):
         return None
-    saw = (
-        f"names the port {', '.join(wanted)}, and {place} has {', '.join(there) or 'none by name'}"
-    )
-    return saw, f"set port in it to one of those of {place}"
+    names = ", ".join(there) or "none by name"
+    saw = f"names the port {', '.join(wanted)}, and {subject} has {names}"
+    return saw, f"set port in it to one of those of {subject}"
 
 
 def _ports(owner: Mapping[str, Any]) -> list[Raw]:
-    return items(owner.get("ports"))
+    return as_dicts(owner.get("ports"))

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.kube.json_access import table, text
-from pipeline.model.plugin_ids import matcher
-from podgpu.doctor.cluster.objects import Cluster, labels_of, name_of, some
+from pipeline.kube.json_access import as_dict, as_text
+from pipeline.model.plugin_ids import glob_matcher
+from podgpu.doctor.cluster.objects import Cluster, first_few, labels_of, name_of
 
 _LABELS: Final[Mapping[str, str | None]] = {
     "nvidia.com/gpu.present": "true",
@@ -26,7 +26,7 @@ They are those of GPU feature discovery, node feature discovery, GKE, EKS and AK
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
 _PREFIX: Final = "nvidia.com/"
-_IS_GPU: Final = matcher(("nvidia.com/*", "*/*gpu*"))
+_IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
 """As the podresources source has it, by its default."""
 
 _OTHERS: Final = ("amd.com/", "intel.com/")
@@ -40,12 +40,12 @@ def has_gpus(node: Mapping[str, Any]) -> bool:
     """Whether a node has NVIDIA GPUs, by its labels or by what it offers."""
     labels = labels_of(node)
     told = any(key in labels and value in (None, labels[key]) for key, value in _LABELS.items())
-    return told or bool(offered(node, "capacity"))
+    return told or bool(gpu_resources(node, "capacity"))
 
 
-def offered(node: Mapping[str, Any], part: str) -> dict[str, int]:
+def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
     """Return how many devices of each GPU resource a node has, by `capacity` or `allocatable`."""
-    found = table(table(node.get("status")).get(part))
+    found = as_dict(as_dict(node.get("status")).get(part))
     counts = {
         resource: _count(count)
         for resource, count in found.items()
@@ -56,15 +56,15 @@ def offered(node: Mapping[str, Any], part: str) -> dict[str, int]:
 
 def _count(quantity: object) -> int | None:
     """Return a quantity that is a plain number, as those of devices are."""
-    digits = text(quantity)
+    digits = as_text(quantity)
     return int(digits) if _DIGITS.fullmatch(digits) else None
 
 
-def look(cluster: Cluster) -> list[Finding]:
+def check_nodes(cluster: Cluster) -> list[Finding]:
     """Check `cluster.gpus` for each node that has some."""
     check = CHECKS["cluster.gpus"]
     if cluster.nodes is None:
-        return [check.skipped("Nodes", "they can't be listed")]
+        return [check.skip("Nodes", "they can't be listed")]
     nodes = [node for node in cluster.nodes if has_gpus(node)]
     if not nodes:
         mend = (
@@ -73,32 +73,38 @@ def look(cluster: Cluster) -> list[Finding]:
         )
         return [check.warning("Nodes", f"none of {len(cluster.nodes)} says it has a GPU", mend)]
     claimed = {
-        text(table(each.get("spec")).get("nodeName"))
+        as_text(as_dict(each.get("spec")).get("nodeName"))
         for each in cluster.slices or ()
-        if "gpu" in text(table(each.get("spec")).get("driver"))
+        if "gpu" in as_text(as_dict(each.get("spec")).get("driver"))
     }
     wrong: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
-        if fault := _fault(node, by_claims=name_of(node) in claimed):
+        if fault := _node_problem(node, by_claims=name_of(node) in claimed):
             wrong.setdefault(fault, []).append(name_of(node))
     return [
-        check.warning(f"{'Node' if len(names) == 1 else 'Nodes'} {some(names)}", saw, mend)
+        check.warning(f"{'Node' if len(names) == 1 else 'Nodes'} {first_few(names)}", saw, mend)
         for (saw, mend), names in wrong.items()
-    ] or [check.ok("Nodes", f"{len(nodes)} have GPUs, and offer all of them: {_told(nodes)}")]
+    ] or [
+        check.ok(
+            "Nodes", f"{len(nodes)} have GPUs, and offer all of them: {_describe_nodes(nodes)}"
+        )
+    ]
 
 
-def _told(nodes: list[dict[str, Any]]) -> str:
+def _describe_nodes(nodes: list[dict[str, Any]]) -> str:
     shown = []
     for node in nodes[:_MANY]:
-        has = ", ".join(f"{count} {name}" for name, count in offered(node, "capacity").items())
+        has = ", ".join(
+            f"{count} {name}" for name, count in gpu_resources(node, "capacity").items()
+        )
         shown.append(f"{name_of(node)} {has or 'by claims'}")
     more = f"; and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
     return "; ".join(shown) + more
 
 
-def _fault(node: Mapping[str, Any], *, by_claims: bool) -> tuple[str, str] | None:
+def _node_problem(node: Mapping[str, Any], *, by_claims: bool) -> tuple[str, str] | None:
     """Return what is wrong with a node's GPUs, and what mends it; None if nothing is."""
-    capacity, free = offered(node, "capacity"), offered(node, "allocatable")
+    capacity, free = gpu_resources(node, "capacity"), gpu_resources(node, "allocatable")
     if not any(capacity.values()):
         if by_claims:
             return None

@@ -11,13 +11,13 @@ import orjson
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, mend_of
+from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, fix_for
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.kube.request import Request
-from podgpu.doctor.cluster.objects import Cluster, Raw, exporter, namespace_of
+from podgpu.doctor.cluster.objects import Cluster, Raw, exporter_kind, namespace_of
 from podgpu.doctor.cluster.scheduling_rules import selector_text
-from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, unmade
+from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
 
 _PAGE: Final = 500
 _PAGES: Final = 40
@@ -148,10 +148,10 @@ class Fetcher:
     def _refused(self, path: str, error: ApiError, found: Sequence[Raw]) -> Finding:
         check = CHECKS["cluster.server"]
         if error.status != FORBIDDEN:
-            return check.warning(path, str(error), mend_of(error) + self._rest(found))
+            return check.warning(path, str(error), fix_for(error) + self._rest(found))
         target = Request("GET", path).target
         right = Right("list", target.resource, target.group, namespace=target.namespace)
-        return check.warning(path, f"may not {right}", right.given_to("the kubeconfig's user"))
+        return check.warning(path, f"may not {right}", right.fix_for("the kubeconfig's user"))
 
     @staticmethod
     def _rest(found: Sequence[Raw]) -> str:
@@ -170,15 +170,15 @@ class Fetcher:
         for _ in range(_PAGES):
             page = await self.api.get(path, query | ({"continue": more} if more else {}))
             try:
-                answer = table(orjson.loads(page))
+                answer = as_dict(orjson.loads(page))
             except orjson.JSONDecodeError:
                 mend = "see that the kubeconfig's server is a Kubernetes API server"
                 self.findings.append(check.warning(path, "the answer is no JSON", mend))
                 return None
-            fresh += [{**each, "kind": kind} for each in items(answer.get("items"))]
+            fresh += [{**each, "kind": kind} for each in as_dicts(answer.get("items"))]
             # What an earlier attempt had more of is better than a beginning.
             found[:] = fresh if len(fresh) >= len(before) else before
-            more = text(table(answer.get("metadata")).get("continue"))
+            more = as_text(as_dict(answer.get("metadata")).get("continue"))
             if not more:
                 return fresh
         saw, mend = f"more than {_PAGE * _PAGES} objects", f"nothing: {_PARTLY}"
@@ -196,10 +196,10 @@ class Fetcher:
         wanted = [
             (
                 f"/api/v1/namespaces/{quote(namespace_of(each), safe='')}/pods",
-                selector_text(table(each.get("spec")).get("selector")),
+                selector_text(as_dict(each.get("spec")).get("selector")),
             )
             for each in daemonsets or ()
-            if exporter(each) is not None
+            if exporter_kind(each) is not None
         ]
         lists = [
             await self.listed("Pod", path, selector)
@@ -215,7 +215,7 @@ class Fetcher:
         short = [
             namespace_of(each)
             for each in daemonsets or ()
-            if exporter(each) == "podgpu" and unmade(each)
+            if exporter_kind(each) == "podgpu" and missing_pods(each)
         ]
         fields = f"involvedObject.kind=DaemonSet,reason={FAILED_CREATE}"
         lists = [
@@ -228,7 +228,7 @@ class Fetcher:
 
     async def _services(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
         """Return the Services beside podgpu; None if they can't be had somewhere."""
-        ours = [each for each in daemonsets or () if exporter(each) == "podgpu"]
+        ours = [each for each in daemonsets or () if exporter_kind(each) == "podgpu"]
         lists = [
             await self.listed("Service", f"/api/v1/namespaces/{quote(space, safe='')}/services")
             for space in dict.fromkeys(map(namespace_of, ours))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 
 Raw: TypeAlias = dict[str, Any]
 Listed: TypeAlias = Sequence[Raw] | None
@@ -54,45 +54,45 @@ class Cluster:
         return [
             each
             for each in self.daemonsets or ()
-            if exporter(each) == "podgpu" and self.namespace in ("", namespace_of(each))
+            if exporter_kind(each) == "podgpu" and self.namespace in ("", namespace_of(each))
         ]
 
 
 def labels_of(raw: Mapping[str, Any]) -> dict[str, str]:
     """Return an object's labels."""
-    found = table(table(raw.get("metadata")).get("labels"))
+    found = as_dict(as_dict(raw.get("metadata")).get("labels"))
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 def name_of(raw: Mapping[str, Any]) -> str:
     """Return an object's name."""
-    return text(table(raw.get("metadata")).get("name"))
+    return as_text(as_dict(raw.get("metadata")).get("name"))
 
 
 def namespace_of(raw: Mapping[str, Any]) -> str:
     """Return an object's namespace."""
-    return text(table(raw.get("metadata")).get("namespace"))
+    return as_text(as_dict(raw.get("metadata")).get("namespace"))
 
 
-def place_of(raw: Mapping[str, Any]) -> str:
+def display_name(raw: Mapping[str, Any]) -> str:
     """Return an object's name with its kind and namespace, for people."""
     where = f"{namespace_of(raw)}/" if namespace_of(raw) else ""
-    return f"{text(raw.get('kind'))} {where}{name_of(raw)}".lstrip()
+    return f"{as_text(raw.get('kind'))} {where}{name_of(raw)}".lstrip()
 
 
 def template_of(daemonset: Mapping[str, Any]) -> Raw:
     """Return the pod that a DaemonSet makes."""
-    return table(table(daemonset.get("spec")).get("template"))
+    return as_dict(as_dict(daemonset.get("spec")).get("template"))
 
 
-def exporter(daemonset: Mapping[str, Any]) -> Kind | None:
+def exporter_kind(daemonset: Mapping[str, Any]) -> Kind | None:
     """Return which exporter of GPUs a DaemonSet runs, if it runs one.
 
     Its image tells, since podgpu may have taken the place of dcgm-exporter in its chart; where an
     image is called otherwise, the usual labels do.
     """
     template = template_of(daemonset)
-    names = [image_name(each) for each in items(table(template.get("spec")).get("containers"))]
+    names = [image_name(each) for each in as_dicts(as_dict(template.get("spec")).get("containers"))]
     if "podgpu" in names:
         return "podgpu"
     if _DCGM in names:
@@ -106,11 +106,11 @@ def exporter(daemonset: Mapping[str, Any]) -> Kind | None:
 
 def image_name(container: Mapping[str, Any]) -> str:
     """Return the last part of the name of a container's image, without tag and digest."""
-    image = text(container.get("image"))
+    image = as_text(container.get("image"))
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def some(names: Sequence[str], shown: int = 3) -> str:
+def first_few(names: Sequence[str], shown: int = 3) -> str:
     """Return a few names, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

@@ -6,7 +6,7 @@ They are those of the API reference of 1.34 for LabelSelector, NodeSelectorTerm 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.kube.json_access import items, table, text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from podgpu.doctor.cluster.objects import Raw, labels_of, name_of, namespace_of
 
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -33,30 +33,30 @@ def matches(selector: object, labels: Mapping[str, str]) -> bool:
     """Whether a label selector selects; an empty one selects all, none at all nothing."""
     if not isinstance(selector, dict):
         return False
-    wanted = table(selector.get("matchLabels"))
+    wanted = as_dict(selector.get("matchLabels"))
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _fits(expression, labels) for expression in items(selector.get("matchExpressions"))
+        _fits(expression, labels) for expression in as_dicts(selector.get("matchExpressions"))
     )
 
 
-def has_made(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+def is_owner(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     """Whether a pod is a DaemonSet's: by its owner, or where that isn't told by the selector."""
     if namespace_of(pod) != namespace_of(daemonset):
         return False
-    metadata = table(pod.get("metadata"))
-    uid = text(table(daemonset.get("metadata")).get("uid"))
-    for owner in items(metadata.get("ownerReferences")):
+    metadata = as_dict(pod.get("metadata"))
+    uid = as_text(as_dict(daemonset.get("metadata")).get("uid"))
+    for owner in as_dicts(metadata.get("ownerReferences")):
         if uid and owner.get("controller") is True:
-            return text(owner.get("uid")) == uid
-    return matches(table(daemonset.get("spec")).get("selector"), labels_of(pod))
+            return as_text(owner.get("uid")) == uid
+    return matches(as_dict(daemonset.get("spec")).get("selector"), labels_of(pod))
 
 
 def selector_text(selector: object) -> str:
     """Return a label selector as a list's query has it; empty if there is nothing to select by."""
-    wanted = table(table(selector).get("matchLabels"))
+    wanted = as_dict(as_dict(selector).get("matchLabels"))
     parts = [f"{key}={value}" for key, value in wanted.items() if isinstance(value, str)]
-    for each in items(table(selector).get("matchExpressions")):
-        key, values = text(each.get("key")), ",".join(_values(each))
+    for each in as_dicts(as_dict(selector).get("matchExpressions")):
+        key, values = as_text(each.get("key")), ",".join(_values(each))
         match each.get("operator"):
             case "In":
                 parts.append(f"{key} in ({values})")
@@ -76,7 +76,7 @@ def _values(expression: Mapping[str, Any]) -> list[str]:
     return [value for value in raw if isinstance(value, str)] if isinstance(raw, list) else []
 
 
-def obstacles(
+def scheduling_obstacles(
     spec: Mapping[str, Any], node: Mapping[str, Any], *, gpus: bool = True
 ) -> list[tuple[str, str]]:
     """Return what keeps a DaemonSet's pod off a node, each with its mend; empty if nothing does.
@@ -88,7 +88,7 @@ def obstacles(
     """
     labels, name = labels_of(node), name_of(node)
     found = []
-    for key, value in table(spec.get("nodeSelector")).items():
+    for key, value in as_dict(spec.get("nodeSelector")).items():
         if labels.get(key) != value:
             has = f"{key}={labels[key]}" if key in labels else "no such label"
             mend = _label(key, value, node, gpus=gpus)
@@ -97,11 +97,11 @@ def obstacles(
         shown = " or ".join(map(_shown, wanted))
         mend = "give the node such labels, or change affinity"
         found.append((f"affinity wants {shown}", mend))
-    tolerations = items(spec.get("tolerations"))
-    for taint in items(table(node.get("spec")).get("taints")):
+    tolerations = as_dicts(spec.get("tolerations"))
+    for taint in as_dicts(as_dict(node.get("spec")).get("taints")):
         if not _tolerated(taint, tolerations):
-            told = f"{_pair(taint)}:{text(taint.get('effect'))}"
-            key = text(taint.get("key"))
+            told = f"{_pair(taint)}:{as_text(taint.get('effect'))}"
+            key = as_text(taint.get("key"))
             mend = f"add the toleration {{key: {key}, operator: Exists}}"
             if not gpus:
                 mend = f"{_DISCOVER}; where those have this taint, {mend}"
@@ -116,13 +116,13 @@ def _label(key: str, value: object, node: Mapping[str, Any], *, gpus: bool) -> s
 
 
 def _required(spec: Mapping[str, Any]) -> Sequence[Raw]:
-    affinity = table(table(spec.get("affinity")).get("nodeAffinity"))
-    required = table(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-    return items(required.get("nodeSelectorTerms"))
+    affinity = as_dict(as_dict(spec.get("affinity")).get("nodeAffinity"))
+    required = as_dict(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    return as_dicts(required.get("nodeSelectorTerms"))
 
 
 def _term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
-    expressions, fields = items(term.get("matchExpressions")), items(term.get("matchFields"))
+    expressions, fields = as_dicts(term.get("matchExpressions")), as_dicts(term.get("matchFields"))
     if not expressions and not fields:
         return False  # an empty term selects nothing
     return all(_fits(each, labels) for each in expressions) and all(
@@ -131,7 +131,7 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool
 
 
 def _fits(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key = text(expression.get("key"))
+    key = as_text(expression.get("key"))
     values = _values(expression)
     has = labels.get(key)
     match expression.get("operator"):
@@ -155,15 +155,15 @@ def _fits(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def _shown(term: Mapping[str, Any]) -> str:
     parts = []
-    for each in (*items(term.get("matchExpressions")), *items(term.get("matchFields"))):
+    for each in (*as_dicts(term.get("matchExpressions")), *as_dicts(term.get("matchFields"))):
         values = each.get("values")
         told = f" ({', '.join(map(str, values))})" if isinstance(values, list) and values else ""
-        parts.append(f"{text(each.get('key'))} {text(each.get('operator'))}{told}")
+        parts.append(f"{as_text(each.get('key'))} {as_text(each.get('operator'))}{told}")
     return " and ".join(parts) or "nothing"
 
 
 def _tolerated(taint: Mapping[str, Any], tolerations: Sequence[Raw]) -> bool:
-    if text(taint.get("effect")) not in _KEEPS_OUT or text(taint.get("key")) in _TOLERATED:
+    if as_text(taint.get("effect")) not in _KEEPS_OUT or as_text(taint.get("key")) in _TOLERATED:
         return True
     return any(_tolerates(each, taint) for each in tolerations)
 
@@ -176,9 +176,9 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
         return exists  # all keys
     if toleration.get("key") != taint.get("key"):
         return False
-    return exists or text(toleration.get("value")) == text(taint.get("value"))
+    return exists or as_text(toleration.get("value")) == as_text(taint.get("value"))
 
 
 def _pair(taint: Mapping[str, Any]) -> str:
-    value = text(taint.get("value"))
-    return f"{text(taint.get('key'))}={value}" if value else text(taint.get("key"))
+    value = as_text(taint.get("value"))
+    return f"{as_text(taint.get('key'))}={value}" if value else as_text(taint.get("key"))

@@ -6,9 +6,9 @@ from typing import Any, Final
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.kube.json_access import items, number, table, text
-from podgpu.doctor.cluster.objects import Cluster, Raw, name_of, namespace_of, place_of
-from podgpu.doctor.cluster.scheduling_rules import has_made
+from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
+from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, name_of, namespace_of
+from podgpu.doctor.cluster.scheduling_rules import is_owner
 
 _MANY: Final = 3
 _LONGEST: Final = 120
@@ -18,7 +18,7 @@ _LONGEST_EVENT: Final = 400
 FAILED_CREATE: Final = "FailedCreate"
 """The reason of the events of a DaemonSet whose pods the API server refuses."""
 
-_MENDS: Final = (
+_FIXES: Final = (
     ("OOMKilled", "raise the limit of memory (resources.limits.memory; see docs/sizing.md)"),
     (
         "ImagePull",
@@ -33,7 +33,7 @@ _MENDS: Final = (
 )
 
 
-def unready(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
+def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
     """Return what keeps pods from being ready.
 
     Args:
@@ -42,40 +42,40 @@ def unready(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
         count: how many are ready, for people.
     """
     check = CHECKS["cluster.daemonset"]
-    pods = [pod for pod in cluster.pods or () if has_made(daemonset, pod)]
-    waiting = [told for pod in pods if (told := _waits(pod))]
+    pods = [pod for pod in cluster.pods or () if is_owner(daemonset, pod)]
+    waiting = [told for pod in pods if (told := _waiting_reason(pod))]
     reasons = waiting[:_MANY]
     if len(waiting) > _MANY:
         reasons.append(f"and {len(waiting) - _MANY} more")
-    if missing := unmade(daemonset):
+    if missing := missing_pods(daemonset):
         reasons.append(f"{missing} are not made{_refused(daemonset, cluster)}")
     few = f": {'; '.join(reasons)}" if reasons else ""
-    mends = [mend for word, mend in _MENDS if word in few]
+    mends = [mend for word, mend in _FIXES if word in few]
     mends.append(
         f"kubectl -n {namespace_of(daemonset)} describe pod, describe daemonset and logs "
         "--previous tell more; podgpu doctor in such a pod looks at its node"
     )
-    return check.warning(place_of(daemonset), count + few, "; ".join(mends))
+    return check.warning(display_name(daemonset), count + few, "; ".join(mends))
 
 
-def unmade(daemonset: Raw) -> int:
+def missing_pods(daemonset: Raw) -> int:
     """Return how many pods are wanted and not there; 0 if that isn't known.
 
     By the controller's own count: of pods a list may have had a part alone.
     """
-    status = table(daemonset.get("status"))
-    wanted = number(status.get("desiredNumberScheduled"))
-    made = number(status.get("currentNumberScheduled"))
+    status = as_dict(daemonset.get("status"))
+    wanted = as_int(status.get("desiredNumberScheduled"))
+    made = as_int(status.get("currentNumberScheduled"))
     return 0 if wanted is None or made is None else max(0, int(wanted - made))
 
 
 def _refused(daemonset: Raw, cluster: Cluster) -> str:
     """Return why pods can't be made, by the newest event that says so."""
     told = [
-        (_moment(event), text(event.get("message")))
+        (_moment(event), as_text(event.get("message")))
         for event in cluster.events or ()
-        if text(event.get("reason")) == FAILED_CREATE
-        and text(table(event.get("involvedObject")).get("name")) == name_of(daemonset)
+        if as_text(event.get("reason")) == FAILED_CREATE
+        and as_text(as_dict(event.get("involvedObject")).get("name")) == name_of(daemonset)
         and namespace_of(event) == namespace_of(daemonset)
     ]
     return f": {line(max(told)[1], _LONGEST_EVENT)}" if told else ""
@@ -83,60 +83,60 @@ def _refused(daemonset: Raw, cluster: Cluster) -> str:
 
 def _moment(event: Mapping[str, Any]) -> str:
     """Return when an event happened last; as the API has it, texts sort as their times do."""
-    series = text(table(event.get("series")).get("lastObservedTime"))
-    return max(series, text(event.get("lastTimestamp")), text(event.get("eventTime")))
+    series = as_text(as_dict(event.get("series")).get("lastObservedTime"))
+    return max(series, as_text(event.get("lastTimestamp")), as_text(event.get("eventTime")))
 
 
-def _waits(pod: Mapping[str, Any]) -> str:
+def _waiting_reason(pod: Mapping[str, Any]) -> str:
     """Return what a pod waits for and on which node; empty if it doesn't."""
-    status = table(pod.get("status"))
+    status = as_dict(pod.get("status"))
     why = next(_reasons(status), "")
     if not why and status.get("phase") in ("Pending", "Failed"):
-        said = text(status.get("reason")) or text(_unscheduled(status))
-        why = f"is {text(status.get('phase'))} {line(said, _LONGEST)}".rstrip()
+        said = as_text(status.get("reason")) or as_text(_unscheduled(status))
+        why = f"is {as_text(status.get('phase'))} {line(said, _LONGEST)}".rstrip()
     if not why:
         return ""
-    node = text(table(pod.get("spec")).get("nodeName"))
+    node = as_text(as_dict(pod.get("spec")).get("nodeName"))
     return f"{name_of(pod)}{f' on {node}' if node else ''} {why}"
 
 
 def _reasons(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield why containers aren't ready, those first that go before the others."""
-    for container in items(status.get("initContainerStatuses")):
-        done = table(table(container.get("state")).get("terminated")).get("exitCode") == 0
+    for container in as_dicts(status.get("initContainerStatuses")):
+        done = as_dict(as_dict(container.get("state")).get("terminated")).get("exitCode") == 0
         if not done and container.get("ready") is not True:
-            yield from _reason(container, f"init container {text(container.get('name'))} ")
-    for container in items(status.get("containerStatuses")):
+            yield from _reason(container, f"init container {as_text(container.get('name'))} ")
+    for container in as_dicts(status.get("containerStatuses")):
         yield from _reason(container, "")
 
 
 def _reason(container: Mapping[str, Any], which: str) -> Iterator[str]:
-    state = table(container.get("state"))
-    waiting, ended = table(state.get("waiting")), table(state.get("terminated"))
-    before = table(table(container.get("lastState")).get("terminated"))
-    past = _past(ended or before, number(container.get("restartCount")) or 0)
+    state = as_dict(container.get("state"))
+    waiting, ended = as_dict(state.get("waiting")), as_dict(state.get("terminated"))
+    before = as_dict(as_dict(container.get("lastState")).get("terminated"))
+    past = _last_termination(ended or before, as_int(container.get("restartCount")) or 0)
     if waiting:
-        said = f"{text(waiting.get('reason'))} {line(text(waiting.get('message')), _LONGEST)}"
+        said = f"{as_text(waiting.get('reason'))} {line(as_text(waiting.get('message')), _LONGEST)}"
         yield which + said.rstrip() + (f" ({past})" if past else "")
     elif container.get("ready") is False:
         what = "has ended" if ended else "runs and is not ready"
         yield f"{which}{what}" + (f" ({past})" if past else "")
 
 
-def _past(ended: Mapping[str, Any], restarts: int) -> str:
+def _last_termination(ended: Mapping[str, Any], restarts: int) -> str:
     """Return how a container ended last, and how often."""
     words = []
     if ended:
-        code = number(ended.get("exitCode"))
+        code = as_int(ended.get("exitCode"))
         status = "" if code is None else f", status {code}"
-        words.append(f"ended by {line(text(ended.get('reason')) or 'itself', 60)}{status}")
+        words.append(f"ended by {line(as_text(ended.get('reason')) or 'itself', 60)}{status}")
     if restarts:
         words.append(f"{restarts} restarts")
     return ", ".join(words)
 
 
 def _unscheduled(status: Mapping[str, Any]) -> object:
-    for condition in items(status.get("conditions")):
+    for condition in as_dicts(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("message")
     return ""

@@ -8,48 +8,48 @@ from dataclasses import dataclass
 from typing import Final
 
 from podgpu.extender.node_selection.gpu_requirement import Requirement
-from podgpu.extender.node_selection.node_state import AtHand, Known
+from podgpu.extender.node_selection.node_state import AtHand, NodeKnowledge
 from podgpu.extender.node_selection.pod_demand import Demand
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterResult:
     """Whether a node passes.
 
     Attributes:
         reason: why it doesn't, for people; empty if it does.
-        for_good: it would not even if all of its GPUs were free, by what a fresh annotation
+        is_unresolvable: it would not even if all of its GPUs were free, by what a fresh annotation
             says; or the pod's requirement means nothing.
     """
 
     reason: str = ""
-    for_good: bool = False
+    is_unresolvable: bool = False
 
 
-PASSED: Final = Verdict()
+PASSED: Final = FilterResult()
 
 
-def judged(demand: Demand, known: Known, now: float) -> Verdict:
+def filter_node(demand: Demand, node: NodeKnowledge, now: float) -> FilterResult:
     """Return whether a pod fits on a node.
 
     Args:
         demand: what the pod asks for.
-        known: what the node says.
+        node: what the node says.
         now: Unix time.
     """
     if not demand.count:
         return PASSED
     if demand.wrong:
         return _failed(demand.wrong, for_good=True)
-    why = _why(demand, known.at_hand(now))
+    why = _why(demand, node.at_hand(now))
     if not why:
         return PASSED
     # What is stale or can't be read may become known.
-    lasting = known.fresh(now) and _why(demand, known.with_all_free().at_hand(now)) != ""
+    lasting = node.fresh(now) and _why(demand, node.with_all_free().at_hand(now)) != ""
     return _failed(why, for_good=lasting)
 
 
-def unjudged(demand: Demand, why: str) -> Verdict:
+def unfiltered(demand: Demand, why: str) -> FilterResult:
     """Return the verdict on a node that there was no time to look at.
 
     Args:
@@ -103,5 +103,5 @@ def _grouped(count: int, requirement: Requirement, found: AtHand) -> str:
     )
 
 
-def _failed(reason: str, *, for_good: bool = False) -> Verdict:
-    return Verdict(f"podgpu: {reason}", for_good)
+def _failed(reason: str, *, for_good: bool = False) -> FilterResult:
+    return FilterResult(f"podgpu: {reason}", for_good)

@@ -10,7 +10,7 @@ STATES: Final[tuple[State, ...]] = ("fresh", "no_free", "stale", "unreadable", "
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NodeKnowledge:
     """What a Node says of its GPUs.
 
     Attributes:
@@ -38,7 +38,7 @@ class Known:
         """Return whether its annotation can be relied on, whether it says what is free or not."""
         return self.state(now) in {"fresh", "no_free"}
 
-    def with_all_free(self) -> "Known":
+    def with_all_free(self) -> "NodeKnowledge":
         """Return what would be known if nobody held any of its GPUs."""
         if self.published is None:
             return self
@@ -79,8 +79,8 @@ class AtHand:
     unsure: int = 0
 
 
-NOTHING: Final = Known(why="the extender has not heard of the node")
+NOTHING: Final = NodeKnowledge(why="the extender has not heard of the node")
 """Of a node that isn't among those that have been heard of."""
 
-NOT_YET: Final = Known(why="the extender has not heard of the cluster's nodes yet")
+NOT_YET: Final = NodeKnowledge(why="the extender has not heard of the cluster's nodes yet")
 """Of every node before the first list."""

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value
 from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, Instrument
-from sinks.otlp.encoding.series_cache import Cells, Known
-from sinks.otlp.encoding.wire_format import Cell
+from sinks.otlp.encoding.series_cache import DeviceSeries, SeriesCache
+from sinks.otlp.encoding.wire_format import SeriesTemplate
 
 Compute: TypeAlias = Callable[[Snapshot], Value | None]
 
@@ -27,63 +27,69 @@ class Derived(NamedTuple):
     """A series whose points are worked out.
 
     Attributes:
-        cell: what is the same in all of them.
+        template: what is the same in all of them.
         compute: returns the value; None where it is unknown.
-        wake: positions of readings: it has a point in a snapshot in which one of them is fresh.
+        trigger_positions: positions of readings: it has a point in a snapshot in which one of them
+            is fresh.
         at: position of the reading whose time it has; None for the snapshot's.
     """
 
-    cell: Cell
+    template: SeriesTemplate
     compute: Compute
-    wake: frozenset[int]
+    trigger_positions: frozenset[int]
     at: int | None = None
 
 
 def of_device(
-    cells: Cells, attribution: Attribution, told: Mapping[str, int], every: frozenset[int]
+    cache: SeriesCache,
+    attribution: Attribution,
+    positions: Mapping[str, int],
+    all_positions: frozenset[int],
 ) -> Iterator[Derived]:
     """Yield what is worked out for a device.
 
     Args:
-        cells: makes the cells.
+        cache: makes the cells.
         attribution: the device and its holders.
-        told: positions of its readings without attributes that are told of, by field.
-        every: positions of all its readings.
+        positions: positions of its readings without attributes that are told of, by field.
+        all_positions: positions of all its readings.
     """
-    known = cells.known(attribution)
-    if cells.semconv:
-        if USED in told and TOTAL in told:
-            at, total = told[USED], told[TOTAL]
+    known = cache.device_series(attribution)
+    if cache.semconv:
+        if USED in positions and TOTAL in positions:
+            at, total = positions[USED], positions[TOTAL]
             yield Derived(
-                cells.of_device(known, MEMORY_UTILIZATION),
+                cache.of_device(known, MEMORY_UTILIZATION),
                 partial(_part, at, total),
                 frozenset({at}),
                 at,
             )
-        health = {name: told[name] for name in HEALTH if name in told}
+        health = {name: positions[name] for name in HEALTH if name in positions}
         if health:
             wake = frozenset(health.values())
             for state in STATES:
-                yield Derived(cells.status(known, state), partial(_is, state, health), wake)
-    if every and attribution.holders:
-        conflicts = cells.of_device(known, CONFLICTS[not cells.semconv])
-        yield Derived(conflicts, partial(_same, attribution.conflicts), every)
+                yield Derived(cache.status(known, state), partial(_is, state, health), wake)
+    if all_positions and attribution.holders:
+        conflicts = cache.of_device(known, CONFLICTS[not cache.semconv])
+        yield Derived(conflicts, partial(_same, attribution.conflicts), all_positions)
         for at, holder in enumerate(attribution.holders):
-            yield from _of_holder(cells, known, at, holder, every)
+            yield from _of_holder(cache, known, at, holder, all_positions)
 
 
 def _of_holder(
-    cells: Cells, known: Known, at: int, holder: Holder, every: frozenset[int]
+    cache: SeriesCache, device_series: DeviceSeries, at: int, holder: Holder, every: frozenset[int]
 ) -> Iterator[Derived]:
     said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
-    info, share, since, age = HOLDING if cells.semconv else HOLDING_ON_PAGE
-    yield Derived(cells.holding(known, at, holder, info, said), partial(_same, 1), every)
+    info, share, since, age = HOLDING if cache.semconv else HOLDING_ON_PAGE
+    yield Derived(cache.holding(device_series, at, holder, info, said), partial(_same, 1), every)
     if holder.share is not None:
         part = partial(_same, holder.share)
-        yield Derived(cells.holding(known, at, holder, share), part, every)
+        yield Derived(cache.holding(device_series, at, holder, share), part, every)
     began = partial(_since, holder.since)
-    yield Derived(cells.holding(known, at, holder, since), began, every)
-    yield Derived(cells.holding(known, at, holder, age), partial(_age, holder.source), every)
+    yield Derived(cache.holding(device_series, at, holder, since), began, every)
+    yield Derived(
+        cache.holding(device_series, at, holder, age), partial(_age, holder.source), every
+    )
 
 
 def _same(value: Value, _: Snapshot) -> Value:
@@ -124,9 +130,9 @@ def _state(found: Mapping[str, Value]) -> str:
 
 def _age(source: str, snapshot: Snapshot) -> Value | None:
     state = snapshot.sources.get(source)
-    if state is None or state.confirmed is None:
+    if state is None or state.confirmed_at is None:
         return None
-    return max(0.0, state.confirmed.seconds_until(snapshot.at))
+    return max(0.0, state.confirmed_at.seconds_until(snapshot.at))
 
 
 def _instruments(prefix: str, *names: str, units: tuple[str, ...]) -> tuple[Instrument, ...]:

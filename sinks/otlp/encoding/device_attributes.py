@@ -1,13 +1,13 @@
 """The attributes that name a device on a point."""
 
 from pipeline.exposition.device_labels import DCGM_ONLY, base, facts
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.model import Device
 from sinks.otlp.encoding.attributes import Pairs, merged
 from sinks.otlp.encoding.semconv import HW_TYPE, VENDOR
 
 
-def semconv(device: Device, *, typed: bool) -> Pairs:
+def semconv_attributes(device: Device, *, typed: bool) -> Pairs:
     """Return what the conventions call a device.
 
     Args:
@@ -30,7 +30,7 @@ def semconv(device: Device, *, typed: bool) -> Pairs:
     return merged(named)
 
 
-def constant(device: Device) -> Pairs:
+def constant_attributes(device: Device) -> Pairs:
     """Return what never changes of a board: on `hw.status` alone, not to be on all series."""
     known = facts(device)
     return (
@@ -39,7 +39,7 @@ def constant(device: Device) -> Pairs:
     )
 
 
-def dcgm(device: Device, style: Style, *, own: bool) -> Pairs:
+def dcgm_attributes(device: Device, style: PageNaming, *, own: bool) -> Pairs:
     """Return dcgm-exporter's labels of a device.
 
     Args:

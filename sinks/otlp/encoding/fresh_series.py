@@ -7,9 +7,9 @@ from operator import is_not, itemgetter
 from typing import Final
 
 from pipeline.model import Reading, Snapshot, Value
-from sinks.otlp.encoding.request_frames import Blocks, Frame
-from sinks.otlp.encoding.series_layout import Entry, Shape
-from sinks.otlp.encoding.steady_time import Order
+from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
+from sinks.otlp.encoding.series_layout import SeriesEntry, SeriesLayout
+from sinks.otlp.encoding.steady_time import PointOrder
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _AT = itemgetter(Reading._fields.index("at"))
@@ -23,28 +23,28 @@ class Selection:
 
     Attributes:
         entries: the series.
-        doubled: how many fresh readings are left out for their identity.
+        duplicates: how many fresh readings are left out for their identity.
         counters: positions among the entries of those that only grow.
-        frame: the one in use; None before the first and when no value can be sent.
+        template: the one in use; None before the first and when no value can be sent.
     """
 
-    def __init__(self, shape: Shape, fresh: Sequence[int]) -> None:
-        self.entries: list[Entry] = shape.firing(fresh)
-        self.doubled = len(set(fresh).intersection(shape.doubled)) if shape.doubled else 0
-        self.frame: Frame | None = None
-        self._frames: dict[tuple[frozenset[int], frozenset[int]], Frame] = {}
+    def __init__(self, shape: SeriesLayout, fresh: Sequence[int]) -> None:
+        self.entries: list[SeriesEntry] = shape.entries_for(fresh)
+        self.duplicates = len(set(fresh).intersection(shape.duplicates)) if shape.duplicates else 0
+        self.template: RequestTemplate | None = None
+        self._frames: dict[tuple[frozenset[int], frozenset[int]], RequestTemplate] = {}
         numbered = list(enumerate(self.entries))
         self.counters = [
-            at for at, entry in numbered if entry.track.cell.column.instrument.kind == "counter"
+            at for at, entry in numbered if entry.state.template.metric.instrument.kind == "counter"
         ]
         self._computed = [(at, e.compute) for at, e in numbered if e.compute is not None]
-        self._late = [at for at, entry in numbered if entry.late]
+        self._late = [at for at, entry in numbered if entry.at_snapshot]
         self._scaled = [(at, entry.divisor) for at, entry in numbered if entry.divisor != 1]
         places = [entry.at for entry in self.entries]
         # With one position alone it would return no tuple.
         self._pick = itemgetter(*places, 0)
 
-    def times(self, snapshot: Snapshot, order: Order) -> list[int]:
+    def times(self, snapshot: Snapshot, order: PointOrder) -> list[int]:
         """Return the wall times of all points."""
         moments = list(map(_AT, self._pick(snapshot.readings)))
         moments.pop()
@@ -76,22 +76,22 @@ class Selection:
             if value is not None:
                 values[at] = _divided(value, divisor)
 
-    def settle(self, blocks: Blocks) -> None:
+    def use_default_template(self, blocks: Blocks) -> None:
         """Expect values as they ought to be, if nothing else was found out yet."""
-        if self.frame is None and not self._frames:
+        if self.template is None and not self._frames:
             self._use(frozenset(), frozenset(), blocks)
 
-    def fits(self, values: Sequence[Value | None]) -> bool:
+    def template_fits(self, values: Sequence[Value | None]) -> bool:
         """Whether the frame in use takes these values, as far as is seen at a glance."""
-        frame = self.frame
-        if frame is None or frame.out or any(_whole(values[at]) for at in frame.odd):
+        frame = self.template
+        if frame is None or frame.omitted or any(_whole(values[at]) for at in frame.non_integer):
             return False
         try:
             return math.isfinite(sum(values))  # type: ignore[arg-type]
         except (TypeError, OverflowError):  # an unknown one, or an integer that is too large
             return False
 
-    def fit(self, values: list[Value | None], blocks: Blocks) -> int:
+    def choose_template(self, values: list[Value | None], blocks: Blocks) -> int:
         """Put the frame to use that takes these values; return how many are no finite numbers.
 
         Args:
@@ -102,7 +102,7 @@ class Selection:
         odd: set[int] = set()
         gaps = 0
         for at, (value, entry) in enumerate(zip(values, self.entries, strict=True)):
-            whole = entry.track.cell.column.instrument.whole
+            whole = entry.state.template.metric.instrument.whole
             if value is None:
                 out.add(at)
             elif whole and _whole(value):
@@ -114,7 +114,7 @@ class Selection:
                 values[at] = number
                 if whole:
                     odd.add(at)
-        self.frame = None
+        self.template = None
         if len(out) < len(values):
             self._use(frozenset(out), frozenset(odd), blocks)
         return gaps
@@ -123,15 +123,15 @@ class Selection:
         frame = self._frames.pop((out, odd), None)
         if frame is None:
             if len(self._frames) >= _VARIANTS:
-                self._frames.pop(next(iter(self._frames))).note()
-            tracks = [entry.track for entry in self.entries]
-            frame = Frame(tracks, out, odd, blocks)
-        self._frames[out, odd] = self.frame = frame
+                self._frames.pop(next(iter(self._frames))).record_times()
+            tracks = [entry.state for entry in self.entries]
+            frame = RequestTemplate(tracks, out, odd, blocks)
+        self._frames[out, odd] = self.template = frame
 
-    def note(self) -> None:
+    def record_times(self) -> None:
         """Tell the tracks when their last points were."""
         for frame in self._frames.values():
-            frame.note()
+            frame.record_times()
 
 
 def _whole(value: Value | None) -> bool:

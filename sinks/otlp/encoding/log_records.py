@@ -8,15 +8,22 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.version import VERSION
-from pipeline.changes.change_feed import Error
-from pipeline.changes.descriptions import PROGRAMS, ended, figures, holding_id, meaning, struck
+from pipeline.changes.change_feed import XidChange
+from pipeline.changes.descriptions import (
+    PROGRAMS,
+    figures,
+    holding_id,
+    holding_sentence,
+    meaning,
+    xid_sentence,
+)
 from pipeline.delivery.contract import Record
 from pipeline.model import Holding, PartialRef, PodInfo, Snapshot, XidVictim
 from sinks.otlp.encoding.attributes import Pairs, clean, key_values, merged
 from sinks.otlp.encoding.semconv import SCHEMA_URL
-from sinks.otlp.encoding.series_cache import Cells
+from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.usage_points import UsagePoints
-from sinks.otlp.encoding.wire_format import Place
+from sinks.otlp.encoding.wire_format import ResourceTemplate
 from sinks.otlp.messages import (
     AnyValue,
     ExportLogsServiceRequest,
@@ -40,22 +47,22 @@ _SEVERITIES: Final = {
 }
 
 
-class Events:
+class EventRecords:
     """Makes log records, each a message by itself.
 
     Args:
-        cells: knows resources and devices.
+        cache: knows resources and devices.
         usage: knows in which resource a container's metrics are.
     """
 
-    def __init__(self, cells: Cells, usage: UsagePoints) -> None:
-        self._cells = cells
+    def __init__(self, cache: SeriesCache, usage: UsagePoints) -> None:
+        self._cache = cache
         self._usage = usage
-        self._schema = SCHEMA_URL if cells.semconv else ""
+        self._schema = SCHEMA_URL if cache.semconv else ""
         self._scope = InstrumentationScope(name="podgpu", version=VERSION)
 
     def records(
-        self, snapshot: Snapshot, holdings: Iterable[Holding], errors: Iterable[Error]
+        self, snapshot: Snapshot, holdings: Iterable[Holding], errors: Iterable[XidChange]
     ) -> list[Record]:
         """Return what is to be sent: one of each holding, and of an error one for each victim.
 
@@ -68,7 +75,7 @@ class Events:
         for error in errors:
             found += self._error(snapshot, error)
         return [
-            Record(data, points=1, made_ns=snapshot.at.wall_ns, signal=LOGS.number)
+            Record(data, points=1, created_ns=snapshot.at.wall_ns, signal=LOGS.number)
             for data in found
         ]
 
@@ -84,7 +91,7 @@ class Events:
             snapshot,
             HOLDING_ENDED,
             "INFO",
-            ended(holding),
+            holding_sentence(holding),
             snapshot.at.wall_of(holding.end or holding.start),
             self._device(snapshot, holding.device),
             [(f"podgpu.holding.{name}", value) for name, value in told],
@@ -95,23 +102,23 @@ class Events:
             record.attributes.append(
                 KeyValue(key="podgpu.holding.xids", value=AnyValue(kvlist_value=codes))
             )
-        place = self._place(snapshot, holding.device, holding.subject, holding.pod)
+        place = self._resource_of(snapshot, holding.device, holding.subject, holding.pod)
         return self._message(place, record)
 
-    def _error(self, snapshot: Snapshot, one: Error) -> Iterator[bytes]:
+    def _error(self, snapshot: Snapshot, one: XidChange) -> Iterator[bytes]:
         error = one.error
         for victim in error.victims or (None,):
-            place, device = self._cells.on_node, error.device
+            place, device = self._cache.on_node, error.device
             if victim is not None:
                 device = victim.device
-                place = self._place(snapshot, device, victim.subject, victim.pod)
+                place = self._resource_of(snapshot, device, victim.subject, victim.pod)
             record = self._record(
                 snapshot,
                 XID_ERROR,
                 "WARN" if error.code in PROGRAMS else "ERROR",
-                struck(error, victim.subject if victim is not None else None),
+                xid_sentence(error, victim.subject if victim is not None else None),
                 snapshot.at.wall_of(error.at),
-                [*self._device(snapshot, device), self._cells.xid(error.code)],
+                [*self._device(snapshot, device), self._cache.xid_attribute(error.code)],
                 [(f"podgpu.xid.{name}", value) for name, value in _about(one, victim)],
             )
             yield self._message(place, record)
@@ -140,23 +147,23 @@ class Events:
         """Return the attributes that name a device; its uuid alone, where it has gone."""
         attribution = snapshot.layout.attributions.get(uuid)
         if attribution is None:
-            return (("hw.id" if self._cells.semconv else "UUID", uuid),)
-        return self._cells.named(attribution.device)
+            return (("hw.id" if self._cache.semconv else "UUID", uuid),)
+        return self._cache.device_attributes(attribution.device)
 
-    def _place(
+    def _resource_of(
         self, snapshot: Snapshot, device: str, subject: PartialRef, pod: PodInfo | None
-    ) -> Place:
+    ) -> ResourceTemplate:
         """Return the resource of a container: the one that its metrics are in."""
-        place = self._usage.place(device, subject)
+        place = self._usage.resource_of(device, subject)
         if place is not None:
             return place
         for attribution in snapshot.layout.attributions.values():
             for holder in attribution.holders:
                 if replace(holder.subject, container_id="") == subject:
-                    return self._cells.container(holder.subject, holder.pod)
-        return self._cells.container(subject, pod)
+                    return self._cache.container(holder.subject, holder.pod)
+        return self._cache.container(subject, pod)
 
-    def _message(self, place: Place, record: LogRecord) -> bytes:
+    def _message(self, place: ResourceTemplate, record: LogRecord) -> bytes:
         # A resource stands in ResourceLogs as it does in ResourceMetrics.
         found = ResourceLogs.FromString(place.front)
         found.schema_url = self._schema
@@ -165,12 +172,12 @@ class Events:
         return ExportLogsServiceRequest(resource_logs=[found]).SerializeToString()
 
 
-def _about(one: Error, victim: XidVictim | None) -> Iterator[tuple[str, str | int]]:
+def _about(one: XidChange, victim: XidVictim | None) -> Iterator[tuple[str, str | int]]:
     error = one.error
     yield "id", one.id
     yield "code", error.code
     yield "meaning", meaning(error.code)
-    if one.again:
+    if one.is_update:
         yield "update", True
     if error.pid is not None:
         yield "pid", error.pid

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.fields import Field, Row
 from sinks.otlp.encoding.semconv import INSTRUMENTS, STATUS, Instrument, Kind
 
@@ -68,23 +68,23 @@ _BUSY_INSTANCE: Final = "graphics_engine_active_ratio"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FieldMapping:
     """How a field is pushed.
 
     Attributes:
         instrument: the metric.
         attrs: attributes that stand on its points, besides the device's and the reading's own.
         divisor: the model's value divided by this is in the metric's unit.
-        own: it carries podgpu's attributes, not DCGM's.
+        is_own: it carries podgpu's attributes, not DCGM's.
     """
 
     instrument: Instrument
     attrs: tuple[tuple[str, str], ...] = ()
     divisor: int = 1
-    own: bool = True
+    is_own: bool = True
 
 
-def semconv(row: Row, *, instance: bool) -> Told | None:
+def semconv_mapping(row: Row, *, instance: bool) -> FieldMapping | None:
     """Return how a field is told in the names of the conventions.
 
     Args:
@@ -100,13 +100,13 @@ def semconv(row: Row, *, instance: bool) -> Told | None:
     # The driver gives utilisation for whole GPUs alone, and what the engines did stands for it on a
     # MIG instance: one series never has both.
     if field.name == _BUSY_INSTANCE and instance:
-        return Told(INSTRUMENTS["hw.gpu.utilization"], (("hw.gpu.task", "general"),))
+        return FieldMapping(INSTRUMENTS["hw.gpu.utilization"], (("hw.gpu.task", "general"),))
     if field.otel and not (field.name == _BUSY_GPU and instance):
-        return Told(INSTRUMENTS[field.otel], field.otel_attrs, field.otel_divisor)
-    return _dcgm_derived(field) if field.dcgm else _own(field)
+        return FieldMapping(INSTRUMENTS[field.otel], field.otel_attrs, field.otel_divisor)
+    return _dcgm_derived(field) if field.dcgm else _own_mapping(field)
 
 
-def dcgm(row: Row, style: Style) -> Told:
+def dcgm_mapping(row: Row, style: PageNaming) -> FieldMapping:
     """Return how a field is told in the names of the Prometheus page, without a unit.
 
     Args:
@@ -121,14 +121,14 @@ def dcgm(row: Row, style: Style) -> Told:
         about = f"{about} In {field.dcgm_unit}."
     kind = row.type or _kind(field)
     whole = divisor == 1 and field.unit not in _FRACTIONS
-    return Told(
+    return FieldMapping(
         Instrument(name, "counter" if kind == "counter" else "gauge", "", whole, about),
         divisor=divisor,
-        own=own,
+        is_own=own,
     )
 
 
-def _dcgm_derived(field: Field) -> Told:
+def _dcgm_derived(field: Field) -> FieldMapping:
     """Return a name made of DCGM's, with its value in DCGM's unit.
 
     Its `1000 KiB/s` has no name in UCUM: what is in that unit stays in bytes per second.
@@ -138,7 +138,7 @@ def _dcgm_derived(field: Field) -> Told:
         for old, new in _PREFIXES
         if field.dcgm.startswith(old)
     )
-    told = _own(field)
+    told = _own_mapping(field)
     metric = replace(told.instrument, name=name)
     unit = UCUM.get(field.dcgm_unit)
     if unit is None:
@@ -147,10 +147,10 @@ def _dcgm_derived(field: Field) -> Told:
     return replace(told, instrument=metric, divisor=field.dcgm_divisor)
 
 
-def _own(field: Field) -> Told:
+def _own_mapping(field: Field) -> FieldMapping:
     name = f"podgpu.{field.name.removesuffix(_SUFFIXES.get(field.unit, ''))}"
     whole = field.unit not in _FRACTIONS
-    return Told(Instrument(name, _kind(field), UCUM[field.unit], whole, field.help))
+    return FieldMapping(Instrument(name, _kind(field), UCUM[field.unit], whole, field.help))
 
 
 def _kind(field: Field) -> Kind:

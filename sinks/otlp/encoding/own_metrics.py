@@ -47,7 +47,7 @@ def instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instr
     return Instrument(name, kind, unit, whole=False, description=family.help)
 
 
-class _Told(NamedTuple):
+class _SelfMetricsState(NamedTuple):
     """What was told: in which resource, since when, the last values, and what was shown last."""
 
     front: bytes
@@ -56,7 +56,7 @@ class _Told(NamedTuple):
     shown: dict[tuple[Instrument, Pairs], int]
 
 
-class Own:
+class SelfMetrics:
     """Makes requests of podgpu's own metrics.
 
     Args:
@@ -64,7 +64,7 @@ class Own:
         wire: knows what stands around metrics.
         delta: whether counters are sent as increments.
         page: whether they have the page's names.
-        former: the one whose place this takes; None for the first.
+        previous: the one whose place this takes; None for the first.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Own:
         *,
         delta: bool,
         page: bool = False,
-        former: "Own | None" = None,
+        previous: "SelfMetrics | None" = None,
     ) -> None:
         self._front = front
         self._wire = wire
@@ -83,14 +83,14 @@ class Own:
         self._first: int | None = None
         self._last: dict[tuple[str, Pairs], tuple[float, int]] = {}
         self._shown: dict[tuple[Instrument, Pairs], int] = {}
-        if former is not None:
-            where, self._first, self._last, shown = former.told()
+        if previous is not None:
+            where, self._first, self._last, shown = previous.handover()
             if where == front:
                 self._shown = shown
 
-    def told(self) -> _Told:
+    def handover(self) -> _SelfMetricsState:
         """Return what another needs that goes on."""
-        return _Told(self._front, self._first, self._last, self._shown)
+        return _SelfMetricsState(self._front, self._first, self._last, self._shown)
 
     def request(self, now: int, families: Iterable[FamilyPoints]) -> tuple[bytes, int]:
         """Return a request and how many points it holds, ends of series among them.

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from pipeline.model import Value
-from sinks.otlp.encoding.series_state import Track
+from sinks.otlp.encoding.series_state import SeriesState
 from sinks.otlp.encoding.wire_format import AS_DOUBLE, AS_INT, FIXED, START, TIME, Wire
 
 _GAUGE: Final = len(TIME) + FIXED.size + len(AS_INT) + FIXED.size
@@ -21,39 +21,41 @@ _SUM: Final = len(START) + FIXED.size + _GAUGE
 _STRIDE: Final = 4
 """A point is a piece, its time, the tag of its value, and its value."""
 
-_Key: TypeAlias = tuple[tuple[Track, ...], tuple[int, ...]]
+_Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...]]
 
 
 class Block:
     """Points of one resource.
 
     Args:
-        tracks: the points' series, at least one.
-        odd: positions of those that are no integers, though the metric's values are.
+        series: the points' series, at least one.
+        non_integer: positions of those that are no integers, though the metric's values are.
         wire: lays out the bytes.
     """
 
-    def __init__(self, tracks: Sequence[Track], odd: Sequence[int], wire: Wire) -> None:
-        cells = [track.cell for track in tracks]
-        self._counting: list[tuple[int, bytes, Track]] = []
+    def __init__(
+        self, series: Sequence[SeriesState], non_integer: Sequence[int], wire: Wire
+    ) -> None:
+        cells = [track.template for track in series]
+        self._counting: list[tuple[int, bytes, SeriesState]] = []
         self._args: list[bytes | Value | None] = []
         self._starts = -1
         code = ["<"]
         back = b""
-        before = wire.around(cells, holes(tracks))
+        before = wire.surrounding_bytes(cells, value_bytes(series))
         for at, (cell, head) in enumerate(zip(cells, before, strict=False)):
-            instrument = cell.column.instrument
+            instrument = cell.metric.instrument
             piece = back + head
             if instrument.kind == "gauge":
                 piece += TIME
             else:
-                self._counting.append((at * _STRIDE, piece, tracks[at]))
+                self._counting.append((at * _STRIDE, piece, series[at]))
                 piece += START + FIXED.pack(0) + TIME
-            whole = instrument.whole and at not in odd
+            whole = instrument.whole and at not in non_integer
             tag = AS_INT if whole else AS_DOUBLE
             self._args += (piece, 0, tag, 0)
             code.append(f"{len(piece)}sQ{len(tag)}s{'q' if whole else 'd'}")
-            back = cell.back
+            back = cell.attribute_bytes
         piece = back + before[-1]
         self._args.append(piece)
         self._struct = Struct("".join((*code, f"{len(piece)}s")))
@@ -89,48 +91,56 @@ class Blocks:
         self.wire = wire
         self._made: WeakValueDictionary[_Key, Block] = WeakValueDictionary()
 
-    def block(self, tracks: tuple[Track, ...], odd: tuple[int, ...]) -> Block:
+    def block(self, series: tuple[SeriesState, ...], non_integer: tuple[int, ...]) -> Block:
         """Return the block of these series."""
-        key = (tracks, odd)
+        key = (series, non_integer)
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = Block(tracks, odd, self.wire)
+            found = self._made[key] = Block(series, non_integer, self.wire)
         return found
 
 
-class Frame:
+class RequestTemplate:
     """The requests of some points.
 
     Attributes:
-        tracks: the points' series, in the order of the requests.
-        keep: picks the points' values out of those of all points of a selection; None for all.
-        out: positions in the selection of points that are left out.
-        odd: positions in the selection of those that are no integers, though the metric's values
-            are.
-        fresh: nothing was packed yet.
+        series: the points' series, in the order of the requests.
+        pick: picks the points' values out of those of all points of a selection; None for all.
+        omitted: positions in the selection of points that are left out.
+        non_integer: positions in the selection of those that are no integers, though the metric's
+            values are.
+        is_unused: nothing was packed yet.
 
     Args:
-        tracks: those of the selection; at least one is not left out.
-        out: see above.
-        odd: see above.
+        series: those of the selection; at least one is not left out.
+        omitted: see above.
+        non_integer: see above.
         blocks: makes the blocks.
     """
 
     def __init__(
-        self, tracks: Sequence[Track], out: frozenset[int], odd: frozenset[int], blocks: Blocks
+        self,
+        series: Sequence[SeriesState],
+        omitted: frozenset[int],
+        non_integer: frozenset[int],
+        blocks: Blocks,
     ) -> None:
-        kept = [at for at in range(len(tracks)) if at not in out] if out else range(len(tracks))
-        self.tracks = [tracks[at] for at in kept]
-        self.keep = kept if out else None
-        self.out, self.odd = out, odd
-        self.fresh = True
+        kept = (
+            [at for at in range(len(series)) if at not in omitted]
+            if omitted
+            else range(len(series))
+        )
+        self.series = [series[at] for at in kept]
+        self.pick = kept if omitted else None
+        self.omitted, self.non_integer = omitted, non_integer
+        self.is_unused = True
         self._times: Sequence[int] = ()
-        here = [at for at, where in enumerate(kept) if where in odd] if odd else []
-        cells = [track.cell for track in self.tracks]
+        here = [at for at, where in enumerate(kept) if where in non_integer] if non_integer else []
+        cells = [track.template for track in self.series]
         self._blocks: list[tuple[int, int, Block]] = []
-        for begin, end in blocks.wire.blocks(cells, holes(self.tracks)):
+        for begin, end in blocks.wire.blocks(cells, value_bytes(self.series)):
             mine = tuple([at - begin for at in here if begin <= at < end])
-            block = blocks.block(tuple(self.tracks[begin:end]), mine)
+            block = blocks.block(tuple(self.series[begin:end]), mine)
             self._blocks.append((begin, end, block))
         self._requests = list(blocks.wire.requests(block.size for *_, block in self._blocks))
 
@@ -158,16 +168,18 @@ class Frame:
                 count += end - begin
             made.append((count, b"".join(pieces)))
         self._times = times
-        self.fresh = False
+        self.is_unused = False
         return made
 
-    def note(self) -> None:
+    def record_times(self) -> None:
         """Tell the tracks when their last points were."""
-        for track, time in zip(self.tracks, self._times, strict=False):
+        for track, time in zip(self.series, self._times, strict=False):
             if track.last is None or time > track.last:
                 track.last = time
 
 
-def holes(tracks: Sequence[Track]) -> list[int]:
+def value_bytes(tracks: Sequence[SeriesState]) -> list[int]:
     """Return how many bytes of each point stand before its attributes."""
-    return [_GAUGE if track.cell.column.instrument.kind == "gauge" else _SUM for track in tracks]
+    return [
+        _GAUGE if track.template.metric.instrument.kind == "gauge" else _SUM for track in tracks
+    ]

@@ -19,10 +19,16 @@ _WORKLOADS: Final = MappingProxyType(
         for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "CronJob", "Job")
     }
 )
-_TOLD: Final = "resource.opentelemetry.io/"
+_ANNOTATION_PREFIX: Final = "resource.opentelemetry.io/"
 _LABEL: Final = "app.kubernetes.io/"
 _INSTANCE_ID: Final = "service.instance.id"
-_ITS_OWN: Final = ("service.", "k8s.pod.", "k8s.container.", "container.", "k8s.namespace.")
+_CONTAINER_PREFIXES: Final = (
+    "service.",
+    "k8s.pod.",
+    "k8s.container.",
+    "container.",
+    "k8s.namespace.",
+)
 """What begins so says whose resource it is."""
 
 _UNKNOWN: Final = "unknown_service"
@@ -83,16 +89,16 @@ def of_subject(
         place |= _of_pod(pod)
         service |= _service(pod)
         told = {
-            name.removeprefix(_TOLD): value
+            name.removeprefix(_ANNOTATION_PREFIX): value
             for name, value in pod.annotations
-            if name.startswith(_TOLD) and value
+            if name.startswith(_ANNOTATION_PREFIX) and value
         }
         service |= told
         instance |= {name: value for name, value in told.items() if name == _INSTANCE_ID}
     added = {
         name: value
         for name, value in extra.items()
-        if not name.startswith(_ITS_OWN) and name not in _WORKLOADS.values()
+        if not name.startswith(_CONTAINER_PREFIXES) and name not in _WORKLOADS.values()
     }
     return tuple((cleaned(service) | cleaned(added) | cleaned(instance) | cleaned(place)).items())
 

@@ -35,7 +35,7 @@ _KEPT: Final = 1024
 """Moments that are remembered, for readings that come late."""
 
 
-class Timeline:
+class WallTimeline:
     """Maps the monotonic clock to wall times.
 
     Attributes:
@@ -53,7 +53,7 @@ class Timeline:
         """The wall time of the last moment that was looked at; 0 before the first."""
         return self._wall[-1] if self._wall else 0
 
-    def look(self, at: Instant) -> None:
+    def update(self, at: Instant) -> None:
         """Compare the clocks. What was read before `at` and is mapped later gets a time before it.
 
         Args:
@@ -110,7 +110,7 @@ class Timeline:
         return _within(moment.wall_ns) if abs(fits - moment.wall_ns) <= _STEP_NS else fits
 
 
-class Order:
+class PointOrder:
     """Times of points that don't go back from one message to the next.
 
     What is read by several readers is not told in the order in which it was read, and a snapshot is
@@ -122,11 +122,11 @@ class Order:
         timeline: tells wall times.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: WallTimeline) -> None:
         self._timeline = timeline
         self._least = self._most = 0
 
-    def turn(self) -> None:
+    def next_message(self) -> None:
         """Begin another message."""
         self._least = self._most + _NEXT_NS
 
@@ -140,7 +140,7 @@ class Order:
         self._most = max(self._most, time)
         return time
 
-    def behind(self, mono_ns: int) -> int:
+    def after_all(self, mono_ns: int) -> int:
         """Return the time of a point that is told however long ago it was read.
 
         It is never before any point so far: what a slow look at a device found out may come after
@@ -152,7 +152,7 @@ class Order:
     def end(self) -> int:
         """Return a time behind all points so far; what comes next is another message."""
         time = self._most = self._least
-        self.turn()
+        self.next_message()
         return time
 
 

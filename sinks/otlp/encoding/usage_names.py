@@ -58,5 +58,5 @@ def instrument(family: Family, *, page: bool) -> Instrument:
     return Instrument(name, kind, unit, whole, family.about)
 
 
-NAMES: Final = tuple(instrument(family, page=False) for family in USAGE_FAMILIES)
+INSTRUMENTS: Final = tuple(instrument(family, page=False) for family in USAGE_FAMILIES)
 """All of them, in the order of the page."""

@@ -31,8 +31,8 @@ from sinks.otlp.messages import (
 )
 
 FIXED: Final = Struct("<Q")
-_PLACE: Final = attrgetter("place")
-_COLUMN: Final = attrgetter("column")
+_PLACE: Final = attrgetter("resource")
+_COLUMN: Final = attrgetter("metric")
 _LOOSE: Final = 16
 """Bytes for the tags and lengths around a message, at most."""
 
@@ -82,7 +82,7 @@ _POINTS: Final = _tag(Gauge(data_points=[NumberDataPoint()]).SerializeToString()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Place:
+class ResourceTemplate:
     """A resource, serialised.
 
     Attributes:
@@ -93,7 +93,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class MetricTemplate:
     """A metric, serialised.
 
     Attributes:
@@ -110,23 +110,23 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class SeriesTemplate:
     """What is the same in all points of a series.
 
     Attributes:
-        place: the resource.
-        column: the metric.
-        back: the attributes, serialised.
+        resource: the resource.
+        metric: the metric.
+        attribute_bytes: the attributes, serialised.
     """
 
-    place: Place
-    column: Column
-    back: bytes
+    resource: ResourceTemplate
+    metric: MetricTemplate
+    attribute_bytes: bytes
 
     @property
-    def key(self) -> tuple[Place, str, bytes]:
+    def key(self) -> tuple[ResourceTemplate, str, bytes]:
         """What no two series share."""
-        return (self.place, self.column.instrument.name, self.back)
+        return (self.resource, self.metric.instrument.name, self.attribute_bytes)
 
 
 class Wire:
@@ -150,7 +150,7 @@ class Wire:
         self._back = self._scope_back + self._resource_back
 
     @staticmethod
-    def place(pairs: Pairs) -> bytes:
+    def resource_bytes(pairs: Pairs) -> bytes:
         """Return the front of a resource with these attributes."""
         return ResourceMetrics(resource=Resource(attributes=key_values(pairs))).SerializeToString()
 
@@ -169,13 +169,13 @@ class Wire:
             )
         return metric
 
-    def column(self, instrument: Instrument, rank: int) -> Column:
+    def column(self, instrument: Instrument, rank: int) -> MetricTemplate:
         """Return a metric, serialised."""
         metric = self.metric(instrument)
         tail = b"" if instrument.kind == "gauge" else metric.sum.SerializeToString()
         metric.ClearField("sum")
         tag = _GAUGE if instrument.kind == "gauge" else _SUM
-        return Column(instrument, rank, metric.SerializeToString() + tag, tail)
+        return MetricTemplate(instrument, rank, metric.SerializeToString() + tag, tail)
 
     def request(self, front: bytes, metrics: Iterable[Metric]) -> bytes:
         """Return a request of one resource in which all is there already.
@@ -190,7 +190,9 @@ class Wire:
         found.scope_metrics.append(scope)
         return ExportMetricsServiceRequest(resource_metrics=[found]).SerializeToString()
 
-    def blocks(self, cells: Sequence[Cell], holes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def blocks(
+        self, cells: Sequence[SeriesTemplate], holes: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
         """Yield where blocks begin and end: points of one resource, no more than a request holds.
 
         Args:
@@ -203,9 +205,9 @@ class Wire:
             begin, around = end, len(place.front) + len(self._back) + 4 * _LOOSE
             size, column = around, None
             for cell in group:
-                more = len(cell.back) + holes[end] + _LOOSE
-                if cell.column is not column:
-                    column = cell.column
+                more = len(cell.attribute_bytes) + holes[end] + _LOOSE
+                if cell.metric is not column:
+                    column = cell.metric
                     more += len(column.front) + len(column.tail) + 2 * _LOOSE
                 if size + more > self._most and end > begin:
                     yield begin, end
@@ -214,7 +216,9 @@ class Wire:
                 end += 1
             yield begin, end
 
-    def around(self, cells: Sequence[Cell], holes: Sequence[int]) -> list[bytes]:
+    def surrounding_bytes(
+        self, cells: Sequence[SeriesTemplate], holes: Sequence[int]
+    ) -> list[bytes]:
         """Return what stands around a block's points: before each of them, and behind the last.
 
         Args:
@@ -228,7 +232,7 @@ class Wire:
             heads: list[bytes] = []
             data = len(column.tail)
             for cell in group:
-                size = len(cell.back) + holes[at]
+                size = len(cell.attribute_bytes) + holes[at]
                 head = _POINTS + varint(size)
                 data += len(head) + size
                 heads.append(head)
@@ -237,7 +241,7 @@ class Wire:
             front = _METRICS + varint(len(front) + data) + front
             inside += len(front) + data
             metrics.append((front, column.tail, heads))
-        place = cells[0].place
+        place = cells[0].resource
         scope = _SCOPES + varint(inside)
         length = len(place.front) + len(scope) + inside + len(self._resource_back)
         pending = _RESOURCES + varint(length) + place.front + scope + self._scope

@@ -17,7 +17,7 @@ from sinks.otlp.options import TlsOptions
 _MOST: Final = ByteSize.parse("1MiB")
 _FRESH_NS: Final = NS
 """How long what was read stands before the files are looked at again."""
-_PATIENCE: Final = 5.0
+_READ_TIMEOUT: Final = 5.0
 """Seconds that reading them may take."""
 
 
@@ -43,7 +43,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class RequestCredentials:
     """What a message is sent with.
 
     Attributes:
@@ -87,69 +87,70 @@ class Credentials:
         self._secure = options is not None
         self._clock = clock
         self._read: dict[Path, tuple[Stamp, bytes]] = {}
-        self._material: Material | None = None
-        self._looked_ns = 0
-        self._looking: asyncio.Future[Material] | None = None
+        self._current: RequestCredentials | None = None
+        self._read_ns = 0
+        self._reading: asyncio.Future[RequestCredentials] | None = None
 
     @property
     def files(self) -> bool:
         """Whether there is a file that shows who we are, so that reading it anew may help."""
         return self._token_file is not None or "cert" in self._paths
 
-    async def get(self, *, anew: bool = False) -> Material:
+    async def get(self, *, reload: bool = False) -> RequestCredentials:
         """Return what holds now. Files are looked at once a second at most.
 
         Args:
-            anew: what was read before is not accepted: look now.
+            reload: what was read before is not accepted: look now.
 
         Raises:
             CredentialsError: a file can't be used; what it held before isn't used any more either.
         """
         now_ns = self._clock.now().mono_ns
-        if self._material is None or anew or now_ns - self._looked_ns >= _FRESH_NS:
-            if not self._paths and self._token_file is None and self._material is not None:
-                return self._material
-            if anew:
+        if self._current is None or reload or now_ns - self._read_ns >= _FRESH_NS:
+            if not self._paths and self._token_file is None and self._current is not None:
+                return self._current
+            if reload:
                 # Two writes within a tick of the filesystem's clock bear one stamp.
                 self._read.clear()
-            self._material = await self._found(self._material)
-            self._looked_ns = now_ns
-        return self._material
+            self._current = await self._found(self._current)
+            self._read_ns = now_ns
+        return self._current
 
-    async def _found(self, before: Material | None) -> Material:
-        self._material = None
-        if self._looking is None:
+    async def _found(self, before: RequestCredentials | None) -> RequestCredentials:
+        self._current = None
+        if self._reading is None:
             loop = asyncio.get_running_loop()
-            self._looking = loop.run_in_executor(None, self._look, before)
+            self._reading = loop.run_in_executor(None, self._read_files, before)
         # A disk that hangs costs one thread, not one each time.
-        done, _ = await asyncio.wait({self._looking}, timeout=_PATIENCE)
+        done, _ = await asyncio.wait({self._reading}, timeout=_READ_TIMEOUT)
         if not done:
             raise CredentialsError(
-                f"{self._place()}: can't be read within {_PATIENCE:g} s; see the disk that it is on"
+                f"{self._place()}: can't be read within {_READ_TIMEOUT:g} s; see the disk that it "
+                "is on"
             )
-        looking, self._looking = self._looking, None
+        looking, self._reading = self._reading, None
         return looking.result()
 
     def _place(self) -> Path:
         return self._token_file or next(iter(self._paths.values()))
 
-    def _look(self, before: Material | None) -> Material:
+    def _read_files(self, before: RequestCredentials | None) -> RequestCredentials:
         texts = {part: self._file(path, self._names[part]) for part, path in self._paths.items()}
         token = ""
         if self._token_file is not None:
             token = _token(self._token_file, self._file(self._token_file, "bearer_token_file"))
         if not self._secure:
-            return Material(None, token)
+            return RequestCredentials(None, token)
         was = before.tls if before is not None else None
         ca, cert, key = texts.get("ca"), texts.get("cert"), texts.get("key")
         if was is not None and (was.ca, was.cert, was.key) == (ca, cert, key):
-            return Material(was, token)
+            return RequestCredentials(was, token)
         try:
             context = client_context(ca, cert, key)
         except PemError as error:
             path, name = self._paths[error.part], self._names[error.part]
             raise CredentialsError(f"{path}: {error}; see {name}") from None
-        return Material(Tls(context, ca, cert, key), token)
+        return RequestCredentials(Tls(context, ca, cert, key), token)
 
     def _file(self, path: Path, name: str) -> bytes:
         stamp, data = self._read.get(path, (None, b""))

@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["option", "base", "exact"]
 """Where a URL for HTTP comes from, which decides its path.
 
 * `option`: the file. Without a path it gets /v1/metrics, with one it stays as it is: it is where
-  metrics go; for log records see `beside`.
+  metrics go; for log records see `endpoint_for_signal`.
 * `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics or v1/logs comes behind whatever path it has.
 * `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT and ..._LOGS_ENDPOINT. Nothing is added to them.
 """
@@ -33,25 +33,25 @@ class Endpoint:
 
     Attributes:
         address: what the transport connects to: a URL for HTTP, a target for gRPC.
-        place: the same for people, without what may be a secret.
+        display_address: the same for people, without what may be a secret.
         secure: whether there is TLS.
         hint: what looks like a mistake, for people; mostly empty.
     """
 
     address: str
-    place: str
+    display_address: str
     secure: bool
     hint: str = ""
 
 
-def http(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
+def http_endpoint(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
     """Return where an endpoint leads over HTTP.
 
     Raises:
         ValueError: it can't be used; the text says what is wrong and what mends it.
     """
     if not _URL.match(text):
-        _not_foreign(text, "over HTTP it has to be http:// or https://")
+        _check_scheme(text, "over HTTP it has to be http:// or https://")
         raise ValueError(
             "has no scheme: over HTTP write http:// or https:// before it, such as "
             "http://collector:4318"
@@ -73,7 +73,7 @@ def http(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
     return Endpoint(url.geturl(), url._replace(query="").geturl(), parts.scheme == "https", hint)
 
 
-def beside(text: str, signal: Signal) -> str | None:
+def endpoint_for_signal(text: str, signal: Signal) -> str | None:
     """Return where another signal goes over HTTP, of a URL in the file that is for metrics.
 
     Returns:
@@ -89,7 +89,7 @@ def beside(text: str, signal: Signal) -> str | None:
     return f"{before}/{signal.path}{after}{question}{query}"
 
 
-def grpc(text: str, *, insecure: bool = False) -> Endpoint:
+def grpc_endpoint(text: str, *, insecure: bool = False) -> Endpoint:
     """Return where an endpoint leads over gRPC.
 
     Args:
@@ -126,7 +126,9 @@ def grpc(text: str, *, insecure: bool = False) -> Endpoint:
         scheme = target[1].lower()
         text = scheme + text[len(scheme) :]
         return Endpoint(text, text.partition("?")[0], not (insecure or scheme.startswith("unix")))
-    _not_foreign(text, "over gRPC it has to be http:// or https://, or gRPC's own, such as dns:///")
+    _check_scheme(
+        text, "over gRPC it has to be http:// or https://, or gRPC's own, such as dns:///"
+    )
     found = _HOST_PORT.fullmatch(text)
     if found is None or not 0 < int(found[2] or 443) <= 65535:
         raise ValueError(_NO_ADDRESS)
@@ -171,7 +173,7 @@ def _check_name(host: str) -> None:
         )
 
 
-def _not_foreign(text: str, allowed: str) -> None:
+def _check_scheme(text: str, allowed: str) -> None:
     """Raise ValueError if there is nothing, or a scheme of others."""
     if not text.strip():
         raise ValueError("is empty: write for example http://collector:4317, or leave it out")

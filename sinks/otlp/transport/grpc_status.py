@@ -15,7 +15,7 @@ from sinks.otlp.transport.rpc_status import Status, read_status
 _RETRY: Final = frozenset(
     ("CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS")
 )
-_MENDS: Final = {
+_FIXES: Final = {
     "UNAUTHENTICATED": LOGIN,
     "PERMISSION_DENIED": LOGIN,
     "UNIMPLEMENTED": "does it take {name}? A receiver over HTTP wants protocol: http/protobuf",
@@ -47,8 +47,8 @@ count as the server's: to send halves costs less than to lose the whole.
 """
 
 
-def of_grpc(
-    place: str,
+def grpc_outcome(
+    address: str,
     code: str,
     details: str,
     *,
@@ -61,7 +61,7 @@ def of_grpc(
     """Return what an error over gRPC comes to.
 
     Args:
-        place: whose it is, for messages.
+        address: whose it is, for messages.
         code: its name in capitals.
         details: what the server, or the library, says.
         status: the trailer grpc-status-details-bin; empty without one.
@@ -72,13 +72,13 @@ def of_grpc(
     """
     found = read_status(status)
     if code == "RESOURCE_EXHAUSTED":
-        return _exhausted(place, details, found)
-    text = f"{place}: answered {code}: {line(details)}".rstrip(": ")
+        return _exhausted(address, details, found)
+    text = f"{address}: answered {code}: {line(details)}".rstrip(": ")
     if code in _RETRY:
-        found_out = _unreached(place, code, details, timeout, secure=secure, proxy=proxy)
+        found_out = _unreached(address, code, details, timeout, secure=secure, proxy=proxy)
         reason, text = found_out or (code.lower(), text)
         return Retry(reason, text, found.retry)
-    mend = _MENDS.get(code, "see the log of the receiver").format(name=signal.name)
+    mend = _FIXES.get(code, "see the log of the receiver").format(name=signal.name)
     return Rejected(code.lower(), f"{text}; {mend}")
 
 
@@ -107,16 +107,16 @@ def _unreached(
     if code != "UNAVAILABLE":
         return None
     if _TLS.search(details) or (secure and (_ENDED.search(details) or _ALPN in details)):
-        return "tls", f"{place}: TLS failed: {_last(told)}; {_tls_mend(details)}"
+        return "tls", f"{place}: TLS failed: {_last(told)}; {_tls_fix(details)}"
     if "failed to connect" in details or re.search(r"resolution failed|errors resolving", details):
-        mend = _mend(details)
+        mend = _fix_for(details)
         if proxy:
             mend += f"; is the proxy of {proxy} the right one? Else name the receiver in no_proxy"
         return "unreachable", f"{place}: can't be reached: {_last(told)}; {mend}"
     return None
 
 
-def _mend(details: str) -> str:
+def _fix_for(details: str) -> str:
     if "http1.x server" in details:
         return _NO_GRPC
     mend = "see that the receiver runs and its address is right"
@@ -128,7 +128,7 @@ def _last(details: str) -> str:
     return details.rpartition("last error: ")[2]
 
 
-def _tls_mend(details: str) -> str:
+def _tls_fix(details: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details or "Hostname" in details:
         return "see that its certificate fits the endpoint's name and ca_file, and is in date"
     if "ALERT" in details or _ENDED.search(details):

@@ -16,17 +16,17 @@ from pipeline.net.grpc_client import (
     secure_channel,
     ssl_channel_credentials,
 )
-from sinks.otlp.transport.contract import MOST_ANSWER, MOST_MESSAGE, USER_AGENT
-from sinks.otlp.transport.credentials import Material, Tls
-from sinks.otlp.transport.grpc_status import of_grpc
-from sinks.otlp.transport.http_status import taken
-from sinks.otlp.transport.redaction import discreet
+from sinks.otlp.transport.contract import MAX_MESSAGE_BYTES, MAX_RESPONSE_BYTES, USER_AGENT
+from sinks.otlp.transport.credentials import RequestCredentials, Tls
+from sinks.otlp.transport.grpc_status import grpc_outcome
+from sinks.otlp.transport.http_status import accepted_response
+from sinks.otlp.transport.redaction import redact_outcome
 from sinks.otlp.transport.settings import Settings
 
 _DETAILS: Final = "grpc-status-details-bin"
 _OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MOST_ANSWER),
-    ("grpc.max_send_message_length", MOST_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Trying again is the queue's.
     ("grpc.enable_retries", 0),
     # A new channel is to have a connection of its own, and none of another one's pauses.
@@ -37,7 +37,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.primary_user_agent", USER_AGENT),
 )
-_MORE: Final = "let podgpu have more open files (ulimit -n)"
+_DESCRIPTOR_FIX: Final = "let podgpu have more open files (ulimit -n)"
 _SOCKET: Final = ("grpc.default_authority", "localhost")
 """Else it is the socket's path, which strict servers refuse."""
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -64,20 +64,22 @@ class GrpcTransport:
         self._channel: Channel | None = None
         self._tls: Tls | None = None
 
-    async def send(self, message: bytes, material: Material) -> Outcome:
+    async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Call the receiver's method."""
-        outcome = await self._sent(message, material)
-        return discreet(outcome, self._settings.headers, material.token)
+        outcome = await self._sent(message, credentials)
+        return redact_outcome(outcome, self._settings.headers, credentials.token)
 
-    async def _sent(self, message: bytes, material: Material) -> Outcome:
-        place, timeout = self._settings.endpoint.place, self._settings.timeout
+    async def _sent(self, message: bytes, material: RequestCredentials) -> Outcome:
+        place, timeout = self._settings.endpoint.display_address, self._settings.timeout
         metadata = self._metadata
         if material.token:
             metadata = (*metadata, ("authorization", f"Bearer {material.token}"))
         try:
             channel = await self._connection(material.tls)
         except OSError as error:
-            return Retry("descriptors", f"{place}: can't connect: {error.strerror}; {_MORE}")
+            return Retry(
+                "descriptors", f"{place}: can't connect: {error.strerror}; {_DESCRIPTOR_FIX}"
+            )
         try:
             answer: bytes = await channel.unary_unary(self._settings.signal.method)(
                 message, timeout=timeout, metadata=metadata, compression=self._compression
@@ -86,7 +88,7 @@ class GrpcTransport:
             code = error.code()
             if code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED):
                 await self.close()
-            return of_grpc(
+            return grpc_outcome(
                 place,
                 code.name,
                 error.details() or "",
@@ -96,7 +98,7 @@ class GrpcTransport:
                 proxy=self._proxy,
                 signal=self._settings.signal,
             )
-        return taken(place, answer, signal=self._settings.signal)
+        return accepted_response(place, answer, signal=self._settings.signal)
 
     async def _connection(self, tls: Tls | None) -> Channel:
         if self._channel is None or tls is not self._tls:

@@ -16,7 +16,7 @@ _RESERVED: Final = frozenset(
 """podgpu's own, or the connection's."""
 
 
-def flaw(name: str, value: str) -> str:
+def header_problem(name: str, value: str) -> str:
     """Return what is wrong with a header, and the mend; empty if nothing is. Tells no value."""
     lowered = name.lower()
     if not _NAME.fullmatch(lowered):
@@ -30,7 +30,7 @@ def flaw(name: str, value: str) -> str:
     return ""
 
 
-def pairs(text: str) -> Iterator[tuple[str, str]]:
+def parse_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of `k=v,k2=v2`, percent-decoded.
 
     That is the form of W3C's baggage, without its properties; see "Specifying headers via

@@ -40,10 +40,10 @@ _LATE: Final = re.compile(r"out of order|out of bounds|too old|duplicate sample"
 """Prometheus's words for what it has newer data of."""
 _PROMETHEUS: Final = "/api/v1/otlp/v1/metrics"
 _PROTOBUF: Final = ("application/x-protobuf", "application/protobuf", "")
-_WORDS: Final = 4096
+_MAX_MESSAGE: Final = 4096
 """Bytes of a text that are looked at."""
 LOGIN: Final = "see that the headers, token or certificate are those that it takes"
-_HTTP_MENDS: Final[dict[int, str]] = {
+_HTTP_FIXES: Final[dict[int, str]] = {
     HTTPStatus.BAD_REQUEST: "see the log of the receiver",
     HTTPStatus.UNAUTHORIZED: LOGIN,
     HTTPStatus.FORBIDDEN: LOGIN,
@@ -54,8 +54,8 @@ _HTTP_MENDS: Final[dict[int, str]] = {
 }
 
 
-def of_http(
-    place: str,
+def http_outcome(
+    address: str,
     status: int,
     headers: Mapping[str, str],
     body: bytes,
@@ -67,7 +67,7 @@ def of_http(
     """Return what an answer over HTTP comes to.
 
     Args:
-        place: whose it is, for messages.
+        address: whose it is, for messages.
         status: of HTTP.
         headers: with names in lower case.
         body: of the answer; empty where there is a fault.
@@ -77,12 +77,14 @@ def of_http(
     """
     if 200 <= status < 300:
         if fault:
-            return Acked(message=f"{place}: took the message, but sent {fault}")
-        return taken(place, body, headers.get("content-type", ""), signal)
-    said = _said(body, headers.get("content-type", ""))
-    text = f"{place}: answered {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
+            return Acked(message=f"{address}: took the message, but sent {fault}")
+        return accepted_response(address, body, headers.get("content-type", ""), signal)
+    said = _response_text(body, headers.get("content-type", ""))
+    text = f"{address}: answered {status} {_phrase(status)}".rstrip() + (
+        f": {said}" if said else ""
+    )
     if status in _HTTP_RETRY:
-        after = _after(headers.get("retry-after", ""), now_s)
+        after = _retry_after(headers.get("retry-after", ""), now_s)
         return Retry(f"http_{status}", text, after)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status >= 400 and _TOO_LARGE.search(said)):
         return TooLarge(f"{text}; lower max_message_size, or let the receiver take more")
@@ -90,10 +92,10 @@ def of_http(
         where = line(headers.get("location", "")) or "another place"
         # Not in the specification: nothing was taken, and the receiver may only have moved.
         return Retry(f"http_{status}", f"{text}; give the endpoint that it points to: {where}")
-    return Rejected(f"http_{status}", f"{text}; {_mend(place, status, said, body, signal)}")
+    return Rejected(f"http_{status}", f"{text}; {_fix_for(address, status, said, body, signal)}")
 
 
-def _said(body: bytes, content_type: str) -> str:
+def _response_text(body: bytes, content_type: str) -> str:
     """Return what the receiver says of a refusal, on one line; empty where it is not for people."""
     form = _form(content_type)
     if form in _PROTOBUF and (message := read_status(body).message):
@@ -102,7 +104,7 @@ def _said(body: bytes, content_type: str) -> str:
         return ""
     try:
         # Cut before it is read, so that a page of some MiB costs nothing.
-        text = body[:_WORDS].decode("utf-8", "strict" if not form else "replace")
+        text = body[:_MAX_MESSAGE].decode("utf-8", "strict" if not form else "replace")
     except UnicodeDecodeError:
         return ""
     if not form and not text.replace("\n", "").replace("\r", "").isprintable():
@@ -112,18 +114,18 @@ def _said(body: bytes, content_type: str) -> str:
     return "" if text.startswith("<") else line(text.partition("\n")[0].strip())
 
 
-def _mend(place: str, status: int, said: str, body: bytes, signal: Signal) -> str:
+def _fix_for(endpoint: str, status: int, message: str, body: bytes, signal: Signal) -> str:
     if status == HTTPStatus.BAD_REQUEST:
-        if _WANTS_TLS.search(body[:_WORDS]):
+        if _WANTS_TLS.search(body[:_MAX_MESSAGE]):
             return "write https"
-        if place.rstrip("/").endswith(_PROMETHEUS) and _LATE.search(said):
+        if endpoint.rstrip("/").endswith(_PROMETHEUS) and _LATE.search(message):
             return "set out_of_order_time_window in Prometheus (see docs/sinks/otlp.md)"
-    mend = _HTTP_MENDS.get(status, "see the log of the receiver")
+    mend = _HTTP_FIXES.get(status, "see the log of the receiver")
     return mend.format(path=signal.path, name=signal.name)
 
 
-def taken(
-    place: str,
+def accepted_response(
+    address: str,
     body: bytes,
     content_type: str = "application/x-protobuf",
     signal: Signal = METRICS,
@@ -131,7 +133,7 @@ def taken(
     """Return what an answer comes to that says the message was taken, or some of it.
 
     Args:
-        place: whose it is, for messages.
+        address: whose it is, for messages.
         body: an encoded ExportMetricsServiceResponse, or ExportLogsServiceResponse.
         content_type: what the receiver calls it.
         signal: of the message.
@@ -143,14 +145,14 @@ def taken(
     if answer is None:
         told = line(form, 60) or "something"
         return Acked(
-            message=f"{place}: took the message, but answered with {told} that is not of OTLP; "
+            message=f"{address}: took the message, but answered with {told} that is not of OTLP; "
             "see that the endpoint is that of a receiver"
         )
     rejected, message = max(answer[0], 0), line(answer[1])
     if not rejected and not message:
         return Acked()
     what = f"refused {rejected} {signal.points}" if rejected else "took the message, and warns"
-    return Acked(rejected, f"{place}: {what}: {message}" if message else f"{place}: {what}")
+    return Acked(rejected, f"{address}: {what}: {message}" if message else f"{address}: {what}")
 
 
 def _form(content_type: str) -> str:
@@ -176,7 +178,7 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _after(text: str, now_s: float) -> float | None:
+def _retry_after(text: str, now_s: float) -> float | None:
     """Return the seconds that Retry-After asks for: it has a number of them, or a date.
 
     What is neither says nothing; a date that is over says that there is nothing to wait for.

@@ -8,10 +8,10 @@ from pipeline.base.clock import Clock
 from pipeline.delivery.contract import Outcome, Retry
 from pipeline.model import NS
 from pipeline.net.http_post import Poster, PostError
-from sinks.otlp.transport.contract import MOST_ANSWER, USER_AGENT
-from sinks.otlp.transport.credentials import Material, Tls
-from sinks.otlp.transport.http_status import of_http
-from sinks.otlp.transport.redaction import discreet
+from sinks.otlp.transport.contract import MAX_RESPONSE_BYTES, USER_AGENT
+from sinks.otlp.transport.credentials import RequestCredentials, Tls
+from sinks.otlp.transport.http_status import http_outcome
+from sinks.otlp.transport.redaction import redact_outcome
 from sinks.otlp.transport.settings import Settings
 
 _LEVEL: Final = 1
@@ -41,13 +41,13 @@ class HttpTransport:
         self._poster: Poster | None = None
         self._tls: Tls | None = None
 
-    async def send(self, message: bytes, material: Material) -> Outcome:
+    async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Post a message."""
-        outcome = await self._sent(message, material)
-        return discreet(outcome, self._settings.headers, material.token)
+        outcome = await self._sent(message, credentials)
+        return redact_outcome(outcome, self._settings.headers, credentials.token)
 
-    async def _sent(self, message: bytes, material: Material) -> Outcome:
-        place = self._settings.endpoint.place
+    async def _sent(self, message: bytes, material: RequestCredentials) -> Outcome:
+        place = self._settings.endpoint.display_address
         headers = dict(self._headers)
         if material.token:
             headers["authorization"] = f"Bearer {material.token}"
@@ -60,7 +60,7 @@ class HttpTransport:
             answer = await (await self._connection(material.tls)).post(body, headers)
         except PostError as error:
             return Retry(error.reason, str(error))
-        return of_http(
+        return http_outcome(
             place,
             answer.status,
             answer.headers,
@@ -78,7 +78,7 @@ class HttpTransport:
             self._poster = Poster(
                 self._settings.endpoint.address,
                 timeout=self._settings.timeout,
-                most=MOST_ANSWER,
+                most=MAX_RESPONSE_BYTES,
                 context=tls.context if tls is not None else None,
                 server_name=self._settings.tls.server_name,
             )

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pipeline.base.safe_text import concealed
+from pipeline.base.safe_text import redact
 from pipeline.delivery.contract import Outcome
 
 
-def discreet(outcome: Outcome, headers: Mapping[str, str], token: str) -> Outcome:
+def redact_outcome(outcome: Outcome, headers: Mapping[str, str], token: str) -> Outcome:
     """Return the same outcome; in its message no header's value and no token is repeated.
 
     Args:
@@ -17,10 +17,10 @@ def discreet(outcome: Outcome, headers: Mapping[str, str], token: str) -> Outcom
     """
     if not outcome.message:
         return outcome
-    return replace(outcome, message=concealed(outcome.message, {token, *_words(headers)}))
+    return replace(outcome, message=redact(outcome.message, {token, *_secret_parts(headers)}))
 
 
-def _words(headers: Mapping[str, str]) -> Iterator[str]:
+def _secret_parts(headers: Mapping[str, str]) -> Iterator[str]:
     for value in headers.values():
         yield value
         yield value.rpartition(" ")[2]  # `Bearer abc` is repeated as `abc`

@@ -7,7 +7,7 @@ from pipeline.net.protobuf import DecodeError, Schema
 
 _RETRY_INFO: Final = "google.rpc.RetryInfo"
 _NS: Final = 1e-9
-_SCHEMA: Final = Schema.beside("sinks.otlp.transport", "status.binpb")
+_SCHEMA: Final = Schema.load_from_package("sinks.otlp.transport", "status.binpb")
 
 
 @dataclass(frozen=True, slots=True)

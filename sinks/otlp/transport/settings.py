@@ -63,17 +63,17 @@ class Settings:
     signal: Signal = METRICS
 
 
-def settle(options: Options, environ: Mapping[str, str]) -> Settings:
+def resolve_settings(options: Options, environ: Mapping[str, str]) -> Settings:
     """Return what holds for metrics.
 
     Raises:
         PermanentError: a variable has a value that can't be used; the text names it and the mend.
     """
     env = _Variables(environ, METRICS)
-    return _settled(options, env, _protocol_of(options, env), options.endpoint)
+    return _make_settings(options, env, _protocol_of(options, env), options.endpoint)
 
 
-def settle_logs(options: Options, environ: Mapping[str, str]) -> Settings | None:
+def resolve_log_settings(options: Options, environ: Mapping[str, str]) -> Settings | None:
     """Return what holds for log records.
 
     Returns:
@@ -82,27 +82,27 @@ def settle_logs(options: Options, environ: Mapping[str, str]) -> Settings | None
         Prometheus, which takes nothing else.
 
     Raises:
-        PermanentError: as `settle` does.
+        PermanentError: as `resolve_settings` does.
     """
     env = _Variables(environ, LOGS)
     protocol, endpoint = _protocol_of(options, env), options.endpoint
     if endpoint is not None and protocol == "http/protobuf":
-        endpoint = endpoints.beside(endpoint, LOGS)
+        endpoint = endpoints.endpoint_for_signal(endpoint, LOGS)
         if endpoint is None:
             return None
     if endpoint is None and not env.find(*env.names("ENDPOINT")):
         of_metrics, _ = _Variables(environ, METRICS).names("ENDPOINT")
         if env.find(of_metrics):
             return None
-    settings = _settled(options, env, protocol, endpoint)
-    return None if settings.endpoint.place.rstrip("/").endswith(_PROMETHEUS) else settings
+    settings = _make_settings(options, env, protocol, endpoint)
+    return None if settings.endpoint.display_address.rstrip("/").endswith(_PROMETHEUS) else settings
 
 
 def _protocol_of(options: Options, env: "_Variables") -> Protocol:
     return options.protocol or env.read("PROTOCOL", _protocol) or "grpc"
 
 
-def _settled(
+def _make_settings(
     options: Options, env: "_Variables", protocol: Protocol, address: str | None
 ) -> Settings:
     insecure, doubt = _insecure(env)
@@ -132,7 +132,7 @@ def _settled(
         tls_names=tls_names,
         token_file=options.bearer_token_file,
         resource={**_resource(env), **options.resource},
-        hints=tuple(f"{endpoint.place}: {hint}" for hint in hints),
+        hints=tuple(f"{endpoint.display_address}: {hint}" for hint in hints),
         signal=env.signal,
     )
 
@@ -191,8 +191,8 @@ def _endpoint(
 ) -> Endpoint:
     def made(kind: endpoints.Kind) -> Callable[[str], Endpoint]:
         if protocol == "grpc":
-            return lambda text: endpoints.grpc(text, insecure=insecure)
-        return lambda text: endpoints.http(text, kind, env.signal)
+            return lambda text: endpoints.grpc_endpoint(text, insecure=insecure)
+        return lambda text: endpoints.http_endpoint(text, kind, env.signal)
 
     if given is not None:
         try:
@@ -266,15 +266,15 @@ def _timeout(text: str) -> float:
 
 def _headers(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in headers.pairs(text):
-        if flaw := headers.flaw(name, value):
+    for name, value in headers.parse_pairs(text):
+        if flaw := headers.header_problem(name, value):
             raise ValueError(f"has a header {shortened(name, 60)!r} that {flaw}")
         found[name] = value
     return found
 
 
 def _attributes(text: str) -> dict[str, str]:
-    return dict(headers.pairs(text))
+    return dict(headers.parse_pairs(text))
 
 
 def _one_of(text: str, *words: str) -> str:

@@ -38,7 +38,7 @@ class Driver:
     windows: bool = False
 
 
-def look(roots: Roots) -> Driver:
+def read_driver(roots: Roots) -> Driver:
     """Read `/proc/driver/nvidia` and `/sys/module/nvidia`, which containers see too."""
     told = roots.proc / "driver/nvidia/version"
     module = roots.sys / "module/nvidia/version"

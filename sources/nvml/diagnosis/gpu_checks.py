@@ -46,7 +46,7 @@ class Profiling:
     elsewhere: bool
 
 
-def look(driver: Driver, profiling: Profiling) -> list[Finding]:
+def check_gpus(driver: Driver, profiling: Profiling) -> list[Finding]:
     """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if nothing answers.
 
     Args:
@@ -98,7 +98,7 @@ def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
         check.failure(
             gpu.name,
             f"answers {codes.name(gpu.code)} ({gpu.code})",
-            _mend(gpu.code),
+            _fix_for(gpu.code),
         )
         for gpu in gpus
         if gpu.code
@@ -113,7 +113,7 @@ def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
     return found or [check.ok(_PLACE, f"{len(gpus)} GPUs answer")]
 
 
-def _mend(code: int) -> str:
+def _fix_for(code: int) -> str:
     """Return what to do about a GPU that answers so. What ends its work is for a lost one alone."""
     if code in codes.LOST:
         return (
@@ -138,7 +138,7 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
         code = nvml.ask(
             "nvmlDeviceGetMigMode", gpu.handle, ctypes.byref(current), ctypes.byref(wanted)
         )
-        if code in codes.LACKING:
+        if code in codes.UNSUPPORTED:
             continue
         if code:
             untold.append(f"{gpu.name} answers {codes.name(code)} ({code})")
@@ -186,9 +186,9 @@ def _instances(nvml: Library, handle: Handle) -> int:
 def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Finding:
     check, place = CHECKS["nvml.profiling"], "nvmlGpmQueryDeviceSupport"
     if not wanted.shown:
-        return check.skipped(place, "no profiling field is asked for")
+        return check.skip(place, "no profiling field is asked for")
     if not gpus:
-        return check.skipped(place, "no GPU is well enough to be asked")
+        return check.skip(place, "no GPU is well enough to be asked")
     lacking = [gpu.name for gpu in gpus if not _has_gpm(nvml, gpu.handle)]
     if not lacking:
         return check.ok(place, f"all GPUs have the {len(wanted.shown)} that are asked for")
@@ -197,7 +197,7 @@ def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Findin
         return check.ok(place, f"{saw}; the source hostengine gives them")
     if not wanted.chosen:
         usual = f"{len(wanted.shown)} of the usual fields are not there, which nobody chose"
-        return check.skipped(place, f"{saw}; {usual}; a source of kind hostengine has them")
+        return check.skip(place, f"{saw}; {usual}; a source of kind hostengine has them")
     mend = (
         "add a source of kind hostengine, which has them from DCGM, or take the DCGM_FI_PROF rows "
         "out of the counters file"

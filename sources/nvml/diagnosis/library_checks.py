@@ -15,7 +15,7 @@ from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, Roots
-from pipeline.diagnostics.library_load import PART, trial
+from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.diagnosis.driver_files import Driver
@@ -39,7 +39,7 @@ _WINDOWS: Final = (
 )
 
 
-def look(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bool]:
+def check_library(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bool]:
     """Load and initialise NVML, and shut it down again.
 
     Returns:
@@ -67,7 +67,7 @@ def _hangs(ctx: DoctorContext) -> Finding | None:
         ready(SONAME)
     except NoLibraryFileError as error:
         return CHECKS["nvml.library"].failure(SONAME, str(error), "see what is mounted there")
-    saw, mend = trial(SONAME, max(_LEAST, ctx.deadline * PART))
+    saw, mend = try_loading(SONAME, max(_LEAST, ctx.deadline * PART))
     return CHECKS["nvml.library"].failure(SONAME, saw, mend) if saw else None
 
 
@@ -84,7 +84,7 @@ def _no_library(fault: str, driver: Driver, ctx: DoctorContext) -> Finding:
         saw = f"the driver is Windows', its library isn't here: {fault}"
         return check.failure(SONAME, saw, _WINDOWS)
     if not driver.loaded:
-        return check.skipped(SONAME, f"{fault}; without a driver there is none")
+        return check.skip(SONAME, f"{fault}; without a driver there is none")
     environ, wrong = ctx.environ, []
     if environ.get(_DEVICES, "void") in {"", "void", "none"}:
         wrong.append(f"{_DEVICES}=all")
@@ -106,7 +106,7 @@ def _failed(code: int, driver: Driver, roots: Roots) -> list[Finding]:
         driver.loaded and code == codes.DRIVER_NOT_LOADED and not (roots.dev / "nvidiactl").exists()
     ):
         # The driver or its nodes are what is missing, and that is said of them.
-        return [CHECKS["nvml.versions"].skipped(_INIT, told)]
+        return [CHECKS["nvml.versions"].skip(_INIT, told)]
     access = CHECKS["nvml.access"]
     if code == codes.UNKNOWN:
         saw = f"{told}: the devices are not to be had, though driver and library are here"
@@ -137,7 +137,7 @@ def _nodes(driver: Driver, roots: Roots) -> list[Finding]:
     check, control = CHECKS["nvml.nodes"], roots.dev / "nvidiactl"
     if not driver.loaded:
         why = "the driver is Windows'" if driver.windows else "there is no driver"
-        return [check.skipped(str(control), why)]
+        return [check.skip(str(control), why)]
     wanted = [control, *(roots.dev / f"nvidia{minor}" for minor in driver.minors)]
     missing = [node for node in wanted if not node.exists()]
     if missing:
@@ -158,7 +158,7 @@ def _opened(control: Path) -> Finding:
         _open(control)
     except OSError as error:
         saw = f"can't be opened: {os.strerror(error.errno or 0).lower()}"
-        return check.failure(str(control), saw, _MENDS.get(error.errno or 0, _STRANGE))
+        return check.failure(str(control), saw, _FIXES.get(error.errno or 0, _UNKNOWN_FIX))
     return check.ok(str(control), "can be opened")
 
 
@@ -167,10 +167,12 @@ def _open(control: Path) -> None:
     os.close(os.open(control, os.O_RDWR | os.O_CLOEXEC))
 
 
-_MENDS: Final = {
+_FIXES: Final = {
     # What the cgroup of the container doesn't let through; modes are another number.
     errno.EPERM: RELOADED,
     errno.EACCES: "let podgpu's user read and write it (its mode on the host is 0666 as a rule), "
     "or run as root",
 }
-_STRANGE: Final = "see the kernel log (dmesg); nvidia-smi on the host tells whether it works there"
+_UNKNOWN_FIX: Final = (
+    "see the kernel log (dmesg); nvidia-smi on the host tells whether it works there"
+)

@@ -6,6 +6,6 @@ of an allocation would be a wrong one.
 """
 
 from sources.pods.allocations.annotation_table import allocations, reserved, shared
-from sources.pods.allocations.pod_facts import Complaint, Facts
+from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts
 
-__all__ = ["Complaint", "Facts", "allocations", "reserved", "shared"]
+__all__ = ["AnnotationProblem", "PodFacts", "allocations", "reserved", "shared"]

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.allocations import koordinator
-from pipeline.allocations.annotation_values import Held, MalformedError
-from pipeline.allocations.own_annotations import own
+from pipeline.allocations.annotation_values import AllocatedDevices, MalformedError
+from pipeline.allocations.own_annotations import own_annotations
 from pipeline.base.safe_text import shortened
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from sources.pods.allocations import configured_annotations, gpushare, hami, kai, volcano
-from sources.pods.allocations.pod_facts import Complaint, Facts
+from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts
 from sources.pods.allocations.resource_requests import requested
 from sources.pods.options import Options, Scheduler
 
-_Readers = dict[str, Callable[[Facts], list[Held]]]
+_Readers = dict[str, Callable[[PodFacts], list[AllocatedDevices]]]
 _READERS: Final[dict[Scheduler, _Readers]] = {
     "koordinator": {
         koordinator.ANNOTATION: lambda facts: koordinator.read(
@@ -46,10 +46,10 @@ _SCHEDULERS: Final[dict[str, Scheduler]] = {
 
 
 def allocations(
-    facts: Facts,
+    facts: PodFacts,
     annotations: Iterable[str] = (),
     resources: Mapping[Scheduler, Collection[str]] | None = None,
-) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     """Return what a pod's annotations say that it holds, and what is wrong with them.
 
     What podgpu wrote itself is no word of anybody's, and passed over. It writes none of the
@@ -67,9 +67,9 @@ def allocations(
     for scheduler, of_scheduler in _READERS.items():
         if scheduler in resources:
             readers |= of_scheduler
-    ours = own(facts.annotations).keys() - _OF_SCHEDULERS
+    ours = own_annotations(facts.annotations).keys() - _OF_SCHEDULERS
     claims: list[Claim] = []
-    complaints: list[Complaint] = []
+    complaints: list[AnnotationProblem] = []
     for annotation in dict.fromkeys((*readers, *annotations)):
         if annotation not in facts.annotations or annotation in ours:
             continue
@@ -83,39 +83,39 @@ def allocations(
                 held = _read(replace(facts, resources=its_own), annotation, readers)
                 held = _within(facts, held, its_own)
         except MalformedError as error:
-            complaints.append(Complaint(annotation, str(error)))
+            complaints.append(AnnotationProblem(annotation, str(error)))
         else:
             claims += _claims(facts, annotation, held, vouched=vouched)
     return tuple(claims), tuple(complaints)
 
 
-def reserved(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+def reserved(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     """Return what a reservation pod says that it got, and what is wrong with that."""
     return _of(facts, kai.RESERVED, kai.read_reservation)
 
 
-def shared(facts: Facts) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+def shared(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     """Return which reserved devices a pod shares, and what is wrong with what it says of that."""
     return _of(facts, kai.GROUP, kai.read_shared)
 
 
 def _of(
-    facts: Facts, key: str, reader: Callable[[Facts], list[Held]]
-) -> tuple[tuple[Claim, ...], tuple[Complaint, ...]]:
+    facts: PodFacts, key: str, reader: Callable[[PodFacts], list[AllocatedDevices]]
+) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     try:
         return tuple(_claims(facts, key, reader(facts), vouched=False)), ()
     except MalformedError as error:
-        return (), (Complaint(key, str(error)),)
+        return (), (AnnotationProblem(key, str(error)),)
 
 
-def _read(facts: Facts, annotation: str, readers: _Readers) -> list[Held]:
+def _read(facts: PodFacts, annotation: str, readers: _Readers) -> list[AllocatedDevices]:
     if not isinstance(facts.annotations[annotation], str):
         raise MalformedError("is no text")
     reader = readers.get(annotation)
     return configured_annotations.read(facts, annotation) if reader is None else reader(facts)
 
 
-def _check_node(facts: Facts, annotation: str) -> None:
+def _check_node(facts: PodFacts, annotation: str) -> None:
     key = _NODES.get(annotation, "")
     node = facts.annotations.get(key)
     if node and facts.node and node != facts.node:
@@ -124,13 +124,15 @@ def _check_node(facts: Facts, annotation: str) -> None:
         )
 
 
-def _within(facts: Facts, held: list[Held], resources: Collection[str]) -> list[Held]:
+def _within(
+    facts: PodFacts, held: list[AllocatedDevices], resources: Collection[str]
+) -> list[AllocatedDevices]:
     """Return what is held, no share greater than requested.
 
     Raises:
         MalformedError: a container that holds something requests nothing, or fewer GPUs.
     """
-    found: list[Held] = []
+    found: list[AllocatedDevices] = []
     for container in dict.fromkeys(one.container for one in held):
         of = f"container {container}" if container else "the pod"
         request = requested(facts, resources, container)
@@ -151,7 +153,7 @@ def _within(facts: Facts, held: list[Held], resources: Collection[str]) -> list[
 
 
 def _claims(
-    facts: Facts, annotation: str, held: Iterable[Held], *, vouched: bool
+    facts: PodFacts, annotation: str, held: Iterable[AllocatedDevices], *, vouched: bool
 ) -> Iterator[Claim]:
     ids = {container.name: container.container_id for container in facts.containers}
     for found in held:

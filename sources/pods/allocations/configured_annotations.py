@@ -2,11 +2,17 @@
 
 from dataclasses import replace
 
-from pipeline.allocations.annotation_values import Held, gathered, parsed, uuid, wrong
-from sources.pods.allocations.pod_facts import Facts
+from pipeline.allocations.annotation_values import (
+    AllocatedDevices,
+    group_by_share,
+    parsed,
+    raise_malformed,
+    uuid,
+)
+from sources.pods.allocations.pod_facts import PodFacts
 
 
-def read(facts: Facts, annotation: str) -> list[Held]:
+def read(facts: PodFacts, annotation: str) -> list[AllocatedDevices]:
     """Return what a pod was given: `{"nvidia.com/gpu": "GPU-...,GPU-..."}`, or a list of uuids.
 
     Raises:
@@ -14,13 +20,13 @@ def read(facts: Facts, annotation: str) -> list[Held]:
     """
     told = parsed(facts.annotations[annotation])
     if not isinstance(told, dict):
-        wrong("", "an object", told)
-    found: list[Held] = []
+        raise_malformed("", "an object", told)
+    found: list[AllocatedDevices] = []
     for resource, ids in told.items():
         place = f"{resource}: "
         names = ids.split(",") if isinstance(ids, str) else ids
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            wrong(place, "uuids with commas, or a list of them", ids)
+            raise_malformed(place, "uuids with commas, or a list of them", ids)
         devices = [(uuid(name.strip(), place), None) for name in names if name.strip()]
-        found += [replace(held, resource=resource) for held in gathered(devices)]
+        found += [replace(held, resource=resource) for held in group_by_share(devices)]
     return found

@@ -3,15 +3,15 @@
 from typing import Final
 
 from pipeline.allocations.annotation_values import (
-    Held,
+    AllocatedDevices,
     MalformedError,
-    gathered,
+    group_by_share,
     parsed,
+    raise_malformed,
     whole,
-    wrong,
 )
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
 _OF_POD: Final = "ALIYUN_COM_GPU_MEM_POD"
@@ -22,7 +22,7 @@ ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
 _ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
 
 
-def read_index(facts: Facts) -> list[Held]:
+def read_index(facts: PodFacts) -> list[AllocatedDevices]:
     """Return the GPU of a pod, by N of `/dev/nvidiaN`, once the device plugin has agreed.
 
     Raises:
@@ -38,10 +38,10 @@ def read_index(facts: Facts) -> list[Held]:
         part = whole(told[_OF_POD], f"{_OF_POD}: ")
         of = whole(told[_OF_DEVICE], f"{_OF_DEVICE}: ")
         share = part / of if 0 < part <= of else None
-    return gathered([(device, share)])
+    return group_by_share([(device, share)])
 
 
-def read_allocation(facts: Facts) -> list[Held]:
+def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
     """Return the GPUs of containers: `{"0": {"1": 4}}` is 4 GiB of GPU 1 for the first container.
 
     Raises:
@@ -51,20 +51,20 @@ def read_allocation(facts: Facts) -> list[Held]:
         return []
     allocation = parsed(facts.annotations[ALLOCATION])
     if not isinstance(allocation, dict):
-        wrong("", "an object", allocation)
+        raise_malformed("", "an object", allocation)
     names = facts.names()
-    found: list[Held] = []
+    found: list[AllocatedDevices] = []
     for number, gpus in allocation.items():
         container = whole(number)
         if container >= len(names):
             raise MalformedError(f"container {container}: the pod has {len(names)}")
-        if gpus and not facts.asks(names[container]):
+        if gpus and not facts.requests_resource(names[container]):
             raise MalformedError(
                 f"container {container} has a device, and {names[container]} requests none"
             )
         if not isinstance(gpus, dict):
-            wrong(f"container {container}: ", "an object", gpus)
+            raise_malformed(f"container {container}: ", "an object", gpus)
         place = f"container {container}: "
         devices = [(RawDeviceId("minor", str(whole(gpu, place))), None) for gpu in gpus]
-        found += gathered(devices, names[container])
+        found += group_by_share(devices, names[container])
     return found

@@ -2,10 +2,17 @@
 
 from typing import Final
 
-from pipeline.allocations.annotation_values import Held, MalformedError, parsed, uuid, whole, wrong
+from pipeline.allocations.annotation_values import (
+    AllocatedDevices,
+    MalformedError,
+    parsed,
+    raise_malformed,
+    uuid,
+    whole,
+)
 from pipeline.model import RawDeviceId
 from sources.pods.allocations.hami_format import Place, held, rows
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
 OLD: Final = "4pd.io/vgpu-ids-new"
@@ -15,7 +22,7 @@ _PHASE: Final = "hami.io/bind-phase"
 _MIG: Final = "hami.io/vgpu-mig-allocations"
 
 
-def read(facts: Facts) -> list[Held]:
+def read(facts: PodFacts) -> list[AllocatedDevices]:
     """Return what a pod's containers were given, once the device plugin has agreed.
 
     Releases from 2.9 on write a row for init containers too, those before for the others alone; the
@@ -34,7 +41,7 @@ def read(facts: Facts) -> list[Held]:
     return list(held(found, instances.get))
 
 
-def read_old(facts: Facts) -> list[Held]:
+def read_old(facts: PodFacts) -> list[AllocatedDevices]:
     """Return what old releases, which know no init containers, gave to a pod's containers.
 
     Raises:
@@ -52,7 +59,7 @@ def _instances(value: object) -> dict[Place, RawDeviceId | None]:
     try:
         entries = parsed(value if isinstance(value, str) else "")
         if not isinstance(entries, list):
-            wrong("", "a list", entries)
+            raise_malformed("", "a list", entries)
         return dict(_instance(number, entry) for number, entry in enumerate(entries))
     except MalformedError as error:
         raise MalformedError(f"{_MIG}: {error}") from error
@@ -60,7 +67,7 @@ def _instances(value: object) -> dict[Place, RawDeviceId | None]:
 
 def _instance(number: int, entry: object) -> tuple[Place, RawDeviceId | None]:
     if not isinstance(entry, dict):
-        wrong(f"[{number}]: ", "an object", entry)
+        raise_malformed(f"[{number}]: ", "an object", entry)
     container, device = (
         whole(entry.get(key), f"[{number}].{key}: ") for key in ("containerIndex", "deviceIndex")
     )

@@ -8,26 +8,28 @@ placeholder `,,0,0:`, or no row at all, depending on the release.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pipeline.allocations.annotation_values import (
-    Held,
+    AllocatedDevices,
     MalformedError,
-    gathered,
+    group_by_share,
     percent,
     uuid,
     whole,
 )
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 Place = tuple[int, int]
 """Number of a row, and of a device in it."""
 
-Instead = Callable[[Place], RawDeviceId | None]
+Replacement = Callable[[Place], RawDeviceId | None]
 
 Rows = list[tuple[str, str]]
 """Rows, each with the container that it belongs to; empty for a row of nobody."""
 
 
-def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False) -> Rows:
+def rows(
+    value: str, facts: PodFacts, *, init: bool = False, separators_between: bool = False
+) -> Rows:
     """Return the rows with their containers, as the pod's spec tells.
 
     The number of rows says which containers have one: all, those that aren't init containers,
@@ -38,7 +40,7 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
         value: the text.
         facts: what is known of the pod.
         init: the scheduler may write rows of init containers.
-        between: semicolons are between rows, rather than after each.
+        separators_between: semicolons are between rows, rather than after each.
 
     Raises:
         MalformedError: the text has another number of rows, or names a device for a container that
@@ -47,11 +49,11 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
     parts = value.split(";")
     ended = parts[:-1] if not parts[-1].strip() else parts
     every, lasting = facts.names(init=init), facts.names()
-    candidates = [every, lasting, [name for name in every if facts.asks(name)]]
-    if not between:
+    candidates = [every, lasting, [name for name in every if facts.requests_resource(name)]]
+    if not separators_between:
         candidates.append(_shifted(lasting, facts))
     contradiction = ""
-    for found in (parts, ended) if between else (ended,):
+    for found in (parts, ended) if separators_between else (ended,):
         for names in candidates:
             if len(names) != len(found):
                 continue
@@ -67,7 +69,7 @@ def rows(value: str, facts: Facts, *, init: bool = False, between: bool = False)
     raise MalformedError(f"expected {expected} containers, found {len(ended)}")
 
 
-def _shifted(names: Iterable[str], facts: Facts) -> list[str]:
+def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
     """Return whose rows HAMi up to 2.5 writes where the first containers request nothing.
 
     Those have no row. The next one that requests nothing has the row of its own number, and so do
@@ -75,39 +77,39 @@ def _shifted(names: Iterable[str], facts: Facts) -> list[str]:
     """
     rows: list[str] = []
     for number, name in enumerate(names):
-        if facts.asks(name):
+        if facts.requests_resource(name):
             rows.append(name)
         elif rows:
             rows += [""] * (number - len(rows)) + [name]
     return rows
 
 
-def _contradicting(parts: Sequence[str], names: Sequence[str], facts: Facts) -> int | None:
+def _contradicting(parts: Sequence[str], names: Sequence[str], facts: PodFacts) -> int | None:
     """Return the number of the first row that names a device for a container that requests none."""
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
-        if names_device and not facts.asks(name):
+        if names_device and not facts.requests_resource(name):
             return number
     return None
 
 
-def held(found: Rows, instead: Instead) -> Iterator[Held]:
+def held(found: Rows, replacement: Replacement) -> Iterator[AllocatedDevices]:
     """Yield what containers hold.
 
     Args:
         found: the rows.
-        instead: the device that is really held at a place, None for the one in the text.
+        replacement: the device that is really held at a place, None for the one in the text.
 
     Raises:
         MalformedError: a row can't be read.
     """
     for number, (part, name) in enumerate(found):
         if name:
-            yield from gathered(_devices(part, number, instead), name)
+            yield from group_by_share(_devices(part, number, replacement), name)
 
 
 def _devices(
-    part: str, number: int, instead: Instead
+    part: str, number: int, instead: Replacement
 ) -> Iterator[tuple[RawDeviceId, float | None]]:
     texts = [text for text in part.split(":") if text.strip()]
     for index, text in enumerate(texts):

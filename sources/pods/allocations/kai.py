@@ -10,9 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.allocations.annotation_values import MOST, Held, MalformedError, uuid, whole, wrong
+from pipeline.allocations.annotation_values import (
+    MOST,
+    AllocatedDevices,
+    MalformedError,
+    raise_malformed,
+    uuid,
+    whole,
+)
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 RESERVED: Final = "run.ai/reserve_for_gpu_index"
 """Annotation of a reservation pod. Its value is a uuid, not an index."""
@@ -36,7 +43,7 @@ def groups(labels: Mapping[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def read_reservation(facts: Facts) -> list[Held]:
+def read_reservation(facts: PodFacts) -> list[AllocatedDevices]:
     """Return the GPU that a reservation pod wrote on itself.
 
     Raises:
@@ -45,10 +52,10 @@ def read_reservation(facts: Facts) -> list[Held]:
     told = facts.annotations.get(RESERVED)
     if told is None:  # not written yet
         return []
-    return [Held((uuid(told if isinstance(told, str) else ""),))]
+    return [AllocatedDevices((uuid(told if isinstance(told, str) else ""),))]
 
 
-def read_shared(facts: Facts) -> list[Held]:
+def read_shared(facts: PodFacts) -> list[AllocatedDevices]:
     """Return what a pod shares: the GPUs that the reservation pods of its groups hold.
 
     A pod requests its part by an annotation. `gpu-fraction` is the part of each GPU. With
@@ -65,24 +72,24 @@ def read_shared(facts: Facts) -> list[Held]:
     if len(found) > min(asked, MOST):
         raise MalformedError(f"names {len(found)} groups, and {_NUMBER} is {asked}")
     devices = tuple(RawDeviceId("reserved", group) for group in found)
-    return [Held(devices, _container(facts), _share(facts))]
+    return [AllocatedDevices(devices, _container(facts), _share(facts))]
 
 
-def _container(facts: Facts) -> str:
+def _container(facts: PodFacts) -> str:
     """Return the container that the scheduler gives the GPU: the first one by default."""
     told = facts.annotations.get(_CONTAINER)
     if told is None:
         return next(iter(facts.names()), "")
     if told not in facts.names(init=True):
-        wrong(f"{_CONTAINER}: ", "a container of the pod", told)
+        raise_malformed(f"{_CONTAINER}: ", "a container of the pod", told)
     return str(told)
 
 
-def _share(facts: Facts) -> float | None:
+def _share(facts: PodFacts) -> float | None:
     told = facts.annotations.get(_FRACTION)
     if told is None or _MEMORY in facts.annotations:
         return None
     part = float(told) if isinstance(told, str) and _PART.fullmatch(told) else 0
     if not 0 < part < 1:
-        wrong(f"{_FRACTION}: ", "a number above 0 and below 1", told)
+        raise_malformed(f"{_FRACTION}: ", "a number above 0 and below 1", told)
     return part

@@ -10,7 +10,7 @@ _NATIVE: Final = "kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PodFacts:
     """What a reader may know of a pod.
 
     Attributes:
@@ -42,7 +42,7 @@ class Facts:
         kinds = {"init", "sidecar", "app"} if init else {"app"}
         return [container.name for container in self.containers if container.kind in kinds]
 
-    def asks(self, container: str) -> bool:
+    def requests_resource(self, container: str) -> bool:
         """Whether a container requests a resource of the scheduler; True if unknown."""
         if not self.requested:
             return True
@@ -56,7 +56,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class AnnotationProblem:
     """An annotation that can't be read, and what is wrong with it."""
 
     annotation: str

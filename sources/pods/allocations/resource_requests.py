@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Final, NamedTuple
 
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 _QUANTITY: Final = re.compile(
     r"([0-9]{1,18}(?:\.[0-9]{0,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]{1,2})?"
@@ -65,7 +65,7 @@ def amount(text: str) -> Fraction:
     return value * scale
 
 
-def requested(facts: Facts, resources: Collection[str], container: str = "") -> Request | None:
+def requested(facts: PodFacts, resources: Collection[str], container: str = "") -> Request | None:
     """Return what a container requests of a scheduler; None if nothing.
 
     A pod as a whole requests the sum of what its containers request at one time, as Kubernetes

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from pipeline.allocations.annotation_values import Held, gathered, whole
+from pipeline.allocations.annotation_values import AllocatedDevices, group_by_share, whole
 from pipeline.model import RawDeviceId
 from sources.pods.allocations.hami_format import held, rows
-from sources.pods.allocations.pod_facts import Facts
+from sources.pods.allocations.pod_facts import PodFacts
 
 VGPU: Final = "volcano.sh/vgpu-ids-new"
 INDEX: Final = "volcano.sh/gpu-index"
@@ -13,7 +13,7 @@ _PHASE: Final = "volcano.sh/bind-phase"
 _DECIDED: Final = "volcano.sh/predicate-time"
 
 
-def read_vgpu(facts: Facts) -> list[Held]:
+def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
     """Return what a pod's containers were given, once the device plugin has agreed.
 
     Raises:
@@ -21,11 +21,11 @@ def read_vgpu(facts: Facts) -> list[Held]:
     """
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
-    found = rows(facts.annotations[VGPU], facts, between=True)
+    found = rows(facts.annotations[VGPU], facts, separators_between=True)
     return list(held(found, lambda _: None))
 
 
-def read_index(facts: Facts) -> list[Held]:
+def read_index(facts: PodFacts) -> list[AllocatedDevices]:
     """Return the GPUs of a pod, by NVML's numbers, which is how they are injected.
 
     Without the time at which the scheduler decided it is a person's wish.
@@ -36,4 +36,4 @@ def read_index(facts: Facts) -> list[Held]:
     if _DECIDED not in facts.annotations:
         return []
     numbers = [whole(number.strip()) for number in facts.annotations[INDEX].split(",")]
-    return gathered((RawDeviceId("index", str(number)), None) for number in numbers)
+    return group_by_share((RawDeviceId("index", str(number)), None) for number in numbers)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.allocations.device_injection import Injection, gpu_by_cdi, injected
+from pipeline.allocations.device_injection import Injection, gpu_by_cdi, requested_gpus
 from pipeline.model import RawDeviceId
 
 GPU = "GPU-fef8089b-4820-abfc-e83e-94318197576e"
@@ -45,7 +45,7 @@ def env(value: str) -> dict[str, str]:
     ],
 )
 def test_the_environment_names(value: str, named: tuple[RawDeviceId, ...]) -> None:
-    assert injected(env=env(value)) == Injection("env", named)
+    assert requested_gpus(env=env(value)) == Injection("env", named)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_the_environment_names(value: str, named: tuple[RawDeviceId, ...]) -> No
     ],
 )
 def test_the_environment_names_no_gpu(value: str) -> None:
-    assert injected(env=env(value)) is None
+    assert requested_gpus(env=env(value)) is None
 
 
 def test_another_variable_names_nothing() -> None:
-    assert injected(env={"CUDA_VISIBLE_DEVICES": "0"}) is None
+    assert requested_gpus(env={"CUDA_VISIBLE_DEVICES": "0"}) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_another_variable_names_nothing() -> None:
     ],
 )
 def test_mounts_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
-    assert injected(env=env(MOUNTS), mounts=paths) == Injection("mounts", named)
+    assert requested_gpus(env=env(MOUNTS), mounts=paths) == Injection("mounts", named)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_mounts_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
     ],
 )
 def test_mounts_name_no_gpu(path: str) -> None:
-    assert injected(env=env(MOUNTS), mounts=[path]) is None
+    assert requested_gpus(env=env(MOUNTS), mounts=[path]) is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_mounts_name_no_gpu(path: str) -> None:
     ],
 )
 def test_nodes_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
-    assert injected(env={}, nodes=paths) == Injection("nodes", named)
+    assert requested_gpus(env={}, nodes=paths) == Injection("nodes", named)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_nodes_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
     ],
 )
 def test_nodes_that_are_no_gpus(path: str) -> None:
-    assert injected(env={}, nodes=[path]) is None
+    assert requested_gpus(env={}, nodes=[path]) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_nodes_that_are_no_gpus(path: str) -> None:
 )
 def test_cdi_names_of_gpus(name: str) -> None:
     assert gpu_by_cdi(name) == RawDeviceId("cdi", name)
-    assert injected(env={}, cdi=[name]) == Injection("cdi", ids("cdi", name))
+    assert requested_gpus(env={}, cdi=[name]) == Injection("cdi", ids("cdi", name))
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,12 @@ def test_cdi_names_of_other_things(name: str) -> None:
     ],
 )
 def test_annotations_name(annotations: Mapping[str, str], named: list[str]) -> None:
-    assert injected(env={}, annotations=annotations) == Injection("cdi", ids("cdi", *named))
+    assert requested_gpus(env={}, annotations=annotations) == Injection("cdi", ids("cdi", *named))
 
 
 @pytest.mark.parametrize("key", ["cdi.k8s.io", "example.com/cdi", "x.cdi.k8s.io/a", ""])
 def test_annotations_that_are_not_cdi_s(key: str) -> None:
-    assert injected(env={}, annotations={key: "nvidia.com/gpu=0"}) is None
+    assert requested_gpus(env={}, annotations={key: "nvidia.com/gpu=0"}) is None
 
 
 def test_the_stronger_word_counts() -> None:
@@ -220,20 +220,20 @@ def test_the_stronger_word_counts() -> None:
     }
     order = []
     for word in ("cdi", "mounts", "env", "nodes"):
-        found = injected(env=env("1") if word != "nodes" else {}, **words)  # type: ignore[arg-type]
+        found = requested_gpus(env=env("1") if word != "nodes" else {}, **words)  # type: ignore[arg-type]
         assert found is not None
-        order.append((found.word, found.devices[0].text))
+        order.append((found.method, found.devices[0].text))
         words.pop(word, None)
     assert order == [("cdi", "nvidia.com/gpu=3"), ("mounts", "2"), ("env", "1"), ("nodes", "0")]
 
 
 def test_a_word_that_names_no_gpu_leaves_it_to_the_next() -> None:
-    found = injected(env=env(GPU), cdi=["nvidia.com/gds=all"], mounts=["/data"])
+    found = requested_gpus(env=env(GPU), cdi=["nvidia.com/gds=all"], mounts=["/data"])
     assert found == Injection("env", ids("visible", GPU))
 
 
 def test_nothing_names_nothing() -> None:
-    assert injected(env={}) is None
+    assert requested_gpus(env={}) is None
 
 
 @given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
@@ -241,7 +241,9 @@ def test_whatever_is_written_is_read(texts: list[str], text: str) -> None:
     paths = [f"{MOUNTS}/{each}" for each in texts]
     annotations = {f"cdi.k8s.io/{text}": ",".join(texts)}
     for found in (
-        injected(env=env(text), mounts=paths, nodes=texts, cdi=texts, annotations=annotations),
-        injected(env=env(",".join(texts))),
+        requested_gpus(
+            env=env(text), mounts=paths, nodes=texts, cdi=texts, annotations=annotations
+        ),
+        requested_gpus(env=env(",".join(texts))),
     ):
         assert found is None or all(device.text for device in found.devices)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.base.safe_text import concealed, harmless, line, shortened
+from pipeline.base.safe_text import line, redact, shortened, without_control_characters
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_a_secret_is_concealed_wherever_it_is_cut(
     before: str, secret: str, behind: str, longest: int
 ) -> None:
     """Of what `line` has left of it three characters may stay, which tell nothing."""
-    told = concealed(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
+    told = redact(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
     assert secret[:4] not in told.replace("(concealed)", "")
 
 
 @given(st.text(), st.text(max_size=3))
 def test_what_is_too_short_to_tell_stays(text: str, short: str) -> None:
-    assert concealed(text, [short]) == text
+    assert redact(text, [short]) == text
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_t24_a_message_keeps_the_part_that_is_wrong(text: str, at: int | None, s
 )
 def test_r11_characters_that_act_on_the_reader_are_replaced(text: str, shown: str) -> None:
     """R11: a name with ESC, BEL or U+202E must not act on the terminal that shows it."""
-    assert harmless(text) == shown
+    assert without_control_characters(text) == shown
 
 
 @given(st.text(st.characters()))
 def test_r11_no_control_character_is_left(text: str) -> None:
     """R11: but tab and line feed; the text keeps its length, and a second pass changes nothing."""
-    shown = harmless(text)
+    shown = without_control_characters(text)
     assert len(shown) == len(text)
-    assert harmless(shown) == shown
+    assert without_control_characters(shown) == shown
     left = set(shown) - set("\t\n")
     assert not {unicodedata.category(each) for each in left} & {"Cc", "Cs", "Zl", "Zp"}
     bidi = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}

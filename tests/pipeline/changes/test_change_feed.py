@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.changes.change_feed import NOTHING, Following, News
+from pipeline.changes.change_feed import NOTHING, Changes, ChangeTracker
 from pipeline.changes.descriptions import error_id
 from pipeline.model import Holding, Snapshot, XidError
 from tests.support.nodes import Node, at, gpu, mig
@@ -29,80 +29,80 @@ def shown(holdings: Sequence[Holding] = (), errors: Sequence[XidError] = ()) -> 
     return replace(PLAIN, usage=usage(ended=holdings), xids=tuple(errors))
 
 
-def serials(news: News) -> tuple[list[int], list[tuple[int, bool]]]:
+def serials(news: Changes) -> tuple[list[int], list[tuple[int, bool]]]:
     return (
         [one.serial for one in news.holdings],
-        [(one.error.serial, one.again) for one in news.errors],
+        [(one.error.serial, one.is_update) for one in news.errors],
     )
 
 
 def test_a_sink_that_was_there_from_the_start_is_told_of_all() -> None:
-    following = Following({}, None)
-    assert following.look(PLAIN) == NOTHING
-    news = following.look(shown(ended(1, 2), struck(1)))
+    following = ChangeTracker({}, None)
+    assert following.update(PLAIN) == NOTHING
+    news = following.update(shown(ended(1, 2), struck(1)))
     assert serials(news) == ([1, 2], [(1, False)])
     assert news.missed_holdings == news.missed_errors == 0
-    assert following.look(shown(ended(1, 2), struck(1))) == NOTHING
+    assert following.update(shown(ended(1, 2), struck(1))) == NOTHING
 
 
 def test_a_sink_that_comes_later_is_told_of_what_comes_then() -> None:
-    following = Following({}, shown(ended(3, 4), struck(2)))
-    assert following.look(shown(ended(3, 4), struck(2))) == NOTHING
-    news = following.look(shown(ended(4, 5), (*struck(2, revision=1), *struck(3))))
+    following = ChangeTracker({}, shown(ended(3, 4), struck(2)))
+    assert following.update(shown(ended(3, 4), struck(2))) == NOTHING
+    news = following.update(shown(ended(4, 5), (*struck(2, revision=1), *struck(3))))
     assert serials(news) == ([5], [(3, False)]), "what was added to an earlier error isn't told"
 
 
 def test_a_sink_that_comes_when_nothing_is_kept_any_more_misses_nothing_by_that() -> None:
-    following = Following({}, PLAIN)
-    news = following.look(shown(ended(40), struck(9)))
+    following = ChangeTracker({}, PLAIN)
+    news = following.update(shown(ended(40), struck(9)))
     assert serials(news) == ([40], [(9, False)])
     assert news.missed_holdings == news.missed_errors == 0
 
 
 def test_a_reload_goes_on_where_it_was() -> None:
     kept: dict[str, object] = {}
-    Following(kept, None).look(shown(ended(1), struck(1)))
-    after = Following(kept, shown(ended(1, 2), struck(1)))
-    news = after.look(shown(ended(1, 2), (*struck(1, revision=1), *struck(2))))
+    ChangeTracker(kept, None).update(shown(ended(1), struck(1)))
+    after = ChangeTracker(kept, shown(ended(1, 2), struck(1)))
+    news = after.update(shown(ended(1, 2), (*struck(1, revision=1), *struck(2))))
     assert serials(news) == ([2], [(1, True), (2, False)])
 
 
 def test_what_is_added_to_an_error_is_told_once_more() -> None:
-    following = Following({}, None)
-    following.look(shown(errors=struck(1)))
-    assert serials(following.look(shown(errors=struck(1, revision=1)))) == ([], [(1, True)])
-    assert serials(following.look(shown(errors=struck(1, revision=1)))) == ([], [])
+    following = ChangeTracker({}, None)
+    following.update(shown(errors=struck(1)))
+    assert serials(following.update(shown(errors=struck(1, revision=1)))) == ([], [(1, True)])
+    assert serials(following.update(shown(errors=struck(1, revision=1)))) == ([], [])
 
 
 def test_an_error_keeps_its_name_though_its_place_becomes_known_better() -> None:
     """The kernel's log names a GPU, and the driver a moment later the instance on it."""
     kept: dict[str, object] = {}
     first = xid_error(gpu(0), 79, serial=1)
-    [told] = Following(kept, None).look(shown(errors=[first])).errors
+    [told] = ChangeTracker(kept, None).update(shown(errors=[first])).errors
     better = replace(first, device=mig(gpu(0), 7).uuid, revision=1)
-    [again] = Following(kept, None).look(shown(errors=[better])).errors
-    assert (told.again, again.again) == (False, True)
+    [again] = ChangeTracker(kept, None).update(shown(errors=[better])).errors
+    assert (told.is_update, again.is_update) == (False, True)
     assert told.id == again.id == error_id(first)
 
 
 def test_an_error_to_which_something_was_added_before_anybody_looked_is_told_once() -> None:
-    following = Following({}, None)
-    assert serials(following.look(shown(errors=struck(1, revision=2)))) == ([], [(1, False)])
+    following = ChangeTracker({}, None)
+    assert serials(following.update(shown(errors=struck(1, revision=2)))) == ([], [(1, False)])
 
 
 def test_what_came_and_went_between_two_looks_is_counted() -> None:
-    following = Following({}, None)
-    following.look(shown(ended(1), struck(1)))
-    news = following.look(shown(ended(5, 6), struck(4, 5)))
+    following = ChangeTracker({}, None)
+    following.update(shown(ended(1), struck(1)))
+    news = following.update(shown(ended(5, 6), struck(4, 5)))
     assert serials(news) == ([5, 6], [(4, False), (5, False)])
     assert (news.missed_holdings, news.missed_errors) == (3, 2)
 
 
 def test_nobody_tells_of_usage_for_a_while() -> None:
-    following = Following({}, None)
-    following.look(shown(ended(1)))
-    assert following.look(PLAIN) == NOTHING
-    assert serials(following.look(shown(ended(1, 2)))) == ([2], [])
+    following = ChangeTracker({}, None)
+    following.update(shown(ended(1)))
+    assert following.update(PLAIN) == NOTHING
+    assert serials(following.update(shown(ended(1, 2)))) == ([2], [])
 
 
 STEPS = st.lists(
@@ -116,7 +116,7 @@ def test_each_is_told_of_once_over_any_number_of_reloads(
 ) -> None:
     """Steps: holdings that end, errors, whether something is added to one, whether it reloads."""
     kept: dict[str, object] = {}
-    following = Following(kept, None)
+    following = ChangeTracker(kept, None)
     holdings: list[Holding] = []
     errors: list[XidError] = []
     told_holdings: list[int] = []
@@ -131,13 +131,13 @@ def test_each_is_told_of_once_over_any_number_of_reloads(
         ]
         snapshot = shown(holdings, errors)
         if reloads:
-            following = Following(kept, snapshot)
-        news = following.look(snapshot)
+            following = ChangeTracker(kept, snapshot)
+        news = following.update(snapshot)
         assert news.missed_holdings == news.missed_errors == 0
         told_holdings += [one.serial for one in news.holdings]
         told_errors += [(one.error.serial, one.error.revision) for one in news.errors]
         assert all(
-            one.again
+            one.is_update
             == any(serial == one.error.serial for serial, _ in told_errors[: -len(news.errors)])
             for one in news.errors
         )

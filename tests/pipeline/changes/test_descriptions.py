@@ -7,12 +7,12 @@ import yaml
 
 from pipeline.changes.descriptions import (
     PROGRAMS,
-    ended,
     error_id,
     figures,
     holding_id,
+    holding_sentence,
     meaning,
-    struck,
+    xid_sentence,
 )
 from pipeline.model import NS
 from tests.support.nodes import at, gpu
@@ -63,13 +63,15 @@ def test_ids_tell_apart_what_is_another_thing() -> None:
 
 def test_sentences() -> None:
     uuid = gpu(0).uuid
-    assert ended(holding("a", gpu(0), end=at(1.5))) == f"ml/a/main held {uuid} for 1.500 s"
+    assert (
+        holding_sentence(holding("a", gpu(0), end=at(1.5))) == f"ml/a/main held {uuid} for 1.500 s"
+    )
     used = holding("", gpu(0), namespace="", container="", uid="u", source="", end=at(0.0003))
-    assert ended(used) == f"u used {uuid} for 0.000 s"
+    assert holding_sentence(used) == f"u used {uuid} for 0.000 s"
     error = xid_error(gpu(0), 79, victim("a", gpu(0)))
-    assert struck(error) == f"XID 79 on {uuid}: GPU has fallen off the bus"
-    assert struck(error, error.victims[0].subject).endswith("; ml/a/main was there")
-    assert struck(xid_error(gpu(0), 9999)) == f"XID 9999 on {uuid}"
+    assert xid_sentence(error) == f"XID 79 on {uuid}: GPU has fallen off the bus"
+    assert xid_sentence(error, error.victims[0].subject).endswith("; ml/a/main was there")
+    assert xid_sentence(xid_error(gpu(0), 9999)) == f"XID 9999 on {uuid}"
     assert meaning(9999) == ""
 
 

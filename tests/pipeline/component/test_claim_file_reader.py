@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from config.value_types import ByteSize
-from pipeline.component.claim_file_reader import Fault, Listed, Looker
+from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims
 from pipeline.files.bounded_read import Content, Stamp, read_file
 from pipeline.files.file_watch import Watcher
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import listing, replace
 
 
-def looker_at(path: Path) -> Looker:
+def looker_at(path: Path) -> ClaimsFileReader:
     read = partial(read_pod_list, path=path, integers="minor")
-    return Looker(path, ByteSize(10_000), read, Watcher(path))
+    return ClaimsFileReader(path, ByteSize(10_000), read, Watcher(path))
 
 
 @pytest.fixture
@@ -44,58 +44,58 @@ def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
     path: Path, read: list[bool]
 ) -> None:
     looker = looker_at(path)
-    outcomes = [looker.look(changed) for changed in (True, False, False, False)]
+    outcomes = [looker.read(changed) for changed in (True, False, False, False)]
     assert read == [True, True, False, False]
     assert all(outcome is outcomes[0] for outcome in outcomes)
     replace(path, listing("b"))
-    assert looker.look(changed=False) != outcomes[0]
-    assert looker.look(changed=True) is looker.look(changed=False)
+    assert looker.read(changed=False) != outcomes[0]
+    assert looker.read(changed=True) is looker.read(changed=False)
     assert read[4:] == [True, True, False]
 
 
 def test_a_told_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
     looker = looker_at(path)
     for _ in range(4):
-        looker.look(changed=True)
+        looker.read(changed=True)
     assert read == [True] * 4
 
 
 def test_a_broken_file_is_not_parsed_again_and_again(path: Path, read: list[bool]) -> None:
     path.write_text("{}")
     looker = looker_at(path)
-    outcomes = [looker.look(changed=False) for _ in range(3)]
+    outcomes = [looker.read(changed=False) for _ in range(3)]
     assert outcomes == [Fault(f"{path}:1:1: expected a list, found an object")] * 3
     assert read == [True, True, False]
 
 
 def test_a_list_that_comes_back_after_a_fault_is_the_same_object(path: Path) -> None:
     looker = looker_at(path)
-    before = looker.look(changed=True)
+    before = looker.read(changed=True)
     path.unlink()
-    assert isinstance(looker.look(changed=True), Fault)
+    assert isinstance(looker.read(changed=True), Fault)
     path.write_text(listing("a"))
-    assert looker.look(changed=True) is before
+    assert looker.read(changed=True) is before
 
 
 def test_claims_stay_the_same_object_while_only_complaints_change(path: Path) -> None:
     looker = looker_at(path)
-    before = looker.look(changed=True)
+    before = looker.read(changed=True)
     path.write_text(listing("a")[:-1] + ", 1]")
-    after = looker.look(changed=True)
-    assert isinstance(before, Listed)
-    assert isinstance(after, Listed)
+    after = looker.read(changed=True)
+    assert isinstance(before, FileClaims)
+    assert isinstance(after, FileClaims)
     assert after.claims is before.claims
-    assert after.complaints != before.complaints
+    assert after.problems != before.problems
 
 
 def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
     looker = looker_at(path)
     path.write_text(listing("a", "b"))
-    before = looker.look(changed=True)
+    before = looker.read(changed=True)
     path.write_text(listing("c", "b", "a"))
-    after = looker.look(changed=True)
-    assert isinstance(before, Listed)
-    assert isinstance(after, Listed)
+    after = looker.read(changed=True)
+    assert isinstance(before, FileClaims)
+    assert isinstance(after, FileClaims)
     a, b = (claim.subject for claim in before.claims)
     assert [claim.subject.pod for claim in after.claims] == ["c", "b", "a"]
     assert after.claims[1].subject is b

@@ -105,7 +105,7 @@ def test_r13_another_user_s_program_is_not_meant(program: Program, tmp_path: Pat
     made["users"].append({"name": "other", "user": program.exec()})
     path.write_text(json.dumps(made))
     assert plugins(config(USES["sources.p.kubeconfig"](path)), NOTHING) == []
-    KubeconfigFile(path).load(anew=False)
+    KubeconfigFile(path).load(reload=False)
     assert not program.has_run
 
 
@@ -116,7 +116,7 @@ def test_r13_no_secret_of_the_kubeconfig_is_told(program: Program, tmp_path: Pat
     (problem,) = plugins(config(USES["sources.p.kubeconfig"](path)), NOTHING)
     assert SECRET not in problem.render("x")
     with pytest.raises(CodeRefusedError) as caught:
-        KubeconfigFile(path).load(anew=False)
+        KubeconfigFile(path).load(reload=False)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -170,10 +170,10 @@ async def test_r13_a_session_runs_a_program_only_if_it_may(
     """Whatever was looked at before: the file may be another one by now."""
     path = kubeconfig(tmp_path / "config", "http://x", getattr(program, how)())
     with pytest.raises(CodeRefusedError, match=r"is not run.*--allow-configured-code"):
-        async with Sessions().join(path):
+        async with Sessions().session(path):
             pass
     assert not program.has_run
-    async with Sessions(plugins=True).join(path):
+    async with Sessions(plugins=True).session(path):
         pass
     assert program.has_run
 
@@ -185,9 +185,9 @@ def test_r13_a_token_beside_the_program_is_no_way_around_the_refusal(
     known = KubeconfigFile(path)
     for anew in (False, False, True):
         with pytest.raises(CodeRefusedError):
-            known.load(anew=anew)
+            known.load(reload=anew)
     kubeconfig(path, "http://x", {"token": "t"})
-    assert known.load(anew=False).authorization == "Bearer t"
+    assert known.load(reload=False).authorization == "Bearer t"
     assert not program.has_run
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from pipeline.component.holder_sources import LISTING, lists_holders, why_down, why_unknown
+from pipeline.component.holder_sources import (
+    LISTING_KINDS,
+    availability_unknown_reason,
+    lists_holders,
+    topology_down_reason,
+)
 from pipeline.component.registry import ENTRIES, Entry
 from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
 from tests.support.joints import joints
@@ -19,7 +24,7 @@ def joined() -> Node:
 
 
 def test_the_kinds_are_podgpu_s() -> None:
-    assert {("source", kind) for kind in LISTING} <= ENTRIES.keys()
+    assert {("source", kind) for kind in LISTING_KINDS} <= ENTRIES.keys()
 
 
 @pytest.mark.parametrize(
@@ -34,8 +39,8 @@ def test_whether_a_source_may_list_all_holders_is_what_its_entry_says(
     node.say(SourceAdded(1), "who", kind)
     assert lists_holders(node.snapshot()) == (entry.holders in {"all", "relayed"})
     # Who only relays doesn't tell itself, and nobody is told to add it.
-    assert (kind in LISTING) == (entry.holders == "all")
-    assert bool(why_unknown(node.snapshot())) == (entry.holders in {"some", "all"})
+    assert (kind in LISTING_KINDS) == (entry.holders == "all")
+    assert bool(availability_unknown_reason(node.snapshot())) == (entry.holders in {"some", "all"})
 
 
 def test_a_recording_may_hold_the_word_of_any_source() -> None:
@@ -46,38 +51,42 @@ def test_a_recording_may_hold_the_word_of_any_source() -> None:
 
 def test_where_it_is_known_or_nobody_is_there_to_tell() -> None:
     node = joined()
-    assert why_unknown(node.snapshot()) == ""
+    assert availability_unknown_reason(node.snapshot()) == ""
     assert not lists_holders(node.snapshot())
     node.podlist()
-    assert why_unknown(node.snapshot()) == why_down(node.snapshot()) == ""
+    assert (
+        availability_unknown_reason(node.snapshot()) == topology_down_reason(node.snapshot()) == ""
+    )
     assert lists_holders(node.snapshot())
-    assert why_unknown(Node().snapshot()) == ""
+    assert availability_unknown_reason(Node().snapshot()) == ""
 
 
-@pytest.mark.parametrize("kind", sorted(LISTING))
+@pytest.mark.parametrize("kind", sorted(LISTING_KINDS))
 def test_one_that_could_tell_and_does_not(kind: str) -> None:
     node = joined()
     node.say(SourceAdded(1), "who", kind)
     start = "no source that lists the holders stands by its word: who: "
-    assert why_unknown(node.snapshot()) == start + "has said nothing yet"
+    assert availability_unknown_reason(node.snapshot()) == start + "has said nothing yet"
     node.say(SourceLost("no such socket"), "who", kind)
-    assert why_unknown(node.snapshot()) == start + "no such socket"
+    assert availability_unknown_reason(node.snapshot()) == start + "no such socket"
 
 
 def test_pods_alone() -> None:
     node = joined()
     node.say(PodsReplaced((), NS), "pods", "pods")
-    assert why_unknown(node.snapshot()).startswith("the source pods alone doesn't tell who holds")
+    assert availability_unknown_reason(node.snapshot()).startswith(
+        "the source pods alone doesn't tell who holds"
+    )
 
 
 def test_an_id_that_nobody_knows() -> None:
     node = joined()
     node.say(claims(kubelet_claim("a", "riddle")), "kubelet", "podresources")
-    told = why_unknown(node.snapshot())
+    told = availability_unknown_reason(node.snapshot())
     assert "ids that name none of this node's" in told
     assert "'riddle'" in told
     node.say(claims(kubelet_claim("a", uuid_of(0))), "kubelet", "podresources")
-    assert why_unknown(node.snapshot()) == ""
+    assert availability_unknown_reason(node.snapshot()) == ""
 
 
 def test_a_driver_that_is_gone() -> None:
@@ -85,4 +94,8 @@ def test_a_driver_that_is_gone() -> None:
     node.podlist()
     node.say(SourceLost("no driver"))
     told = "the source gpus, which told how the GPUs are joined, is down: no driver"
-    assert why_down(node.snapshot()) == why_unknown(node.snapshot()) == told
+    assert (
+        topology_down_reason(node.snapshot())
+        == availability_unknown_reason(node.snapshot())
+        == told
+    )

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pipeline.component.shutdown import LAST, ended
+from pipeline.component.shutdown import STOP_SECONDS, run_until_stopped
 
-LONG = 2 * LAST
+LONG = 2 * STOP_SECONDS
 
 
 async def working(seconds: float, log: list[str]) -> None:
@@ -30,9 +30,9 @@ def closing(after: float | None) -> asyncio.Future[None]:
 @pytest.mark.parametrize(
     ("seconds", "closes", "takes", "log"),
     [
-        pytest.param(100 * LAST, None, 100 * LAST, "done", id="nobody stops it"),
-        pytest.param(LAST, 1, LAST, "done", id="it ends within the time"),
-        pytest.param(LONG, 1, 1 + LAST, "cancelled", id="it is late"),
+        pytest.param(100 * STOP_SECONDS, None, 100 * STOP_SECONDS, "done", id="nobody stops it"),
+        pytest.param(STOP_SECONDS, 1, STOP_SECONDS, "done", id="it ends within the time"),
+        pytest.param(LONG, 1, 1 + STOP_SECONDS, "cancelled", id="it is late"),
         pytest.param(1, 0, 1, "done", id="short, though it has to stop"),
     ],
 )
@@ -42,7 +42,7 @@ async def test_it_has_a_little_time(
     said: list[str] = []
     loop = asyncio.get_running_loop()
     began = loop.time()
-    work = await ended(working(seconds, said), closing(closes))
+    work = await run_until_stopped(working(seconds, said), closing(closes))
     assert loop.time() - began == pytest.approx(takes)
     assert said == [log]
     cancelled = work.cancelled()
@@ -54,7 +54,7 @@ async def test_who_is_cancelled_cancels_it() -> None:
     said: list[str] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await (await ended(working(LONG, said), closing(None)))
+            await (await run_until_stopped(working(LONG, said), closing(None)))
     assert said == ["cancelled"]
 
 
@@ -63,6 +63,6 @@ async def test_what_it_raises_is_in_what_is_returned() -> None:
     async def fails() -> None:
         raise ValueError("so")
 
-    work = await ended(fails(), closing(None))
+    work = await run_until_stopped(fails(), closing(None))
     with pytest.raises(ValueError, match="so"):
         await work

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pipeline.base.telemetry import Trouble
+from pipeline.base.telemetry import LastProblem
 from pipeline.component.warnings import warn
 from tests.support.contexts import FakeSourceContext
 from tests.support.sinks import FakeSinkContext
@@ -27,12 +27,12 @@ def test_it_is_logged_and_stands_as_the_last_trouble(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ctx = FakeSinkContext("files")
-    ctx.meter.trouble("before", ctx.clock.now())
-    warn(ctx, text, *values, news=news)
+    ctx.meter.set_problem("before", ctx.clock.now())
+    warn(ctx, text, *values, is_new=news)
     [record] = caplog.records
     assert record.getMessage() == told
     assert record.levelno == (logging.WARNING if news else logging.DEBUG)
-    [(owner, trouble)] = ctx.own.troubles.items()
+    [(owner, trouble)] = ctx.own.problems.items()
     assert (owner, trouble.text, trouble.warning) == (("sink", "files"), told, True)
     assert trouble.at <= ctx.clock.now()
 
@@ -40,14 +40,14 @@ def test_it_is_logged_and_stands_as_the_last_trouble(
 def test_it_serves_sources_too() -> None:
     ctx = FakeSourceContext("gpus")
     warn(ctx, "an odd answer")
-    assert [trouble.text for trouble in ctx.telemetry.troubles.values()] == ["an odd answer"]
+    assert [trouble.text for trouble in ctx.telemetry.problems.values()] == ["an odd answer"]
 
 
 def test_a_component_in_trouble_is_no_warning() -> None:
     ctx = FakeSinkContext("files")
     now = ctx.clock.now()
-    ctx.meter.trouble("the disk is full", now)
-    assert ctx.own.troubles["sink", "files"] == Trouble("the disk is full", now, warning=False)
+    ctx.meter.set_problem("the disk is full", now)
+    assert ctx.own.problems["sink", "files"] == LastProblem("the disk is full", now, warning=False)
 
 
 def test_a_warning_in_the_log_alone_is_found() -> None:
@@ -57,7 +57,7 @@ def test_a_warning_in_the_log_alone_is_found() -> None:
     def look(text: str, trouble: str) -> None:
         with every_warning_stands():
             ctx.log.warning(text)
-            ctx.meter.trouble(trouble, ctx.clock.now())
+            ctx.meter.set_problem(trouble, ctx.clock.now())
 
     look("the disk is full; tried again", "the disk is full")
     with pytest.raises(AssertionError, match=r"in the log alone: .*the disk is full"):

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.component.xid_rate_limit import _REMEMBERED, A_SECOND, XidRates
+from pipeline.component.xid_rate_limit import _REMEMBERED, A_SECOND, XidRateLimit
 from pipeline.model import NS
 
 
-def admitted(rates: XidRates, *at: float, device: str = "a", code: int = 31) -> int:
+def admitted(rates: XidRateLimit, *at: float, device: str = "a", code: int = 31) -> int:
     return sum(rates.admits(device, code, round(seconds * NS)) for seconds in at)
 
 
 def test_so_many_at_once_and_so_many_a_second_after() -> None:
-    rates = XidRates()
+    rates = XidRateLimit()
     assert admitted(rates, *[0.0] * 100) == A_SECOND
     assert admitted(rates, 0.05) == 0
     assert admitted(rates, *[0.11] * 100) == 1
@@ -21,7 +21,7 @@ def test_so_many_at_once_and_so_many_a_second_after() -> None:
 
 
 def test_each_device_and_code_has_its_own() -> None:
-    rates = XidRates()
+    rates = XidRateLimit()
     assert admitted(rates, *[0.0] * 100) == A_SECOND
     assert admitted(rates, *[0.0] * 100, code=79) == A_SECOND
     assert admitted(rates, *[0.0] * 100, device="b") == A_SECOND
@@ -29,7 +29,7 @@ def test_each_device_and_code_has_its_own() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    rates = XidRates()
+    rates = XidRateLimit()
     for code in range(3 * _REMEMBERED):
         rates.admits("a", code, 0)
     assert len(rates._paid_ns) == _REMEMBERED
@@ -37,7 +37,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 @given(st.lists(st.floats(0, 5), max_size=300))
 def test_never_more_than_the_rate(times: list[float]) -> None:
-    rates = XidRates()
+    rates = XidRateLimit()
     kept = [at for at in sorted(times) if rates.admits("a", 31, round(at * NS))]
     for at in kept:
         within = [other for other in kept if at <= other < at + 1]

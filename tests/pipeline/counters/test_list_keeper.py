@@ -10,8 +10,8 @@ import pytest
 
 from config.schema import Counters
 from pipeline.counters import list_source
-from pipeline.counters.list_keeper import STAYS, USUAL, Keeper
-from pipeline.counters.list_source import UnheardError
+from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeeper
+from pipeline.counters.list_source import ListUnavailableError
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
 from tests.pipeline.counters.places import ConfigMap, Mounted, nowhere, refuse, served
@@ -25,7 +25,7 @@ BAD = "not a list\n"
 class Followed:
     """What a keeper has handed on."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: CountersKeeper) -> None:
         self.keeper = keeper
         self.plans: list[list[str]] = []
         self.asked: list[bool] = []
@@ -56,9 +56,9 @@ async def followed(
     setting: Counters, *, first: list[str] | None, connect: list_source.Connect = nowhere
 ) -> AsyncIterator[Followed]:
     counted: list[str] = []
-    found = Followed(Keeper(setting, connect, LOG, counted.append))
+    found = Followed(CountersKeeper(setting, connect, LOG, counted.append))
     found.counted = counted
-    assert list_of(await found.keeper.first(USUAL)) == first
+    assert list_of(await found.keeper.first(DEFAULT_TEXT)) == first
     task = asyncio.create_task(found.keeper.follow(found.take))
     try:
         await asyncio.sleep(0.05)
@@ -101,8 +101,8 @@ class TestFile:
             await found.reaches(["One.", "Two."], ["One."])
 
     async def test_a_change_before_it_is_watched_is_not_lost(self, path: Path) -> None:
-        found = Followed(Keeper(setting_of(path), nowhere, LOG, lambda _: None))
-        await found.keeper.first(USUAL)
+        found = Followed(CountersKeeper(setting_of(path), nowhere, LOG, lambda _: None))
+        await found.keeper.first(DEFAULT_TEXT)
         path.write_text(TWO)
         task = asyncio.create_task(found.keeper.follow(found.take))
         await found.reaches(["One.", "Two."])
@@ -131,7 +131,7 @@ class TestFile:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(bad)
             await until(lambda: found.counted)
-            assert STAYS in caplog.text
+            assert KEPT_TEXT in caplog.text
             path.write_text(TWO)
             await found.reaches(["One.", "Two."])
             assert found.counted == ["refused"]
@@ -147,7 +147,7 @@ class TestFile:
             await asyncio.sleep(1)
             assert (
                 caplog.text.count(
-                    f"{path}: no such file; check the path, and that it is mounted; {STAYS}"
+                    f"{path}: no such file; check the path, and that it is mounted; {KEPT_TEXT}"
                 )
                 == 1
             )
@@ -202,9 +202,9 @@ class TestFile:
             pass
 
     async def test_a_start_without_the_file_fails(self, tmp_path: Path) -> None:
-        keeper = Keeper(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
-        with pytest.raises(UnheardError, match=r"none\.csv: no such file"):
-            await keeper.first(USUAL)
+        keeper = CountersKeeper(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
+        with pytest.raises(ListUnavailableError, match=r"none\.csv: no such file"):
+            await keeper.first(DEFAULT_TEXT)
 
     async def test_a_file_that_a_mount_kept_starts_podgpu_and_is_told_of_later(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -230,7 +230,7 @@ class TestConfigMap:
             setting = Counters(
                 configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
             )
-            async with followed(setting, first=["One."], connect=Sessions().join) as found:
+            async with followed(setting, first=["One."], connect=Sessions().session) as found:
                 configmap.data = {"metrics": TWO}
                 await found.reaches(["One.", "Two."])
                 configmap.data = {"metrics": BAD}
@@ -266,10 +266,10 @@ class TestConfigMap:
             setting = Counters(
                 configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
             )
-            async with followed(setting, first=None, connect=Sessions().join) as found:
+            async with followed(setting, first=None, connect=Sessions().session) as found:
                 await until(lambda: len(server.requests) > 3)
                 assert caplog.text.count(told) == 1
-                assert USUAL in caplog.text
+                assert DEFAULT_TEXT in caplog.text
                 server.refusals.clear()
                 await found.reaches(["One."])
 
@@ -284,7 +284,7 @@ class TestConfigMap:
             setting = Counters(
                 configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k")
             )
-            async with followed(setting, first=None, connect=Sessions().join):
+            async with followed(setting, first=None, connect=Sessions().session):
                 assert (
                     f"ConfigMap gpu:counters: has no key metrics, which is to hold the list; {told}"
                     in caplog.text
@@ -297,5 +297,5 @@ class TestConfigMap:
         async with server.serving():
             kubeconfig = server.kubeconfig(tmp_path / "k")
         setting = Counters(configmap="gpu:counters", kubeconfig=kubeconfig)
-        async with followed(setting, first=None, connect=Sessions().join):
+        async with followed(setting, first=None, connect=Sessions().session):
             assert "tried again until it works" in caplog.text

@@ -40,15 +40,15 @@ class Node:
         self.kept: list[object] = []
         self.others = 0
         registered.sources = {"gpus": self._gpus, "pods": self._pods}
-        planned = Entry("", "", "", planned=True)
+        planned = Entry("", "", "", uses_plan=True)
         monkeypatch.setitem(registry.ENTRIES, ("source", "gpus"), planned)
         monkeypatch.setitem(registry.ENTRIES, ("sink", "keep"), planned)
         self.runtime: Runtime
 
     async def _gpus(self, ctx: SourceContext) -> None:
         self.plans.append(listed(ctx.plan))
-        self.kept.append(ctx.kept.get("xids"))
-        ctx.kept["xids"] = len(self.plans)
+        self.kept.append(ctx.restart_state.get("xids"))
+        ctx.restart_state["xids"] = len(self.plans)
         await ctx.emit(DevicesDiscovered(GPUS))
         if "gpu_up" in ctx.plan:
             await ctx.emit(SamplesTaken((reading(uuid_of(0), "gpu_up", 1, when=ctx.clock.now()),)))
@@ -269,4 +269,4 @@ def looks_at_the_plan(module: str) -> bool:
 def test_who_looks_at_the_plan_says_so_in_the_registry(entry: tuple[str, str]) -> None:
     known: Callable[..., Entry] = ENTRIES.__getitem__
     module = known(entry).factory.partition(":")[0]
-    assert known(entry).planned == looks_at_the_plan(module)
+    assert known(entry).uses_plan == looks_at_the_plan(module)

@@ -9,7 +9,7 @@ from config.errors import ConfigError
 from config.loader import parse
 from config.schema import Counters
 from pipeline.component.registry import RegisteredKinds
-from pipeline.fields import CATALOGUE, LABELS, chosen, words
+from pipeline.fields import CATALOGUE, LABELS, all_words, chosen
 from podgpu.cli import main
 from podgpu.cli.field_table import COLUMNS
 from tests.pipeline.counters.test_list_keeper import BAD, ONE
@@ -59,8 +59,8 @@ def test_a_wrong_setting_is_an_error_with_its_place(text: str, problem: str) -> 
 
 
 def test_every_word_means_something() -> None:
-    assert len(words()) == len(set(words()))
-    for word in words():
+    assert len(all_words()) == len(set(all_words()))
+    for word in all_words():
         assert chosen(word), word
 
 

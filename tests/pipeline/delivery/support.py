@@ -32,7 +32,7 @@ from pipeline.delivery.contract import (
     Totals,
 )
 from pipeline.delivery.options import QueueOptions, RetryOptions
-from pipeline.delivery.queued_sink import Delivering
+from pipeline.delivery.queued_sink import QueuedSink
 from pipeline.model import Instant, Layout, Snapshot
 from tests.support.contexts import LoopClock
 from tests.support.sinks import FakeSinkContext
@@ -138,7 +138,7 @@ class ListQueue:
         self._called("release")
         self.taken = None
 
-    def tend(self, now_ns: int) -> None:
+    def maintain(self, now_ns: int) -> None:
         self._called("tend")
         self.tended.append(now_ns)
 
@@ -150,7 +150,7 @@ class ListQueue:
             Totals(kept.appended, kept.acked, dict(kept.rejected), dict(kept.dropped)),
             self.recovered,
             size_of(kept.records),
-            kept.records[0].made_ns if kept.records else None,
+            kept.records[0].created_ns if kept.records else None,
             self.writable,
             dict(self.faults),
             notes,
@@ -242,7 +242,7 @@ class Receiver:
 
 
 class Bench:
-    """A `Delivering` with its inbox, and what its metrics say.
+    """A `QueuedSink` with its inbox, and what its metrics say.
 
     Attributes:
         kept: what its queue leaves to the next one.
@@ -289,8 +289,8 @@ class Bench:
         self.running: asyncio.Task[None] | None = None
         self.given = 0
 
-    def _made(self) -> Delivering:
-        return Delivering(
+    def _made(self) -> QueuedSink:
+        return QueuedSink(
             self.push,
             self.options,
             self.retry,

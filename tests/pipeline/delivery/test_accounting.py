@@ -63,7 +63,7 @@ async def live(
         outcome, points = answers.pop(0) if answers else Acked(), points_of(records)
         if isinstance(outcome, Retry):
             put_off.add(outcome.reason)
-            taken = records[: outcome.taken]
+            taken = records[: outcome.accepted]
             bench.push.accepted += map(number_of, taken)
             said["taken"] += points_of(taken)
         elif isinstance(outcome, Acked):

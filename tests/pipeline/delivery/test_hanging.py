@@ -48,9 +48,9 @@ class Hanging:
 async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inbox(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.maintenance._EVERY", 0.02)
-    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.1)
-    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.1)
+    monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.1)
     disk, bench = Hanging(), Bench(executor=DaemonExecutor)
     try:
         async with bench.sink:
@@ -84,7 +84,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inb
 async def test_a_disk_that_answers_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.maintenance._EVERY", 0.02)
+    monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
     caplog.set_level("INFO", "podgpu")
     disk, bench = Hanging(), Bench(executor=DaemonExecutor)
     async with bench.life():
@@ -182,8 +182,8 @@ async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it hangs in: what the inbox still holds is for whoever has closed it."""
-    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.2)
-    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.1)
     disk, bench = Hanging(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
     try:
         async with asyncio.timeout(10):

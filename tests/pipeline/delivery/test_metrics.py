@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.delivery.contract import QueueState, Totals
-from pipeline.delivery.metrics import Reporter
+from pipeline.delivery.metrics import DeliveryMetrics
 from tests.support.sinks import FakeSinkContext
 
 LOST = "3 points were broken, and are lost"
@@ -27,9 +27,9 @@ EMPTY = QueueState(Totals(), 0, 0, None)
 )
 def test_what_a_queue_lost_and_what_fails_is_no_mere_warning(state: QueueState, text: str) -> None:
     ctx = FakeSinkContext("push")
-    reporter = Reporter(ctx)
-    reporter.opened(EMPTY, None)
-    assert ctx.own.troubles == {}
+    reporter = DeliveryMetrics(ctx)
+    reporter.on_opened(EMPTY, None)
+    assert ctx.own.problems == {}
     reporter.update(state)
-    told = ctx.own.troubles["sink", "push"]
+    told = ctx.own.problems["sink", "push"]
     assert (told.text, told.warning) == (text, False)

@@ -47,7 +47,7 @@ async def test_r8_podgpu_says_that_it_makes_more_than_max_rate(
             "raise queue.max_rate",
         ):
             assert word in told
-        [trouble] = bench.ctx.own.troubles.values()
+        [trouble] = bench.ctx.own.problems.values()
         assert "max_rate" in trouble.text
         assert bench.value("dropped_total") > 0
         assert bench.imbalance == 0

@@ -228,7 +228,7 @@ async def test_a_message_of_which_the_first_records_were_taken() -> None:
             return Acked()
         taken, room = room, 0
         bench.push.accepted += map(number_of, records[:taken])
-        return Retry("no_space", "the disk is full", taken=taken)
+        return Retry("no_space", "the disk is full", accepted=taken)
 
     bench.push.answer = some
     async with bench.life():

@@ -9,27 +9,27 @@ from hypothesis import strategies as st
 
 from config.value_types import Duration
 from pipeline.delivery.options import RetryOptions
-from pipeline.delivery.rate_limits import Limit, Pace, Waits
+from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.model import NS
 
 
-def waits(initial: str = "1s", longest: str = "30s", seed: int = 1) -> Waits:
+def waits(initial: str = "1s", longest: str = "30s", seed: int = 1) -> RetryBackoff:
     options = RetryOptions(initial=Duration.parse(initial), max=Duration.parse(longest))
-    return Waits(options, random.Random(seed))
+    return RetryBackoff(options, random.Random(seed))
 
 
 def test_each_wait_is_twice_the_one_before_up_to_the_longest() -> None:
     own = waits()
     for expected in (1, 2, 4, 8, 16, 30, 30, 30):
-        assert expected * 0.75 <= own.next() <= expected
+        assert expected * 0.75 <= own.next_delay() <= expected
     own.reset()
-    assert own.next() <= 1
+    assert own.next_delay() <= 1
 
 
 def test_chance_keeps_nodes_from_coming_in_step() -> None:
-    assert len({waits(seed=seed).next() for seed in range(20)}) == 20
+    assert len({waits(seed=seed).next_delay() for seed in range(20)}) == 20
     # Also if the receiver tells all of them the same.
-    assert len({waits(seed=seed).next(5.0) for seed in range(20)}) == 20
+    assert len({waits(seed=seed).next_delay(5.0) for seed in range(20)}) == 20
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_o1_the_receiver_s_delay_is_a_floor_that_the_longest_wait_caps(
     after: float | None, least: float, most: float
 ) -> None:
     for seed in range(20):
-        assert least <= waits(seed=seed).next(after) <= most
+        assert least <= waits(seed=seed).next_delay(after) <= most
 
 
 def test_a_first_wait_longer_than_the_longest() -> None:
-    assert waits("10m", "2s").next() <= 2
+    assert waits("10m", "2s").next_delay() <= 2
 
 
 @example(5, [(0, 59), (744, 1)])
@@ -64,49 +64,49 @@ def test_a_first_wait_longer_than_the_longest() -> None:
 )
 def test_the_rate_holds_whatever_comes_when(rate: int, coming: list[tuple[int, int]]) -> None:
     """After waiting as told, no more was sent than the rate allows, one burst and one message."""
-    pace, now_ns, sent, last = Pace(rate), 0, 0, 0
+    pace, now_ns, sent, last = RateLimiter(rate), 0, 0, 0
     for after_ms, size in coming:
         now_ns += after_ms * NS // 1000
-        now_ns += math.ceil(pace.wait(now_ns) * NS)
-        assert pace.wait(now_ns) < 1e-6
+        now_ns += math.ceil(pace.delay(now_ns) * NS)
+        assert pace.delay(now_ns) < 1e-6
         assert sent - last <= rate * (now_ns / NS + 1) + 1e-3
         pace.spend(size)
         sent, last = sent + size, size
 
 
 def test_no_rate_is_no_wait() -> None:
-    pace = Pace(0)
+    pace = RateLimiter(0)
     for _ in range(10):
         pace.spend(1 << 40)
-        assert pace.wait(0) == 0
+        assert pace.delay(0) == 0
 
 
 def test_the_limit_falls_at_once_and_grows_slowly() -> None:
-    limit = Limit(1000)
-    limit.lower(400)
-    limit.taken(100)  # a small message tells nothing
+    limit = MessageSizeLimit(1000)
+    limit.reduce(400)
+    limit.on_accepted(100)  # a small message tells nothing
     assert limit.bytes == 400
-    limit.taken(400)
+    limit.on_accepted(400)
     assert 400 < limit.bytes <= 410
     for _ in range(1000):
-        limit.taken(limit.bytes)
+        limit.on_accepted(limit.bytes)
     assert limit.bytes == 1000
-    limit.lower(2000)
+    limit.reduce(2000)
     assert limit.bytes == 1000
-    limit.lower(0)
+    limit.reduce(0)
     assert limit.bytes == 1
 
 
 @given(st.integers(1, 1 << 40), st.lists(st.integers(1, 1 << 40), min_size=1, max_size=20))
 def test_no_wait_is_so_short_that_no_time_goes_by(rate: int, sizes: list[int]) -> None:
     """Else who waits again and again until it is time would never see that it is."""
-    pace, now = Pace(rate), 1_000 * NS
+    pace, now = RateLimiter(rate), 1_000 * NS
     for size in sizes:
         pace.spend(size)
         for _ in range(3):
-            seconds = pace.wait(now)
+            seconds = pace.delay(now)
             if not seconds:
                 break
             assert seconds >= 0.001
             now += round(seconds * NS)
-        assert pace.wait(now) == 0
+        assert pace.delay(now) == 0

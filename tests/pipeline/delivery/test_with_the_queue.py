@@ -108,8 +108,8 @@ async def test_a_queue_that_closes_late_is_free_for_the_next_sink_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As at a reload while the disk is slow to flush."""
-    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSING", 0.05)
-    monkeypatch.setattr("pipeline.delivery.queued_sink._LEAST", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.05)
     bench, flushes, whole = real(tmp_path / "queue"), threading.Event(), os.fsync
     bench.push.answer = refuses
 

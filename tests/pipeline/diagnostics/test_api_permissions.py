@@ -13,9 +13,9 @@ from pipeline.component.findings import Verdict
 from pipeline.diagnostics.api_permissions import (
     REVIEWS,
     Right,
-    allowed,
-    mend_of,
-    reviewed,
+    fix_for,
+    is_allowed,
+    review_rights,
     try_list,
     try_watch,
 )
@@ -32,26 +32,29 @@ GET = Right("get", "nodes", name="node-1")
 
 @asynccontextmanager
 async def session(folder: Path, server: ApiServer) -> AsyncIterator[KubeApi]:
-    async with server.serving(), Sessions().join(server.kubeconfig(folder / "kubeconfig")) as api:
+    async with (
+        server.serving(),
+        Sessions().session(server.kubeconfig(folder / "kubeconfig")) as api,
+    ):
         yield api
 
 
 async def test_a_review_asks_for_one_verb_and_changes_nothing(tmp_path: Path) -> None:
     server = ApiServer({})
     async with session(tmp_path, server) as api:
-        assert await allowed(api, PATCH)
+        assert await is_allowed(api, PATCH)
         server.unallowed = {("patch", "nodes")}
-        assert not await allowed(api, PATCH)
-        assert await allowed(api, GET)
+        assert not await is_allowed(api, PATCH)
+        assert await is_allowed(api, GET)
 
 
 async def test_each_right_that_is_missing_is_named_with_its_rule(tmp_path: Path) -> None:
     server, check = ApiServer({}), CHECKS["pods.rbac"]
     async with session(tmp_path, server) as api:
-        found = await reviewed(api, check, "here", GET, PATCH)
+        found = await review_rights(api, check, "here", GET, PATCH)
         assert [each.verdict for each in found] == [Verdict.OK]
         server.unallowed = {("patch", "nodes")}
-        found = await reviewed(api, check, "here", GET, PATCH)
+        found = await review_rights(api, check, "here", GET, PATCH)
     rule = 'apiGroups [""], resources ["nodes"], verbs [patch]'
     is_bad(found[0], "failure", "may not patch nodes node-1", rule)
     assert len(found) == 1
@@ -62,15 +65,15 @@ async def test_a_server_that_reviews_nothing_says_so(tmp_path: Path) -> None:
     server.forbidden = {("create", REVIEWS)}
     async with session(tmp_path, server) as api:
         with pytest.raises(ApiError, match=r"may not create selfsubjectaccessreviews.*\[create\]"):
-            await allowed(api, PATCH)
+            await is_allowed(api, PATCH)
 
 
 async def test_what_is_created_is_posted_as_json(tmp_path: Path) -> None:
     async with Server(says('{"status": {"allowed": true}}')).serving() as server:
         url, user = f"http://127.0.0.1:{server.port}", {"token": "sesame"}
         path = kubeconfig(tmp_path / "kubeconfig", url, dict(user))
-        async with Sessions().join(path) as api:
-            assert await allowed(api, Right("patch", "nodes", name="node-1"))
+        async with Sessions().session(path) as api:
+            assert await is_allowed(api, Right("patch", "nodes", name="node-1"))
         (head,), (body,) = server.heads, server.bodies
     assert head.startswith(f"POST {REVIEWS} HTTP/1.1")
     assert "Content-Type: application/json" in head
@@ -86,8 +89,8 @@ async def test_what_is_no_review_allows_nothing(tmp_path: Path, body: bytes) -> 
     async with serving(lambda _: page(body)) as port:
         server = ApiServer({})
         server.port = port
-        async with Sessions().join(server.kubeconfig(tmp_path / "kubeconfig")) as api:
-            assert not await allowed(api, PATCH)
+        async with Sessions().session(server.kubeconfig(tmp_path / "kubeconfig")) as api:
+            assert not await is_allowed(api, PATCH)
 
 
 async def test_lists_and_watches_are_tried(tmp_path: Path) -> None:
@@ -116,8 +119,8 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
         "watch resourceslices.resource.k8s.io",
         "get configmaps gpu in mon",
     ]
-    assert "a Role in mon with" in rights[2].mend
-    assert json.dumps(["pods"])[1:-1] in rights[0].mend
+    assert "a Role in mon with" in rights[2].fix
+    assert json.dumps(["pods"])[1:-1] in rights[0].fix
 
 
 @pytest.mark.parametrize(
@@ -132,4 +135,4 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
     ids=str,
 )
 def test_the_mend_goes_by_what_the_server_said(error: TransientError, mend: str) -> None:
-    assert mend in mend_of(error)
+    assert mend in fix_for(error)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.component.check import BOTH, FAILS, WARNS, Check
-from pipeline.component.findings import Finding, Verdict, counted, exit_status
+from pipeline.component.findings import Finding, Verdict, count_by_verdict, exit_status
 from pipeline.diagnostics import check_runner
 from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.check_table import CHECKS
@@ -50,7 +50,7 @@ async def test_a_check_that_hangs_is_a_failure_that_says_so() -> None:
     found = await run([Examination("the disk", _hangs), Examination("b", _well)], 30)
     assert asyncio.get_running_loop().time() - begun == pytest.approx(30)
     is_bad(found[0], "failure", "no answer within 30 s", "hangs")
-    assert found[0].looked_at == "the disk"
+    assert found[0].subject == "the disk"
     assert found[1] == OK
 
 
@@ -112,7 +112,7 @@ STATUS = [
 def test_the_worst_verdict_is_the_exit_status(verdicts: list[Verdict], status: int) -> None:
     findings = [Finding("a", verdict, "b", "c") for verdict in verdicts]
     assert exit_status(findings) == status
-    assert sum(counted(findings).values()) == len(findings)
+    assert sum(count_by_verdict(findings).values()) == len(findings)
 
 
 def test_a_check_gives_no_verdict_that_its_row_does_not_name() -> None:
@@ -121,13 +121,13 @@ def test_a_check_gives_no_verdict_that_its_row_does_not_name() -> None:
     with pytest.raises(ValueError, match="a can't be failure"):
         check.failure("place", "saw", "mend")
     with pytest.raises(ValueError, match="a can't be skipped"):
-        check.skipped("place", "why")
+        check.skip("place", "why")
 
 
 def test_the_place_is_told_once() -> None:
     check = CHECKS["nri.socket"]
-    assert check.ok("/a/b", "/a/b: is here").saw == "is here"
-    assert check.ok("/a", "/a/b: is here").saw == "/a/b: is here"
+    assert check.ok("/a/b", "/a/b: is here").observed == "is here"
+    assert check.ok("/a", "/a/b: is here").observed == "/a/b: is here"
 
 
 @pytest.mark.parametrize("worst", [FAILS, BOTH])

@@ -40,7 +40,7 @@ async def test_a_list_that_may_not_be_read_is_there(
     found = await counters_list_check.examine(ctx.config.counters, ctx)
     told = of(found, "counters")
     is_bad(told, "failure", f"permission denied to uid {os.geteuid()}", "let uid")
-    assert "mount" not in told.mend
+    assert "mount" not in told.fix
 
 
 async def test_rows_that_mean_nothing_are_a_warning(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_process_is_podgpu_by_its_words(
     tmp_path: Path, words: tuple[str, ...], is_one: bool
 ) -> None:
     process(tmp_path, 7, *words)
-    assert duplicate_daemons.daemons(tmp_path) == ([7] if is_one else [], [])
+    assert duplicate_daemons.daemon_pids(tmp_path) == ([7] if is_one else [], [])
 
 
 async def test_two_podgpu_on_a_node_are_a_warning(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_two_podgpu_on_a_node_are_a_warning(tmp_path: Path) -> None:
     process(ctx.roots.proc, 4711, *PODGPU)
     found = await duplicate_daemons.examine(ctx)
     is_bad(of(found, "twins"), "warning", "2 podgpu run: processes 1, 4711", "remove one of them")
-    assert "where podgpu is being updated" in of(found, "twins").mend, "which can't be seen here"
+    assert "where podgpu is being updated" in of(found, "twins").fix, "which can't be seen here"
 
 
 async def test_dcgm_exporter_beside_podgpu_is_a_warning_unless_its_page_is_read(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.file_permissions import stuck, unusable
+from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
 from tests.pipeline.diagnostics.test_path_access import PROGRAM, ROOT, SOURCE
 from tests.podgpu.doctor.support import write
 
@@ -103,5 +103,5 @@ def test_root_may_do_all_as_long_as_it_has_the_capability(here: Path) -> None:
     made(here, "x.prom", 0o666, OTHER)
     here.chmod(0o1777)
     os.chown(here, OTHER, OTHER)
-    assert stuck(here / "x.prom") == ""
-    assert unusable([here / "x.prom", here / "none"]) == []
+    assert not_replaceable_reason(here / "x.prom") == ""
+    assert inaccessible([here / "x.prom", here / "none"]) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.library_load import trial
+from pipeline.diagnostics.library_load import try_loading
 from podgpu.cli.doctor import command
 from tests.podgpu.doctor.libraries import BREAKS, HANGS, library
 from tests.podgpu.doctor.support import write
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_one_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    saw, mend = trial(str(library(tmp_path / "it.so", HANGS)), 0.7)
+    saw, mend = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
     assert saw == "loading it hangs: it took longer than 0.7 s"
     assert "file system" in mend
 
 
 def test_one_that_breaks_does_not_take_the_doctor_with_it(tmp_path: Path) -> None:
-    saw, mend = trial(str(library(tmp_path / "it.so", BREAKS)), 20)
+    saw, mend = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
     assert saw == "loading it ends the process: SIGABRT"
     assert "install it anew" in mend
 
@@ -35,8 +35,8 @@ def test_what_the_linker_refuses_is_for_who_loads_it_to_say(
 ) -> None:
     if text is not None:
         write(tmp_path / "it.so", text)
-    assert trial(str(tmp_path / "it.so"), 20) == ("", "")
-    assert trial(str(library(tmp_path / "good.so", ";")), 20) == ("", "")
+    assert try_loading(str(tmp_path / "it.so"), 20) == ("", "")
+    assert try_loading(str(library(tmp_path / "good.so", ";")), 20) == ("", "")
 
 
 WORDS = """

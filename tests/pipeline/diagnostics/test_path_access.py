@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.path_access import fault, is_socket
+from pipeline.diagnostics.path_access import access_problem, is_socket
 from tests.podgpu.doctor.support import unix_socket, write
 
 ROOT = Path(__file__).parents[3]
@@ -87,7 +87,7 @@ def test_a_folder_of_somebody_else_s_is_told_by_each_check(tmp_path: Path) -> No
 def test_what_is_there_or_is_not_is_no_fault(tmp_path: Path) -> None:
     file = write(tmp_path / "file")
     for path in (tmp_path, file, tmp_path / "none", tmp_path / "none/deep", file / "below"):
-        assert fault(path) == ""
+        assert access_problem(path) == ""
 
 
 LOOPS = [("loop", "symbolic links"), ("x" * 300, "too long"), ("a\0b", "null byte")]
@@ -98,7 +98,7 @@ def test_other_paths_that_cannot_be_looked_at_are_told_in_words(
     tmp_path: Path, name: str, told: str
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    assert told in fault(tmp_path / name)
+    assert told in access_problem(tmp_path / name)
     assert not is_socket(tmp_path / name)
 
 

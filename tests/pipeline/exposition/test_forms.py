@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.base.telemetry import FAMILIES
-from pipeline.exposition.naming import FORMS, Style
+from pipeline.exposition.naming import FORMS, PageNaming
 from pipeline.exposition.options import LabelForm, PageOptions
 from pipeline.exposition.template import INFO_FAMILIES
 from pipeline.exposition.text_format import Format
@@ -69,7 +69,7 @@ def test_a_page_has_one_name_for_a_thing(scene: str, form: LabelForm) -> None:
 @EVERY_FORM
 def test_no_two_families_share_a_name(form: LabelForm) -> None:
     plan = FieldPlan.everything()
-    style = Style(PageOptions(labels=form), plan, "node-1")
+    style = PageNaming(PageOptions(labels=form), plan, "node-1")
     names = [style.metric(row) for row in plan.rows]
     names += [family.name for family in FAMILIES] + [name for name, _ in INFO_FAMILIES]
     names += [name for name, _ in TOPOLOGY_FAMILIES] + [found.metric for found in USAGE_FAMILIES]
@@ -79,7 +79,7 @@ def test_no_two_families_share_a_name(form: LabelForm) -> None:
 @EVERY_FORM
 def test_no_attribute_is_named_as_a_label_of_the_device(form: LabelForm) -> None:
     attrs = {name for field in CATALOGUE for name in field.attrs}
-    assert not attrs & Style(PageOptions(labels=form), FieldPlan(), "node-1").fixed
+    assert not attrs & PageNaming(PageOptions(labels=form), FieldPlan(), "node-1").fixed
 
 
 @EVERY_FORM
@@ -91,7 +91,7 @@ def test_all_there_is_can_be_read_back(form: LabelForm, exposition: Format) -> N
     node.reads(*every_field(devices))
     snapshot = node.snapshot()
     series = parsed(rendered(snapshot, exposition, labels=form), exposition)
-    style = Style(PageOptions(labels=form), FieldPlan.everything(), "node-1")
+    style = PageNaming(PageOptions(labels=form), FieldPlan.everything(), "node-1")
     metrics = {style.metric(row) for row in FieldPlan.everything().rows}
     names = metrics | {name.removesuffix("_total") for name in metrics}
     assert sum(name in names for name, _ in series) == len(snapshot.readings)

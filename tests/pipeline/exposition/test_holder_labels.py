@@ -9,7 +9,7 @@ import pytest
 from pipeline.exposition import holder_labels as labels_module
 from pipeline.exposition.device_labels import DCGM_ONLY
 from pipeline.exposition.holder_labels import LabelCache
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import Access, Attribution, Claim, Evidence, Origin, PartialRef, RawDeviceId
@@ -23,7 +23,7 @@ from tests.pipeline.exposition.pages import (
 )
 from tests.support.nodes import Node, claim, every_field, gpu, mig, reading
 
-STYLE = Style(PageOptions(), FieldPlan.everything(), "node-1")
+STYLE = PageNaming(PageOptions(), FieldPlan.everything(), "node-1")
 BASE_LABELS = (
     "gpu",
     "UUID",
@@ -147,7 +147,7 @@ def test_only_the_device_that_changed_hands_is_rendered_again(
     made: list[str] = []
     render = labels_module._render
 
-    def counted(attribution: Attribution, style: Style) -> labels_module.Rendered:
+    def counted(attribution: Attribution, style: PageNaming) -> labels_module.Rendered:
         made.append(attribution.device.uuid)
         return render(attribution, style)
 

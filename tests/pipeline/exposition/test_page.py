@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.base.safe_text import harmless
+from pipeline.base.safe_text import without_control_characters
 from pipeline.base.telemetry import Point
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format, header
@@ -28,7 +28,7 @@ NAMES = st.one_of(
 
 def shown(name: str) -> str:
     """Return a name as the page shows it."""
-    return harmless(name)
+    return without_control_characters(name)
 
 
 @pytest.mark.parametrize("form", Format)

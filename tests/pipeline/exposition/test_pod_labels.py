@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.exposition.naming import FORMS, Style
+from pipeline.exposition.naming import FORMS, PageNaming
 from pipeline.exposition.options import Inline, LabelForm, PageOptions
-from pipeline.exposition.pod_labels import inline, line
+from pipeline.exposition.pod_labels import pod_info_line, pod_labels
 from pipeline.fields import FieldPlan, LabelRow
 from pipeline.model import NS, Device, Pod, PodInfo, PodsReplaced
 from tests.pipeline.exposition.pages import (
@@ -25,7 +25,7 @@ NAMES = st.text("ab._-/0", max_size=4)
 TAKEN = {
     name
     for form in FORMS
-    for name in Style(PageOptions(labels=form), FieldPlan.everything(), "").fixed
+    for name in PageNaming(PageOptions(labels=form), FieldPlan.everything(), "").fixed
 } | {"xid", "__name__", "label_gpu", "pu"}
 
 
@@ -56,7 +56,7 @@ def test_no_two_labels_have_one_name(
     theirs: dict[str, str], annotations: dict[str, str], prefix: str, form: LabelForm
 ) -> None:
     options = PageOptions(inline=("labels", "annotations"), labels=form, pod_label_prefix=prefix)
-    style = Style(options, FieldPlan.everything(), "node-1")
+    style = PageNaming(options, FieldPlan.everything(), "node-1")
     pod = PodInfo(
         "u",
         "n",
@@ -64,14 +64,14 @@ def test_no_two_labels_have_one_name(
         labels=tuple(sorted(theirs.items())),
         annotations=tuple(sorted(annotations.items())),
     )
-    shown = list(inline("u", pod, style))
+    shown = list(pod_labels("u", pod, style))
     names = [name for name, _ in shown]
     assert len(set(names)) == len(names) == len(theirs) + len(annotations)
     assert all(name.isascii() and name.isidentifier() for name in names)
     assert not style.fixed.intersection(names)
     assert not any(name.startswith("__") for name in names)
     assert sorted(text for _, text in shown) == sorted([*theirs.values(), *annotations.values()])
-    assert parsed(line(pod, style))
+    assert parsed(pod_info_line(pod, style))
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_no_two_labels_have_one_name(
     ],
 )
 def test_how_a_pod_s_label_is_called(prefix: str, name: str, shown: str) -> None:
-    style = Style(
+    style = PageNaming(
         PageOptions(inline=("labels",), pod_label_prefix=prefix), FieldPlan.everything(), "n"
     )
     pod = PodInfo("u", "n", "p", labels=((name, "x"),))
-    assert list(inline("u", pod, style)) == [(shown, "x")]
-    assert f'{shown}="x"'.encode() in line(pod, style)
+    assert list(pod_labels("u", pod, style)) == [(shown, "x")]
+    assert f'{shown}="x"'.encode() in pod_info_line(pod, style)
 
 
 def test_a_pod_s_label_can_t_hide_a_label_row() -> None:
     plan = FieldPlan(labels=[LabelRow("DCGM_FI_DEV_SERIAL", "serial")])
-    style = Style(PageOptions(inline=("labels",), pod_label_prefix=""), plan, "n")
+    style = PageNaming(PageOptions(inline=("labels",), pod_label_prefix=""), plan, "n")
     pod = PodInfo("u", "n", "p", labels=(("DCGM_FI_DEV_SERIAL", "x"),))
-    assert list(inline("u", pod, style)) == [("label_DCGM_FI_DEV_SERIAL", "x")]
+    assert list(pod_labels("u", pod, style)) == [("label_DCGM_FI_DEV_SERIAL", "x")]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.counters.unavailable_fields import ABSENT
-from pipeline.fields import CATALOGUE, LABELS, called, chosen, words
+from pipeline.fields import CATALOGUE, LABELS, all_words, called, chosen
 
 RENAMED = """
 1 DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION
@@ -139,7 +139,7 @@ def test_a_name_of_our_own_fields(name: str, field: str) -> None:
 
 
 def test_fields_of_one_name_differ_in_type() -> None:
-    for word in words():
+    for word in all_words():
         types = [field.type for field in called(word)]
         assert len(types) == len(set(types)), word
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_given_is_no_field(name: str) -> None:
     assert not list(called(name))
 
 
-@given(st.sampled_from(words()) | st.text(max_size=8))
+@given(st.sampled_from(all_words()) | st.text(max_size=8))
 def test_a_field_is_called_by_its_own_names_alone(word: str) -> None:
     by_hand = [
         field

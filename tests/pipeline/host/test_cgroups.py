@@ -111,14 +111,14 @@ ELSE = {
 
 @pytest.mark.parametrize("text", BOTH.values(), ids=BOTH.keys())
 def test_uid_and_container_id_are_read(text: str) -> None:
-    assert cgroups.owner(text) == PartialRef(uid=UID, container_id=ID)
-    assert cgroups.owner(text + "\n") == PartialRef(uid=UID, container_id=ID)
+    assert cgroups.container_of(text) == PartialRef(uid=UID, container_id=ID)
+    assert cgroups.container_of(text + "\n") == PartialRef(uid=UID, container_id=ID)
     assert cgroups.names_container(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), ELSE.values(), ids=ELSE.keys())
 def test_what_is_there_is_read_and_no_more(text: str, expected: PartialRef | None) -> None:
-    assert cgroups.owner(text) == expected
+    assert cgroups.container_of(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_container_without_a_pod_is_one_too(text: str, expected: bool) -> None
 
 @given(st.text())
 def test_no_text_is_an_error(text: str) -> None:
-    cgroups.owner(text)
-    cgroups.owner(f"0::/{text}")
+    cgroups.container_of(text)
+    cgroups.container_of(f"0::/{text}")
     cgroups.names_container(text)
 
 
@@ -188,4 +188,4 @@ def test_what_was_written_is_found_again_on_whichever_line(
     path, expected = made
     for at in range(len(others) + 1):
         lines = [*others[:at], f"5:memory:{path}", *others[at:]]
-        assert cgroups.owner("\n".join(lines)) == expected
+        assert cgroups.container_of("\n".join(lines)) == expected

@@ -150,7 +150,7 @@ def test_r12_who_makes_up_names_fills_neither_log_nor_memory(
         assert known.refusal([f"x{number}.example.com"]) is not None
     assert len(caplog.records) == 33
     assert "no longer logged" in caplog.records[-1].getMessage()
-    assert len(known._told) == 33
+    assert len(known._logged) == 33
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     known.allow(OWN, ())
     known.refusal(["x0.example.com"])

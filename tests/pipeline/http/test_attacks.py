@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.acceptor import Acceptor
-from pipeline.http.client_shares import Guest, Shares
+from pipeline.http.client_shares import ClientAccounting, ClientConnection
 from pipeline.http.limits import Limits
 from pipeline.http.listener_registry import Listeners
 from tests.support.attackers import Socket, get
@@ -85,7 +85,7 @@ async def test_r1_who_does_not_read_gets_no_further_answer(
         hostile = await attackers.connect(number, sources=sources)
         await attackers.send(get(path) * 500, to=hostile)
         assert written(shared) <= number * 2 * shared.limits.write_bytes
-        assert shared.shares.held <= shared.limits.bytes + len(PAGE)
+        assert shared.accounting.held <= shared.limits.bytes + len(PAGE)
         if path == "/page":
             assert len(begun) <= number, "a page doesn't fit into what the kernel buffers"
         await answered(clients, attackers.port)
@@ -100,11 +100,11 @@ async def test_r2_half_a_request_is_bounded(sources: int) -> None:
             b"X%d: %b\r\n" % (at, b"h" * 900) for at in range(60)
         )
         await attackers.send(head[:10_000], to=hostile)
-        assert len(shared.shares) <= 50 + shared.limits.reserve
-        assert shared.shares.held <= len(shared.shares) * 2 * shared.limits.head_bytes
+        assert len(shared.accounting) <= 50 + shared.limits.reserve
+        assert shared.accounting.held <= len(shared.accounting) * 2 * shared.limits.head_bytes
         await attackers.send(head[10_000:], to=hostile)
         async with asyncio.timeout(5):  # all of them are too long
-            while shared.shares.held:
+            while shared.accounting.held:
                 await asyncio.sleep(0.01)
         await answered(clients, attackers.port)
 
@@ -147,7 +147,7 @@ async def test_connections_beyond_the_limit_keep_no_other_source_out(sources: in
             await attackers.send(get("/page"), to=hostile)
             for path in ("/page", "/healthz"):
                 await answered(clients, attackers.port, path)
-        assert len(shared.shares) <= 40 + shared.limits.reserve
+        assert len(shared.accounting) <= 40 + shared.limits.reserve
 
 
 class Short(socket.socket):
@@ -168,8 +168,8 @@ async def test_r7_out_of_descriptors_is_one_line_and_passes(
     listening = Short()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
-    shares = Shares(Limits())
-    ended: list[Guest] = []
+    shares = ClientAccounting(Limits())
+    ended: list[ClientConnection] = []
     for _ in range(30):
         guest = shares.admit("127.0.0.9")
         guest.abort = lambda guest=guest: ended.append(guest)  # type: ignore[misc]

@@ -29,7 +29,7 @@ async def echo(request: HttpRequest) -> HttpResponse:
 
 def held(shared: Listeners) -> int:
     """Return the bytes that are held, without the heads of requests."""
-    shares = shared.shares
+    shares = shared.accounting
     return shares.held - sum(guest.head for guest in shares._holding)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.http.client_shares import Guest, Shares, State
+from pipeline.http.client_shares import ClientAccounting, ClientConnection, State
 from pipeline.http.limits import Limits
 
 
@@ -15,22 +15,22 @@ class Party:
 
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(**limits)
-        self.shares = Shares(self.limits)
-        self.guests: list[Guest] = []
-        self.ended: list[Guest] = []
+        self.shares = ClientAccounting(self.limits)
+        self.guests: list[ClientConnection] = []
+        self.ended: list[ClientConnection] = []
 
-    def admit(self, source: str, state: State = "idle") -> Guest:
+    def admit(self, source: str, state: State = "idle") -> ClientConnection:
         guest = self.shares.admit(source)
         guest.abort = lambda: self._end(guest)
         self.guests.append(guest)
-        self.shares.turn(guest, state)
+        self.shares.set_state(guest, state)
         return guest
 
-    def _end(self, guest: Guest) -> None:
+    def _end(self, guest: ClientConnection) -> None:
         if guest in self.guests:
             self.guests.remove(guest)
             self.ended.append(guest)
-            self.shares.leave(guest)
+            self.shares.remove(guest)
 
     def of(self, source: str) -> int:
         return sum(guest.source == source and not guest.reserved for guest in self.guests)
@@ -67,10 +67,10 @@ async def test_who_has_little_is_no_victim_of_who_has_much() -> None:
 async def test_the_one_that_waits_longest_makes_room_within_a_source() -> None:
     party = Party(connections=3)
     first, second, third = (party.admit("a") for _ in range(3))
-    party.shares.turn(first, "idle")
+    party.shares.set_state(first, "idle")
     party.admit("a")
     assert party.ended == [second]
-    party.shares.turn(third, "working")
+    party.shares.set_state(third, "working")
     party.admit("a")
     assert party.ended == [second, first]
 
@@ -89,8 +89,8 @@ async def test_of_equals_the_one_that_has_had_most_answers_makes_room() -> None:
     guests = [party.admit(f"{at}", "working") for at in range(3)]
     for guest, answers in zip(guests, (1, 3, 2), strict=True):
         for _ in range(answers):
-            party.shares.turn(guest, "idle")
-        party.shares.turn(guest, "queued")
+            party.shares.set_state(guest, "idle")
+        party.shares.set_state(guest, "queued")
     party.admit("new")
     assert party.ended == [guests[1]]
 
@@ -109,16 +109,16 @@ async def test_r3_a_network_with_many_sources_keeps_no_other_out(state: State) -
 
 async def test_r7_where_descriptors_are_short_fewer_are_taken_for_a_while() -> None:
     party = Party()
-    party.shares.squeeze()
+    party.shares.reduce_limit()
     for source in ("a", *["b"] * 30, "c"):
         party.admit(source)
-    party.shares.squeeze()
+    party.shares.reduce_limit()
     assert {guest.source for guest in party.ended} == {"b"}
     left = len(party.guests)
     assert left < 32
     party.admit("d")
     assert len(party.guests) == left, "it takes the place of another"
-    party.shares.relax()
+    party.shares.restore_limit()
     party.admit("e")
     assert len(party.guests) == left + 1
 
@@ -195,7 +195,7 @@ async def test_what_is_held_is_counted_and_bounded(steps: list[tuple[str, int, i
         guest = party.guests[number % len(party.guests)]
         match step:
             case "state":
-                party.shares.turn(guest, states[size % 5])
+                party.shares.set_state(guest, states[size % 5])
             case "head":
                 party.shares.grow_head(guest, size)
                 party.shares.shrink_head(guest, size // 2)
@@ -204,7 +204,7 @@ async def test_what_is_held_is_counted_and_bounded(steps: list[tuple[str, int, i
                 grown = party.shares.grow(guest, size * 6)
                 assert guest.held == (before + size * 6 if grown else 0)
             case "keep" if guest.held > guest.head:
-                kept.append(party.shares.keep(guest, guest.held - guest.head))
+                kept.append(party.shares.count_until_released(guest, guest.held - guest.head))
             case "send" if not guest.answer:
                 sent.append(party.shares.sending(guest, (b"x" * size, b"y" * number)))
                 sent[-1].__enter__()

@@ -65,7 +65,7 @@ async def test_idle_connections_dont_lock_a_scraper_out(connect: Connect) -> Non
         idle = [await connect(mounts.port) for _ in range(50)]
         client = await connect(mounts.port)
         assert await client.get("/a") == (200, "a")
-        assert len(shared.shares) <= 10
+        assert len(shared.accounting) <= 10
         assert await idle[0].ended()
 
 

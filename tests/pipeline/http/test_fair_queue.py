@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.http import fair_queue as module
-from pipeline.http.fair_queue import BusyError, Turns, source_of
+from pipeline.http.fair_queue import BusyError, FairQueue, source_of
 
 
 async def settled() -> None:
@@ -19,7 +19,7 @@ class Asking:
     """Requests for turns, and the order in which they get one."""
 
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
-        self.turns = Turns(at_once, waiting)
+        self.turns = FairQueue(at_once, waiting)
         self.order: list[str] = []
         self.refused: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -29,7 +29,7 @@ class Asking:
 
     async def _ask(self, source: str) -> None:
         try:
-            await self.turns.take(source)
+            await self.turns.acquire(source)
         except BusyError:
             self.refused.append(source)
         else:
@@ -38,7 +38,7 @@ class Asking:
     async def give(self, times: int = 1) -> None:
         await settled()
         for _ in range(times):
-            self.turns.give()
+            self.turns.release()
             await settled()
 
 
@@ -164,7 +164,7 @@ async def test_no_turn_is_lost_or_given_twice(
         elif step == "leave" and asking.tasks:
             asking.tasks[number % len(asking.tasks)].cancel()
         elif step == "give" and given_back < len(asking.order):
-            asking.turns.give()
+            asking.turns.release()
             given_back += 1
         else:
             await asyncio.sleep(0)
@@ -172,7 +172,9 @@ async def test_no_turn_is_lost_or_given_twice(
             assert len(asking.turns) <= waiting
         if len(asking.turns):
             turns = asking.turns
-            assert turns._had(turns._next()) == min(map(turns._had, turns._waiting))
+            assert turns._served_count(turns._next()) == min(
+                map(turns._served_count, turns._waiting)
+            )
     await settled()
     assert len(asking.order) - given_back + asking.turns._free == at_once
     if len(asking.turns):

@@ -129,7 +129,7 @@ async def test_a_hold_keeps_serving_what_was_given_back(connect: Connect) -> Non
     mounts.mount("/a", says("old"), title="A")
     mounts.mount("/b", says("old"), title="B")
     client = await connect(mounts.port)
-    with shared.hold():
+    with shared.keep_served():
         await first.__aexit__(None, None, None)
         assert await client.get("/a") == (200, "old")
         async with shared.listen(LOCAL) as later:
@@ -147,7 +147,7 @@ async def test_what_is_mounted_in_a_hold_stays(connect: Connect) -> None:
     shared = listeners()
     first = shared.listen(LOCAL)
     (await first.__aenter__()).mount("/a", says("old"), title="A")
-    with shared.hold(), shared.hold():
+    with shared.keep_served(), shared.keep_served():
         await first.__aexit__(None, None, None)
         second = shared.listen(LOCAL)
         mounts = await second.__aenter__()
@@ -163,7 +163,7 @@ async def test_the_end_of_an_older_lease_leaves_the_newer_mount_alone(connect: C
     older = shared.listen(LOCAL)
     mounts = await older.__aenter__()
     mounts.mount("/a", says("old"), title="A")
-    hold = shared.hold()
+    hold = shared.keep_served()
     hold.__enter__()
     await older.__aexit__(None, None, None)
     async with shared.listen(LOCAL) as newer:
@@ -178,7 +178,7 @@ async def test_a_hold_doesnt_keep_a_port_from_its_next_user(connect: Connect) ->
     shared = listeners()
     everywhere = shared.listen(ListenAddress("", port))
     await everywhere.__aenter__()
-    with shared.hold():
+    with shared.keep_served():
         await everywhere.__aexit__(None, None, None)
         async with shared.listen(ListenAddress("127.0.0.1", port)) as mounts:
             mounts.mount("/a", says("a"), title="A")
@@ -192,7 +192,7 @@ async def test_a_hold_that_fails_ends_all_the_same() -> None:
     await lease.__aenter__()
 
     async def fails() -> None:
-        with shared.hold():
+        with shared.keep_served():
             await lease.__aexit__(None, None, None)
             raise PermanentError("no")
 

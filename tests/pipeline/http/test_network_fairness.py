@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.http.fair_queue import source_of
-from pipeline.http.network_fairness import crowded, in_turn, number_of, site_of
+from pipeline.http.network_fairness import largest_network, next_network, number_of, site_of
 
 NUMBERS = st.lists(st.integers(0, (1 << 128) - 1), min_size=1, max_size=40, unique=True).map(sorted)
 
@@ -26,7 +26,7 @@ def test_each_has_a_turn_of_so_many_as_there_are_forks_on_its_way(
     mine = data.draw(st.sampled_from(numbers))
     every = 2 ** forks(numbers, mine)
     if every <= 1 << 12:
-        had = Counter(in_turn(numbers, turn + at) for at in range(every))
+        had = Counter(next_network(numbers, turn + at) for at in range(every))
         assert had[mine] == 1
 
 
@@ -47,14 +47,14 @@ def test_of_a_network_apart_every_second_turn_is(network: str, mine: str, many: 
         number_of(network if ":" not in network else f"{network}/64") + at for at in range(many)
     ]
     numbers = sorted([*others, number])
-    assert [in_turn(numbers, at) for at in range(8)].count(number) == 4
-    low, high = crowded(sorted([*others, others[0], number]))
+    assert [next_network(numbers, at) for at in range(8)].count(number) == 4
+    low, high = largest_network(sorted([*others, others[0], number]))
     assert not low <= number <= high
 
 
 @given(NUMBERS)
 def test_the_network_that_has_most_has_more_than_its_neighbours(numbers: list[int]) -> None:
-    low, high = crowded(numbers)
+    low, high = largest_network(numbers)
     inside = [one for one in numbers if low <= one <= high]
     assert inside
     top = max(numbers[0] ^ numbers[-1], 1).bit_length()

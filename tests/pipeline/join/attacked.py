@@ -4,7 +4,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from pipeline.component.accepted_annotations import Accepted, by_minor
+from pipeline.component.accepted_annotations import AcceptedAnnotations, by_minor
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -19,10 +19,10 @@ from pipeline.model import (
     ResourcesAdvertised,
     XidsReported,
 )
-from sources.nri.koordinator_injection import from_koordinator
+from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.pods.options import Options
-from sources.pods.pod_mapper import Distiller
-from sources.pods.timestamps import Moments
+from sources.pods.pod_mapper import PodMapper
+from sources.pods.timestamps import Timestamps
 from tests.fakes.nri import wire
 from tests.pipeline.join.attacks import GPU, PLACEHOLDER, RESOURCE, STARTED, Lie, Made, World
 from tests.pipeline.join.cluster import GOOD_FOR, said
@@ -104,7 +104,7 @@ def offered(world: World, without: Collection[str] = ()) -> ResourcesAdvertised:
 
 
 def pods(world: World, *, lying: bool) -> list[Any]:
-    distil = Distiller(Options(), Moments(lambda: at(0)), lambda _: None)
+    distil = PodMapper(Options(), Timestamps(lambda: at(0)), lambda _: None)
     return [distil(raw(one, lying=lying)) for one in world.pods]
 
 
@@ -172,10 +172,10 @@ def sandbox_of(pod: Made, *, lying: bool) -> bytes:
 
 def injected(world: World, node: Watched, pod: Made) -> list[int]:
     """The minor numbers of the GPUs that a new container of a pod gets by its annotation."""
-    accepted = Accepted()
+    accepted = AcceptedAnnotations()
     accepted.replace("pods", pods(world, lying=True))
-    accepted.gpus = by_minor(node.snapshot().layout.attributions.values(), node.join.closed)
-    talk = Talk(partial(from_koordinator, accepted))
+    accepted.gpus = by_minor(node.snapshot().layout.attributions.values(), node.join.plugin_managed)
+    talk = Talk(partial(koordinator_adjustment, accepted))
     new = wire.subject(sandbox_of(pod, lying=True), wire.container())
     _, answer = talk.call("CreateContainer", new)
     if not answer:

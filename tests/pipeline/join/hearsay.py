@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeAlias
 
-from pipeline.join.device_index import DeviceIndex, Found
+from pipeline.join.device_index import DeviceIndex, ResolvedDevice
 from pipeline.model import NS, Claim, Evidence, Instant, PartialRef, Pod
 from tests.pipeline.join.cluster import SOURCES
 from tests.pipeline.join.worlds import Tables
@@ -22,7 +22,7 @@ class Said:
 
     source: str
     claim: Claim
-    found: list[Found]
+    found: list[ResolvedDevice]
     namespace: str
     name: str
     uid: str
@@ -42,16 +42,18 @@ class Said:
 
     @property
     def real(self) -> bool:
-        return any(not found.placeholder for found in self.found)
+        return any(not found.is_placeholder for found in self.found)
 
     @property
     def vague(self) -> bool:
         """Whether it may mean any device, and not by what anybody can write."""
         unknown = [raw for raw in self.claim.devices if self.index.resolve(raw) is None]
-        return self.evidence is not Evidence.RUNTIME_ENV and any(map(self.index.vague, unknown))
+        return self.evidence is not Evidence.RUNTIME_ENV and any(
+            map(self.index.is_ambiguous, unknown)
+        )
 
-    def on(self, uuid: str, *, counting: bool) -> list[Found]:
-        return [f for f in self.found if f.uuid == uuid and (counting or not f.placeholder)]
+    def on(self, uuid: str, *, counting: bool) -> list[ResolvedDevice]:
+        return [f for f in self.found if f.uuid == uuid and (counting or not f.is_placeholder)]
 
 
 def closed(tables: Tables, index: DeviceIndex) -> set[str]:
@@ -62,11 +64,11 @@ def closed(tables: Tables, index: DeviceIndex) -> set[str]:
     closed: set[str] = set()
     for event in tables.offered:
         ids = [index.resolve(raw) for offer in event.resources for raw in offer.devices]
-        real = {one.uuid for one in ids if one is not None and not one.placeholder}
-        closed -= {one.uuid for one in ids if one is not None and one.placeholder}
+        real = {one.uuid for one in ids if one is not None and not one.is_placeholder}
+        closed -= {one.uuid for one in ids if one is not None and one.is_placeholder}
         closed |= real
     for told in tables.published:
-        found = [index.target(target) for _, target in told.aliases]
+        found = [index.alias_target(target) for _, target in told.aliases]
         closed |= {one.uuid for one in found if one is not None}
     return closed
 
@@ -90,9 +92,9 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             counted = [f for raw in claim.asked if (f := index.resolve(raw)) is not None]
             parts = False
             if claim.origin.evidence is Evidence.KUBELET_IDS:
-                parts = any(f.replica or f.placeholder for f in ids)
+                parts = any(f.replica or f.is_placeholder for f in ids)
             elif claim.origin.evidence is Evidence.PLUGIN_ANSWER:
-                parts = not counted or not all(f.whole for f in counted)
+                parts = not counted or not all(f.is_whole_device for f in counted)
             runtime = claim.origin.evidence <= Evidence.RUNTIME_ENV
             pod = meant(ref, tables.pods)
             if pod is None:

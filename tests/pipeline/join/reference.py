@@ -33,7 +33,7 @@ def expected(tables: Tables) -> Shown:
         for word in words
         if word.evidence is Evidence.KUBELET_IDS
         for found in word.found
-        if not found.placeholder
+        if not found.is_placeholder
     }
     shut = with_parents(shut, tables)
     for word in words:
@@ -42,10 +42,10 @@ def expected(tables: Tables) -> Shown:
         said
         for about in pods
         for said in standing([said for said in words if said.about == about], shut)
-        if said.real or index.lone
+        if said.real or index.single_gpu
     ]
     devices = [device.uuid for device in [*missing, *tables.devices]]
-    shown = {uuid: decide(uuid, stands, words, lone=index.lone) for uuid in devices}
+    shown = {uuid: decide(uuid, stands, words, lone=index.single_gpu) for uuid in devices}
     return {uuid: found for uuid, found in shown.items() if found[0]}
 
 
@@ -228,7 +228,7 @@ def gives(said: Said, uuid: str) -> bool:
     if said.evidence is Evidence.PLUGIN_ANSWER:
         return bool(said.on(uuid, counting=False))
     return said.evidence is Evidence.KUBELET_IDS and any(
-        found.whole for found in said.on(uuid, counting=False)
+        found.is_whole_device for found in said.on(uuid, counting=False)
     )
 
 
@@ -251,7 +251,7 @@ def divisible(about: PodName, everything: list[Said], uuid: str, *, lone: bool) 
         return any(share < 1 for share in shares)
     ids = [found for said in mine for found in said.on(uuid, counting=lone)]
     parts = any(said.parts for said in mine)
-    return parts or any(found.replica or found.placeholder for found in ids)
+    return parts or any(found.replica or found.is_placeholder for found in ids)
 
 
 def share_said(said: Said, everything: list[Said], uuid: str) -> float | None:

@@ -115,8 +115,8 @@ class TestTime:
         after = node.snapshot()
         assert after.layout is before.layout
         state = after.sources["podlist"]
-        assert state.confirmed is not None
-        assert state.confirmed.mono_ns == before.at.mono_ns + 200 * NS
+        assert state.confirmed_at is not None
+        assert state.confirmed_at.mono_ns == before.at.mono_ns + 200 * NS
 
     def test_a_lost_source_keeps_its_word_until_it_is_no_longer_good(self) -> None:
         node = Node()
@@ -232,7 +232,7 @@ class TestRelayedSources:
 
     def test_the_relaying_source_counts_as_heard(self) -> None:
         state = self.relaying().snapshot().sources["replay"]
-        assert (state.up, state.spoken, state.events) == (True, True, 2)
+        assert (state.up, state.has_reported, state.events) == (True, True, 2)
 
     def test_they_are_lost_with_it(self) -> None:
         node = self.relaying()
@@ -274,7 +274,7 @@ class TestSinceWhenIsSeen:
             node.pods(pod("a", started=started))
         node.kubelet(replace(listed("a", uuid_of(0)), since=None if told is None else at(told)))
         [holder] = node.on(uuid_of(0)).holders
-        assert (holder.since.wall_ns, holder.seen) == (at(since).wall_ns, seen)
+        assert (holder.since.wall_ns, holder.since_observed) == (at(since).wall_ns, seen)
 
     def test_what_was_told_later_is_told_and_stays_so_when_it_no_longer_is(self) -> None:
         node, untold = Cluster(), listed("a", uuid_of(0))
@@ -289,5 +289,7 @@ class TestSinceWhenIsSeen:
         ):
             node.seconds = seconds
             node.kubelet(*held)
-            said += [(h.since.mono_ns / NS - 1000, h.seen) for h in node.on(uuid_of(0)).holders]
+            said += [
+                (h.since.mono_ns / NS - 1000, h.since_observed) for h in node.on(uuid_of(0)).holders
+            ]
         assert said == [(10, True), (7, False), (7, False), (50, True)]

@@ -37,8 +37,8 @@ def test_together_they_come_to_the_same(world: World, seed: int) -> None:
     single = feed(fresh(), envelopes)
     burst = fresh()
     for envelope in envelopes:
-        burst.join.apply(envelope, more=True)
-    burst.join.settle(envelopes[-1].at if envelopes else at(0))
+        burst.join.apply(envelope, more_pending=True)
+    burst.join.resolve_pending(envelopes[-1].at if envelopes else at(0))
     assert shown(burst) == shown(single)
 
 
@@ -57,9 +57,9 @@ def test_a_burst_costs_one_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attribution, "resolve", counted)
     for number in range(500):
         event = PodUpserted(pod(f"p{number}"))
-        node.join.apply(Envelope("pods", "pods", number, at(1), event), more=number < 499)
+        node.join.apply(Envelope("pods", "pods", number, at(1), event), more_pending=number < 499)
     assert resolved == 1
-    assert not node.join.unsettled
+    assert not node.join.has_pending_changes
 
 
 def started(name: str, container_id: str) -> ContainerStarted:
@@ -75,7 +75,7 @@ def together(*told: tuple[float, str, Event]) -> list[Holding]:
     node.tell("runtime", ContainersReplaced((), 1000 * NS))
     node.look(0, use(A, 0, None))
     for when, source, event in told:
-        node.join.apply(Envelope(source, source, 1, at(when), event), more=True)
+        node.join.apply(Envelope(source, source, 1, at(when), event), more_pending=True)
     node.look(5, use(A, 5, 0))
     return list(node.used().ended)
 
@@ -114,7 +114,7 @@ def test_what_waits_counts_from_when_it_was_said(later: Event) -> None:
         (1.6, "runtime", started("b", "2")),
         (1.9, "pods", later),
     ):
-        node.join.apply(Envelope(source, source, 1, at(when), event), more=True)
-    node.join.settle(at(4))
+        node.join.apply(Envelope(source, source, 1, at(when), event), more_pending=True)
+    node.join.resolve_pending(at(4))
     found = {holder.subject.pod: holder.since for holder in node.on(A).holders}
     assert found == {"a": at(1), "b": at(1.6)}

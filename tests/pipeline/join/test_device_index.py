@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.join import device_index
-from pipeline.join.device_index import DeviceIndex, Found
+from pipeline.join.device_index import DeviceIndex, ResolvedDevice
 from pipeline.model import Device, RawDeviceId
 from pipeline.model.claims import Scheme
 from tests.support.nodes import gpu, mig
@@ -187,27 +187,27 @@ def test_each_form_means_one_device(scheme: str, text: str, device: str) -> None
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (G0, Found(G0, whole=True)),
-        ("nvidia3", Found(G0, whole=True)),
-        (S1, Found(S1, whole=True)),
-        ("nvidia2/gi7", Found(S1, whole=True)),
-        (f"{G0}::3", Found(G0, replica="3")),
-        ("nvidia3/vgpu3", Found(G0, replica="3")),
-        (f"{S1}::3", Found(S1, replica="3")),
-        (f"{G0}-3", Found(G0, placeholder=True)),
-        (f"{G0}-_-3", Found(G0, placeholder=True)),
-        (f"{G0}-memory-3", Found(G0, placeholder=True)),
-        (f"{G0}-core-3", Found(G0, placeholder=True)),
+        (G0, ResolvedDevice(G0, is_whole_device=True)),
+        ("nvidia3", ResolvedDevice(G0, is_whole_device=True)),
+        (S1, ResolvedDevice(S1, is_whole_device=True)),
+        ("nvidia2/gi7", ResolvedDevice(S1, is_whole_device=True)),
+        (f"{G0}::3", ResolvedDevice(G0, replica="3")),
+        ("nvidia3/vgpu3", ResolvedDevice(G0, replica="3")),
+        (f"{S1}::3", ResolvedDevice(S1, replica="3")),
+        (f"{G0}-3", ResolvedDevice(G0, is_placeholder=True)),
+        (f"{G0}-_-3", ResolvedDevice(G0, is_placeholder=True)),
+        (f"{G0}-memory-3", ResolvedDevice(G0, is_placeholder=True)),
+        (f"{G0}-core-3", ResolvedDevice(G0, is_placeholder=True)),
     ],
 )
-def test_what_a_plugin_s_id_is_of_the_device(text: str, kind: Found) -> None:
+def test_what_a_plugin_s_id_is_of_the_device(text: str, kind: ResolvedDevice) -> None:
     assert INDEX.resolve(RawDeviceId("plugin", text)) == kind
 
 
 @pytest.mark.parametrize("scheme", ["uuid", "visible", "cdi", "minor", "index", "dra"])
 def test_no_other_scheme_s_id_tells_how_much_of_the_device_it_is(scheme: Scheme) -> None:
     index = DeviceIndex(GPUS, {RawDeviceId(scheme, "x=1"): G0})
-    assert index.resolve(RawDeviceId(scheme, "x=1")) == Found(G0)
+    assert index.resolve(RawDeviceId(scheme, "x=1")) == ResolvedDevice(G0)
 
 
 def test_a_name_of_a_resource_claim_that_means_two_devices_means_none() -> None:
@@ -222,14 +222,14 @@ def test_a_name_of_a_resource_claim_that_means_two_devices_means_none() -> None:
 def test_of_two_devices_with_one_number_it_is_the_later_one_s() -> None:
     gone, here = gpu(0), replace(gpu(1), index=0, minor=0)
     index = DeviceIndex([gone, here])
-    assert index.resolve(RawDeviceId("index", "0")) == Found(here.uuid)
-    assert index.resolve(RawDeviceId("minor", "0")) == Found(here.uuid)
-    assert index.resolve(RawDeviceId("uuid", gone.uuid)) == Found(gone.uuid)
+    assert index.resolve(RawDeviceId("index", "0")) == ResolvedDevice(here.uuid)
+    assert index.resolve(RawDeviceId("minor", "0")) == ResolvedDevice(here.uuid)
+    assert index.resolve(RawDeviceId("uuid", gone.uuid)) == ResolvedDevice(gone.uuid)
 
 
 def test_a_device_without_numbers_goes_by_its_uuid_alone() -> None:
     index = DeviceIndex([Device("GPU-x")])
-    assert index.resolve(RawDeviceId("uuid", "gpu-X")) == Found("GPU-x")
+    assert index.resolve(RawDeviceId("uuid", "gpu-X")) == ResolvedDevice("GPU-x")
     assert index.resolve(RawDeviceId("index", "None")) is None
     assert index.resolve(RawDeviceId("minor", "None")) is None
 
@@ -283,10 +283,10 @@ def test_the_case_of_letters_makes_no_difference(scheme: Scheme, text: str) -> N
 
 
 def test_however_many_ids_come_by_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_index, "_MOST", 100)
+    monkeypatch.setattr(device_index, "_MAX_CACHED", 100)
     index = DeviceIndex(GPUS)
     for number in range(1000):
-        assert index.resolve(RawDeviceId("plugin", f"{G0}::{number}")) == Found(
+        assert index.resolve(RawDeviceId("plugin", f"{G0}::{number}")) == ResolvedDevice(
             G0, replica=str(number)
         )
-        assert len(index._known) <= 100
+        assert len(index._cache) <= 100

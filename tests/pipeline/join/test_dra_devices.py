@@ -216,7 +216,7 @@ def test_t15_after_a_restart_the_name_counts_where_its_slice_has_not_changed(
     assert node.held() == ({B: ["py/main"]} if known else {})
     assert node.unresolved() == ([] if known else [POOL + "gpu-1"])
     # What isn't known may be any device: none is known to be free.
-    assert node.join.informed is known
+    assert node.join.holders_known is known
 
 
 def test_t15_after_a_restart_the_time_of_the_allocation_counts_where_it_is_known() -> None:

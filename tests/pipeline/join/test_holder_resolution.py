@@ -134,7 +134,7 @@ class TestEvidence:
         tell(node, "other", other)
         assert node.held() == {A: ["a/main"]}
         assert node.conflicts() == {A: 1}
-        assert node.on(A).contradicting == ("ml/b",)
+        assert node.on(A).conflicting_pods == ("ml/b",)
 
     def test_containers_are_weighed_each_by_itself(self) -> None:
         node = Cluster()

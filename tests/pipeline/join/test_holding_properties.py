@@ -23,11 +23,11 @@ from pipeline.model import (
     XidError,
 )
 from pipeline.recording import shifted
-from pipeline.usage.container_accounts import MOST_CONTAINERS, Entry, Roster
+from pipeline.usage.container_accounts import MAX_CONTAINERS, ContainerAccount, ContainerAccounts
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.holding_finalizer import Closing
-from pipeline.usage.interval_samples import Name
-from pipeline.usage.renames import put_together
+from pipeline.usage.holding_finalizer import HoldingFinalizer
+from pipeline.usage.interval_samples import ContainerName
+from pipeline.usage.renames import merge_containers
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
     STORIES,
@@ -42,7 +42,7 @@ Whose: TypeAlias = tuple[str, PartialRef]
 Key: TypeAlias = tuple[str, str]
 Had: TypeAlias = tuple[int, int, int]
 
-_close = Closing._close
+_close = HoldingFinalizer._finalize
 
 
 def had(one: Holding | ContainerUsage | None) -> Had:
@@ -80,27 +80,33 @@ class Run:
         self.counts: dict[Key, tuple[tuple[int, int], ...]] = {}
 
     def rename(
-        self, roster: Roster, before: Name, name: Name, pod: PodInfo | None
+        self,
+        roster: ContainerAccounts,
+        before: ContainerName,
+        name: ContainerName,
+        pod: PodInfo | None,
     ) -> dict[HoldingAccount, HoldingAccount]:
         """A container is better known: what was told of it under its name so far is its own."""
         accounts = self.join._usage.accounts._accounts
-        [device] = [uuid for uuid, one in accounts.items() if one.roster is roster]
+        [device] = [uuid for uuid, one in accounts.items() if one.containers is roster]
         known, entry = roster.get(before), roster.get(name)
         assert known is not None
         if entry is not None:
             rest = [self.base.pop((device, one.id), None) for one in (known, entry)]
             if any(rest):
                 self.base[device, entry.id] = plus((0, 0, 0), *(part for part in rest if part))
-        return put_together(roster, before, name, pod)
+        return merge_containers(roster, before, name, pod)
 
     def apply(self, envelope: Envelope) -> None:
-        def close(closing: Closing, entry: Entry, one: HoldingAccount, now_ns: int) -> None:
+        def close(
+            closing: HoldingFinalizer, entry: ContainerAccount, one: HoldingAccount, now_ns: int
+        ) -> None:
             self.whose[closing._device, one.id] = entry.id
             _close(closing, entry, one, now_ns)
 
         with (
-            patch("pipeline.usage.renames.put_together", self.rename),
-            patch.object(Closing, "_close", close),
+            patch("pipeline.usage.renames.merge_containers", self.rename),
+            patch.object(HoldingFinalizer, "_finalize", close),
         ):
             self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)
@@ -109,7 +115,7 @@ class Run:
         if usage is None or usage is self.shown:
             return
         self.shown = usage
-        assert not usage.ended_lost
+        assert not usage.ended_evicted
         self.take_ended(usage)
         for device, account in usage.devices.items():
             adds_up(account)
@@ -178,9 +184,9 @@ class Run:
         """What those holdings have that are not told of yet."""
         account = self.join._usage.accounts._accounts[device]
         name = (subject.namespace, subject.pod, subject.container, subject.uid)
-        entry = account.roster.get(name)
+        entry = account.containers.get(name)
         assert entry is not None
-        return [(h.held_ns, h.busy_ns or 0, h.energy_mj or 0) for h in entry.open()]
+        return [(h.held_ns, h.busy_ns or 0, h.energy_mj or 0) for h in entry.open_holdings()]
 
     def finish(self, author: Author) -> None:
         """Each holding that was seen to go on, and doesn't, has been told of once."""
@@ -209,17 +215,17 @@ def spans(one: Holding, until: Instant) -> None:
     assert one.busy_peak_ppm is None or 0 <= one.busy_peak_ppm <= 1_000_000
 
 
-ROOM = st.sampled_from([2, 3, MOST_CONTAINERS, MOST_CONTAINERS])
+ROOM = st.sampled_from([2, 3, MAX_CONTAINERS, MAX_CONTAINERS])
 """How many containers of a device are kept account of."""
 
 
 @given(STORIES, ROOM)
 @example((3168, 15), 2)  # two of whose memory one look told are one
-@example((1361415, 18), MOST_CONTAINERS)  # one is named, and another of its pod begins with it
+@example((1361415, 18), MAX_CONTAINERS)  # one is named, and another of its pod begins with it
 @EXAMPLES
 def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int], room: int) -> None:
     author, run = Author(story[0]), Run()
-    with patch("pipeline.usage.container_accounts.MOST_CONTAINERS", room):
+    with patch("pipeline.usage.container_accounts.MAX_CONTAINERS", room):
         for envelope in author.story(story[1]):
             run.apply(envelope)
         run.finish(author)

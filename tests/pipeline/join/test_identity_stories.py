@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.join.pod_identity import REMEMBERED_NS
+from pipeline.join.pod_identity import RETENTION_NS
 from pipeline.model import (
     NS,
     ContainersReplaced,
@@ -160,9 +160,11 @@ class TestT9:
             node.kubelet(listed(f"p{number}", A))
             node.checkpoint(kept(f"u{number}", A))
             assert subjects(node) == [(f"p{number}", f"u{number}")]
-        pairs = node.join._attributor._pairs
-        assert len(pairs._bonds) <= REMEMBERED_NS // (60 * NS) + 1
-        assert max(len(pairs._names), len(pairs._since), len(pairs._met)) <= 2
+        pairs = node.join._attributor._pod_identities
+        assert len(pairs._names_by_uid) <= RETENTION_NS // (60 * NS) + 1
+        assert (
+            max(len(pairs._listed_names), len(pairs._report_times), len(pairs._first_match_ns)) <= 2
+        )
 
     def test_t9_a_stale_checkpoint_shows_nobody_beside_the_holder(self) -> None:
         """Podgpu and the kubelet have just been restarted: the list may not be complete yet."""

@@ -282,7 +282,7 @@ def test_while_the_driver_is_gone_nothing_is_free() -> None:
     assert free(node) == 0b1110
     assert node.tell("gpus", SourceLost("the driver is gone"))
     after = node.snapshot()
-    assert (after.availability, after.topology_source, after.topology_stands) == (
+    assert (after.availability, after.topology_source, after.topology_is_current) == (
         None,
         "gpus",
         False,
@@ -290,7 +290,7 @@ def test_while_the_driver_is_gone_nothing_is_free() -> None:
     assert after.topology is not None
     node.has(*GPUS)
     assert free(node) == 0b1110
-    assert node.snapshot().topology_stands
+    assert node.snapshot().topology_is_current
 
 
 # -- at any time

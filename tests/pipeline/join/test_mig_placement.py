@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.join.mig_placement import Places
+from pipeline.join.mig_placement import MigPlacements
 from pipeline.model import (
     ClockTicked,
     Device,
@@ -62,7 +62,7 @@ def placed(parent: Device, gi: int, ci: int | None = None, profile: str = "") ->
     ],
 )
 def test_what_a_name_means(known: list[Device], name: str, found: str | None) -> None:
-    assert Places(known).find(name) == (found or name)
+    assert MigPlacements(known).canonical_uuid(name) == (found or name)
 
 
 def shown(node: Node) -> dict[str, Any]:

@@ -189,13 +189,13 @@ def test_pods_that_nobody_names_leave_nothing_behind() -> None:
     node = Cluster()
     node.pods(pod("a"))
     node.kubelet(listed("a", A))
-    told = node.join._attributor.pods._told["pods"]
+    told = node.join._attributor.pods._by_source["pods"]
     sizes = []
     for number in range(4000):
         node.seconds += 5
         node.upsert(pod(f"job-{number}", wants=False))
         node.delete(f"job-{number}")
-        sizes.append(len(told._gone))
+        sizes.append(len(told._deleted))
     assert max(sizes[2000:]) == max(sizes[1000:2000])
 
 
@@ -363,11 +363,11 @@ def test_a_churn_of_pods_leaves_nothing_behind() -> None:
         node.upsert(pod(name, ended=True))
         node.delete(name)
     pods = node.join._attributor.pods
-    [told] = pods._ranked
-    assert (len(told.pods), len(told._named), len(told._taken_on)) == (0, 0, 0)
+    [told] = pods._by_rank
+    assert (len(told.pods), len(told._by_identifier), len(told._admitted_ns)) == (0, 0, 0)
     assert len(pods._subjects) == 0
     # Uid and name, for each pod of the last ten minutes.
-    assert len(told._gone) <= 2 * (TEN_MINUTES + 2)
+    assert len(told._deleted) <= 2 * (TEN_MINUTES + 2)
 
 
 def test_time_that_stands_still_does_not_stop_it() -> None:

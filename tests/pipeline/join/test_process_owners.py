@@ -190,8 +190,8 @@ def test_crowds_of_pods_take_little_memory() -> None:
     for number in range(5000):
         node.tell("pods", PodUpserted(pod(f"p-{number}", container(container_id=str(number)))))
         node.delete(f"p-{number}")
-    owners = node.join._owners
-    assert max(len(owners._was_pod), len(owners._was_container)) == 2048
+    owners = node.join._process_owners
+    assert max(len(owners._past_pods), len(owners._past_containers)) == 2048
     assert owners.find(ids("p-4999", "4999")).container == (
         "ml",
         "p-4999",

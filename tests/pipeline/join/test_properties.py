@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.holder_resolution import resolve
-from pipeline.join.pod_table import Known
+from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.model import Claim, ClaimsReplaced, Evidence
 from tests.pipeline.join.cluster import GPUS
 from tests.pipeline.join.reference import expected
@@ -107,7 +107,9 @@ def test_a_device_that_the_kubelet_gave_to_two_pods_shows_the_conflict(
             claim.subject.pod
             for claim in (tables.claims["kubelet"].claims if "kubelet" in tables.claims else ())
             for raw in claim.devices
-            if (found := index.resolve(raw)) is not None and found.whole and found.uuid == uuid
+            if (found := index.resolve(raw)) is not None
+            and found.is_whole_device
+            and found.uuid == uuid
         }
         names = {h.subject.pod for h in on.holders if h.source == "kubelet"}
         if len(uids) > 1 and names & given_whole and not divisible(tables, index, uuid):
@@ -123,7 +125,7 @@ def divisible(tables: Tables, index: DeviceIndex, uuid: str) -> bool:
     claims = [claim for said in tables.claims.values() for claim in said.claims]
     claims += [claim for pod in tables.pods.values() for claim in pod.claims]
     return any(
-        (claim.share or 1) < 1 or found.replica or found.placeholder
+        (claim.share or 1) < 1 or found.replica or found.is_placeholder
         for claim in claims
         for raw in claim.devices
         if (found := index.resolve(raw)) is not None and found.uuid == uuid
@@ -137,8 +139,8 @@ NODES = st.sampled_from([[GPUS[0]], GPUS[:2], [*GPUS[:2], SLICE]])
 def test_an_earlier_resolution_spares_work_and_changes_nothing(  # type: ignore[no-untyped-def]
     seed, devices, others
 ) -> None:
-    def identify(_source: str, claim: Claim) -> Known:
-        return Known(claim.subject, None)
+    def identify(_source: str, claim: Claim) -> IdentifiedContainer:
+        return IdentifiedContainer(claim.subject, None)
 
     author = Author(seed, 4)
     said = {source: author.claims(source) for source in CLAIMING}
@@ -146,4 +148,4 @@ def test_an_earlier_resolution_spares_work_and_changes_nothing(  # type: ignore[
     for source in author.some(CLAIMING):
         said[source] = author.claims(source)
     index = DeviceIndex(others)
-    assert resolve(said, index, identify, before=before) == resolve(said, index, identify)
+    assert resolve(said, index, identify, previous=before) == resolve(said, index, identify)

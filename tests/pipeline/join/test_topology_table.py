@@ -140,11 +140,11 @@ def test_a_gpu_that_is_gone_is_not_free() -> None:
 def test_a_source_that_is_down_is_still_believed_but_of_what_is_free() -> None:
     node = joined()
     before = node.snapshot()
-    assert before.topology_stands
+    assert before.topology_is_current
     assert node.say(SourceLost("the driver is gone"))
     after = node.snapshot()
     assert after.topology is before.topology
-    assert (after.topology_source, after.topology_stands, after.availability) == (
+    assert (after.topology_source, after.topology_is_current, after.availability) == (
         "gpus",
         False,
         None,

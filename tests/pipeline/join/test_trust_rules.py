@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.join.trust_rules import AMONG_PODS, TRUST, as_table
+from pipeline.join.trust_rules import EVIDENCE_RULES, POD_RANK, markdown_table
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -44,12 +44,12 @@ KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 
 @pytest.mark.parametrize("page", ["attribution.md", "security.md"])
 def test_the_pages_have_the_table(page: str) -> None:
-    assert as_table() in (DOCS / page).read_text(encoding="utf-8")
+    assert markdown_table() in (DOCS / page).read_text(encoding="utf-8")
 
 
 def test_each_kind_of_evidence_has_one_row_and_a_rank_of_its_own() -> None:
-    assert sorted(trust.evidence for trust in TRUST) == sorted(Evidence)
-    assert sorted(AMONG_PODS.values()) == list(range(1, len(Evidence) + 1))
+    assert sorted(trust.evidence for trust in EVIDENCE_RULES) == sorted(Evidence)
+    assert sorted(POD_RANK.values()) == list(range(1, len(Evidence) + 1))
 
 
 def raw(name: str, limits: dict[str, str], annotations: dict[str, str] | None = None) -> Any:
@@ -101,7 +101,7 @@ def test_t01_an_annotation_moves_no_gpu_that_the_kubelet_gave(
     assert cluster.held() == {A: ["victim/main"]} | {uuid: ["evil/main"] for uuid in given}
     assert [cluster.shares(uuid) for uuid in cluster.held()] == [[1.0]] * len(cluster.held())
     assert cluster.conflicts() == conflicts
-    assert cluster.on(A).contradicting == (("ml/evil",) if conflicts else ())
+    assert cluster.on(A).conflicting_pods == (("ml/evil",) if conflicts else ())
 
 
 @pytest.mark.parametrize("given", [True, False])

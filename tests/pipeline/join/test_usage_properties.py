@@ -293,7 +293,7 @@ def test_sums_are_right_however_events_wait_for_each_other(story: tuple[int, int
     node, chance = Node(), Random(story[0])
     for envelope in Author(story[0]).story(story[1]):
         waits = chance.random() < 0.5
-        node.join.apply(envelope, more=waits)
+        node.join.apply(envelope, more_pending=waits)
         if not waits:
             for account in shown(node.join.snapshot(envelope.at).usage).values():
                 adds_up(account)

@@ -67,14 +67,16 @@ def test_changes_that_wait_in_the_inbox_count_from_when_they_were_said() -> None
     node = Watched()
     hold(node, 0, "a")
     node.look(0, use(A, 0, None))
-    node.join.apply(Envelope("runtime", "runtime", 1, at(4), ContainersReplaced((), NS)), more=True)
+    node.join.apply(
+        Envelope("runtime", "runtime", 1, at(4), ContainersReplaced((), NS)), more_pending=True
+    )
     told = ContainerStarted(
         RunningContainer(
             PartialRef("ml", "b", "main", "uid-b", "2"),
             claims=(ran("b", A, evidence=Evidence.RUNTIME_CDI),),
         )
     )
-    node.join.apply(Envelope("runtime", "runtime", 1, at(4), told), more=True)
+    node.join.apply(Envelope("runtime", "runtime", 1, at(4), told), more_pending=True)
     node.look(10, use(A, 10, 0))
     assert held(node)["b"] == 6 * S
 
@@ -159,7 +161,7 @@ def test_who_tells_something_else_first_is_still_waited_for(other: Event) -> Non
     node.say(SourceAdded(9), "names", "names")
     node.look(0, use(A, 0, None))
     assert hinted(node, 1, other, "names") == []
-    assert node.snapshot().sources["names"].spoken
+    assert node.snapshot().sources["names"].has_reported
     node.look(2, use(A, 2, 0))
     assert node.used().devices == {}
     assert hinted(node, 3, PodsReplaced((), NS), "names") == [{d.uuid for d in GPUS}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.join.xid_table import KEPT_NS, MOST_ERRORS, MOST_UNPLACED
+from pipeline.join.xid_table import MAX_ERRORS, MAX_UNKNOWN_DEVICES, RETENTION_NS
 from pipeline.model import (
     NS,
     Instant,
@@ -11,7 +11,7 @@ from pipeline.model import (
     XidReport,
     XidsReported,
 )
-from pipeline.usage.holding import MOST_CODES
+from pipeline.usage.holding import MAX_XID_CODES
 from tests.pipeline.join.cluster import GPUS, A, B, ran
 from tests.pipeline.join.watched import Watched, ids, ran_by
 from tests.pipeline.usage.looking import use
@@ -133,10 +133,10 @@ def test_codes_are_counted_and_not_too_many() -> None:
     node = Watched()
     holds(node, 0, "a")
     node.look(0, use(A, 0, None))
-    tell(node, 1, *(report(1, code) for code in range(MOST_CODES + 9)))
+    tell(node, 1, *(report(1, code) for code in range(MAX_XID_CODES + 9)))
     tell(node, 2, *(report(2, 5) for _ in range(1000)))
-    assert xids(node, "a") == tuple((n, 1001 if n == 5 else 1) for n in range(MOST_CODES))
-    assert len(node.snapshot().xids) == MOST_ERRORS
+    assert xids(node, "a") == tuple((n, 1001 if n == 5 else 1) for n in range(MAX_XID_CODES))
+    assert len(node.snapshot().xids) == MAX_ERRORS
 
 
 # -- which device
@@ -158,10 +158,10 @@ def test_one_of_a_device_that_nobody_knows_is_counted_and_strikes_nobody() -> No
     strange = [report(1, bus="0001:01:00.0"), report(1, device="GPU-?"), report(1, device="GPU-?")]
     assert not tell(node, 1, *strange, report(1, bus="nonsense"))
     assert node.snapshot().xids == ()
-    assert node.join.unplaced_xids == {"0001:01:00.0": 1, "GPU-?": 2, "nonsense": 1}
-    tell(node, 2, *(report(2, device=f"GPU-{n}x") for n in range(2 * MOST_UNPLACED)))
-    assert len(node.join.unplaced_xids) == MOST_UNPLACED + 1
-    assert sum(node.join.unplaced_xids.values()) == 4 + 2 * MOST_UNPLACED
+    assert node.join.unknown_xid_devices == {"0001:01:00.0": 1, "GPU-?": 2, "nonsense": 1}
+    tell(node, 2, *(report(2, device=f"GPU-{n}x") for n in range(2 * MAX_UNKNOWN_DEVICES)))
+    assert len(node.join.unknown_xid_devices) == MAX_UNKNOWN_DEVICES + 1
+    assert sum(node.join.unknown_xid_devices.values()) == 4 + 2 * MAX_UNKNOWN_DEVICES
 
 
 # -- two sources
@@ -245,7 +245,7 @@ def test_errors_are_kept_for_a_while_and_stay_the_same_objects() -> None:
     assert [one.serial for one in node.snapshot().xids] == [1, 2]
     assert node.snapshot().xids is node.snapshot().xids
     assert node.snapshot().xids[0] is before[0]
-    node.tick(1.1 + KEPT_NS / NS)
+    node.tick(1.1 + RETENTION_NS / NS)
     assert [one.serial for one in node.snapshot().xids] == [2]
 
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from pipeline.join.claim_resolution import Heard
+from pipeline.join.claim_resolution import ResolvedClaims
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.pod_identity import Moment, Pairs
+from pipeline.join.pod_identity import PodIdentities, ResolutionTime
 from pipeline.model import (
     Claim,
     ClaimsReplaced,
@@ -210,29 +210,29 @@ CLAIMING = ("kubelet", "checkpoint", "podlist", "runtime")
 WORLDS = st.builds(lambda seed, size: Author(seed, size).world(), st.integers(0), st.integers(1, 4))
 
 
-class Forgetful(Pairs):
+class Forgetful(PodIdentities):
     """Puts names and uids together by what is told now alone, and whenever that was told.
 
     What is remembered is for `test_identity_stories`: it hangs on when something was told.
     """
 
-    def name(
+    def complete(
         self,
-        heard: Heard,
+        heard: ResolvedClaims,
         devices: DeviceIndex,
         running: Iterable[tuple[tuple[str, str], str]],
-        moment: Moment,
+        moment: ResolutionTime,
         *,
         complete: bool,
     ) -> None:
-        now = moment._replace(said=lambda _: None, before=lambda _: None)
-        Pairs().name(heard, devices, running, now, complete=complete)
+        now = moment._replace(confirmed_at=lambda _: None, previously_confirmed_at=lambda _: None)
+        PodIdentities().complete(heard, devices, running, now, complete=complete)
 
 
 def fresh() -> Node:
     """A node that has all sources, and has heard nothing."""
     node = Node()
-    node.join._attributor._pairs = Forgetful()
+    node.join._attributor._pod_identities = Forgetful()
     for order, source in enumerate([*SOURCES, "slices"]):
         node.say(SourceAdded(order), source, source)
     return node
@@ -273,7 +273,7 @@ def shown(node: Node) -> dict[str, object]:
 
 def since_known(holder: Holder) -> tuple[object, ...]:
     """A holder, with its beginning if that was told and not noted when it was heard of."""
-    told = holder.pod is not None and not holder.seen
+    told = holder.pod is not None and not holder.since_observed
     return (
         holder.subject,
         holder.share,

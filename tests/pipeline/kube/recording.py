@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from pipeline.base.errors import ApiError
-from pipeline.kube.json_access import table, text
+from pipeline.kube.json_access import as_dict, as_text
 from pipeline.kube.reflector import Reflector
 from tests.support.contexts import LoopClock
 from tests.support.kube import FakeApi
@@ -15,9 +15,9 @@ Named = tuple[str, str]
 
 
 def named(raw: object) -> Named | None:
-    metadata = table(table(raw).get("metadata"))
-    name = text(metadata.get("name"))
-    return (name, text(metadata.get("uid"))) if name else None
+    metadata = as_dict(as_dict(raw).get("metadata"))
+    name = as_text(metadata.get("name"))
+    return (name, as_text(metadata.get("uid"))) if name else None
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Recorder:
     async def confirmed(self) -> None:
         self.confirmations += 1
 
-    async def lost(self, error: ApiError) -> None:
+    async def watch_failed(self, error: ApiError) -> None:
         self.lost_at.append((asyncio.get_running_loop().time(), error))
 
     def reasons(self) -> list[str]:

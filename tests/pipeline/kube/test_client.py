@@ -123,7 +123,7 @@ async def test_a_stream_that_breaks_is_an_error(
     async with Server(answer).serving() as server, connected(config(server)) as api:
         error = await failing(api, silence=0.1)
         assert str(error) == f"http://127.0.0.1:{server.port}: GET {PODS}: {text}"
-        assert error.kind == (0, reason or text)
+        assert error.dedup_key == (0, reason or text)
 
 
 async def test_a_connection_that_is_cut_is_an_error(config: Config) -> None:
@@ -157,7 +157,7 @@ async def test_nobody_there_is_an_error(config: Config) -> None:
         credentials = config(server)
     async with connected(credentials) as api:
         error = await failing(api)
-        assert error.kind == (0, "ClientConnectorError ECONNREFUSED")
+        assert error.dedup_key == (0, "ClientConnectorError ECONNREFUSED")
         text = str(error)
         assert f"GET {PODS}: ClientConnectorError: Cannot connect to host 127.0.0.1" in text
         assert text.endswith("; see that the server runs and its address is right")
@@ -172,7 +172,7 @@ async def test_a_fault_is_the_same_in_other_words(config: Config) -> None:
     async with Server(answers).serving() as server, connected(config(server)) as api:
         errors = [await failing(api) for _ in range(3)]
     assert len({str(error) for error in errors}) == 3
-    assert len({error.kind for error in errors}) == 1
+    assert len({error.dedup_key for error in errors}) == 1
 
 
 @pytest.mark.parametrize("answer", [says("<html>busy</html>", 503), says("", 503)])

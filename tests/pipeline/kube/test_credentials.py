@@ -175,7 +175,7 @@ def test_outside_a_pod_it_is_said_what_was_looked_for(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(TransientError) as caught:
-        ServiceAccount(tmp_path, environ).load(anew=False)
+        ServiceAccount(tmp_path, environ).load(reload=False)
     text = str(caught.value)
     assert "KUBERNETES_SERVICE_HOST" in text
     assert f"{tmp_path}/token" in text
@@ -188,7 +188,7 @@ def test_a_pod_without_a_token_is_told_so(tmp_path: Path, token: str | None) -> 
         (tmp_path / "token").write_text(token)
     environ = {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(TransientError, match="no credentials of a pod"):
-        ServiceAccount(tmp_path, environ).load(anew=False)
+        ServiceAccount(tmp_path, environ).load(reload=False)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_bad_kubeconfig_is_named(tmp_path: Path, content: str | bytes | None) 
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(TransientError) as caught:
-        KubeconfigFile(path).load(anew=False)
+        KubeconfigFile(path).load(reload=False)
     assert str(caught.value).startswith(f"{path}: no credentials in this kubeconfig: ")
     assert str(caught.value).isprintable()
 
@@ -224,7 +224,7 @@ def test_a_tokens_file_and_passwords_are_read(tmp_path: Path) -> None:
         ({}, ""),
     ):
         config = KubeconfigFile(kubeconfig(tmp_path / "config", "http://x", dict(user)))
-        access = config.load(anew=False)
+        access = config.load(reload=False)
         assert access.authorization == header
         assert access.configuration.host == "http://x"
 
@@ -232,17 +232,17 @@ def test_a_tokens_file_and_passwords_are_read(tmp_path: Path) -> None:
 def test_a_tokens_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     config = KubeconfigFile(kubeconfig(tmp_path / "config", "http://x", {"tokenFile": "token"}))
-    assert config.load(anew=False).authorization == "Bearer one"
+    assert config.load(reload=False).authorization == "Bearer one"
     (tmp_path / "token").write_text("two")
-    assert config.load(anew=False).authorization == "Bearer two"
+    assert config.load(reload=False).authorization == "Bearer two"
 
 
 def test_another_kubeconfig_in_its_place_is_read(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", {"token": "one"})
     config = KubeconfigFile(path)
-    before = config.load(anew=False)
+    before = config.load(reload=False)
     kubeconfig(path, "http://another", {"token": "two"})
-    after = config.load(anew=False)
+    after = config.load(reload=False)
     assert (after.configuration.host, after.authorization) == ("http://another", "Bearer two")
     assert before.connection != after.connection
 
@@ -271,7 +271,7 @@ def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str =
 def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Path) -> None:
     far = ', "expirationTimestamp": "2999-01-01T00:00:00Z"'
     config = KubeconfigFile(plugin(tmp_path, expires=far), plugins=True)
-    tokens = [config.load(anew=anew).authorization for anew in (False, False, True)]
+    tokens = [config.load(reload=anew).authorization for anew in (False, False, True)]
     assert tokens == ["Bearer run-1", "Bearer run-1", "Bearer run-2"]
 
 
@@ -280,7 +280,7 @@ def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
     with pytest.raises(
         TransientError, match="plugin ended with status 3; what it wrote may be a secret"
     ):
-        config.load(anew=False)
+        config.load(reload=False)
 
 
 def in_use() -> int:
@@ -320,7 +320,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
     before = in_use()
     for _ in range(3):
         with pytest.raises(TransientError) as caught:
-            config.load(anew=False)
+            config.load(reload=False)
         assert str(caught.value) == (
             f"{tmp_path}/config: the plugin {tmp_path}/plugin did not answer within 0.5 s, and was "
             "ended; see that it works without anybody to answer its questions"
@@ -339,26 +339,26 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
     pids, stuck = tmp_path / "pids", tmp_path / "stuck"
     first = f"echo $$ >> {pids}; [ -e {stuck} ] && sleep 60"
     config = KubeconfigFile(plugin(tmp_path, expires=past, first=first), plugins=True)
-    assert config.load(anew=False).authorization == "Bearer run-1"
+    assert config.load(reload=False).authorization == "Bearer run-1"
     stuck.touch()
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
         with pytest.raises(TransientError, match="did not answer within"):
-            config.load(anew=False)
+            config.load(reload=False)
     assert alive(pids) == []
     stuck.unlink()
-    assert config.load(anew=False).authorization == "Bearer run-2"
+    assert config.load(reload=False).authorization == "Bearer run-2"
 
 
 def test_a_plugin_that_asks_is_told_nothing(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"), plugins=True)
-    assert config.load(anew=False).authorization == "Bearer run-1"
+    assert config.load(reload=False).authorization == "Bearer run-1"
 
 
 def test_what_a_plugin_leaves_running_on_purpose_stays(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     first = f"sleep 60 >/dev/null 2>&1 & echo $! >> {pids}"
     config = KubeconfigFile(plugin(tmp_path, first=first), plugins=True)
-    assert config.load(anew=False).authorization == "Bearer run-1"
+    assert config.load(reload=False).authorization == "Bearer run-1"
     [pid] = alive(pids)
     os.kill(int(pid), signal.SIGKILL)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.kube.credentials import KubeconfigFile, ServiceAccount
-from pipeline.kube.kubeconfig_errors import program, told
+from pipeline.kube.kubeconfig_errors import describe_error, program
 from tests.pipeline.kube.conftest import connected, kubeconfig
 from tests.podgpu.doctor.support import page, serving, write
 
@@ -133,7 +133,7 @@ FILES: dict[str, tuple[str, str]] = {
 def refused(path: Path, caplog: pytest.LogCaptureFixture) -> str:
     """Return what is said of a kubeconfig, having seen that it and the log tell no secret."""
     with caplog.at_level(logging.DEBUG), pytest.raises(TransientError) as caught:
-        KubeconfigFile(path, plugins=True).load(anew=False)
+        KubeconfigFile(path, plugins=True).load(reload=False)
     # A loop in debug mode logs what it starts; podgpu's never is in it.
     logged = [each.getMessage() for each in caplog.records if each.name != "asyncio"]
     whole = "".join([*traceback.format_exception(caught.value), *logged])
@@ -242,7 +242,7 @@ def test_a_pod_s_own_token_is_not_repeated(tmp_path: Path, content: bytes) -> No
     (tmp_path / "token").write_bytes(content)
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     with pytest.raises(TransientError) as caught:
-        ServiceAccount(tmp_path, environ).load(anew=False)
+        ServiceAccount(tmp_path, environ).load(reload=False)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -251,7 +251,7 @@ def test_of_an_error_that_nobody_knows_the_kind_alone_is_told(
     text: str, kind: type[Exception], ran: bool
 ) -> None:
     """Whatever another version of the library may say."""
-    said = told(kind(f"{SECRET}{text}"), Path("/config"), ["/opt/plugin"] if ran else [])
+    said = describe_error(kind(f"{SECRET}{text}"), Path("/config"), ["/opt/plugin"] if ran else [])
     assert SECRET not in said
     assert said.isprintable()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kube.name_rules import subdomain, wrong_with_key
+from pipeline.kube.name_rules import is_subdomain, key_problem
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from pipeline.kube.name_rules import subdomain, wrong_with_key
     ],
 )
 def test_a_key_that_is_taken(key: str) -> None:
-    assert wrong_with_key(key) == ""
+    assert key_problem(key) == ""
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_key_that_is_taken(key: str) -> None:
     ],
 )
 def test_a_key_that_is_refused(key: str, told: str) -> None:
-    assert told in wrong_with_key(key)
+    assert told in key_problem(key)
 
 
 @given(
@@ -60,8 +60,8 @@ def test_a_key_that_is_refused(key: str, told: str) -> None:
     st.from_regex(r"\A[A-Za-z0-9][-A-Za-z0-9_.]{0,61}[A-Za-z0-9]\Z"),
 )
 def test_every_domain_may_own_every_name(domain: str, name: str) -> None:
-    assert subdomain(domain)
-    assert wrong_with_key(f"{domain}/{name}") == ""
+    assert is_subdomain(domain)
+    assert key_problem(f"{domain}/{name}") == ""
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_every_domain_may_own_every_name(domain: str, name: str) -> None:
     ],
 )
 def test_names_of_nodes(name: str, good: bool) -> None:
-    assert subdomain(name) is good
+    assert is_subdomain(name) is good

@@ -17,8 +17,8 @@ async def test_users_of_the_same_credentials_share_a_session(tmp_path: Path) -> 
         one = kubeconfig(tmp_path / "one", address, {"token": "1"})
         two = kubeconfig(tmp_path / "two", address, {"token": "2"})
         sessions = Sessions()
-        async with sessions.join(one) as first, sessions.join(two) as other:
-            async with sessions.join(one) as again:
+        async with sessions.session(one) as first, sessions.session(two) as other:
+            async with sessions.session(one) as again:
                 assert again is first
                 assert other is not first
                 await again.get("/", {})
@@ -27,7 +27,7 @@ async def test_users_of_the_same_credentials_share_a_session(tmp_path: Path) -> 
             await other.get("/", {})
         assert server.tokens() == ["1", "1", "2"]
         assert server.connections == 2
-        async with sessions.join(one) as anew:
+        async with sessions.session(one) as anew:
             assert anew is not first
 
 
@@ -36,7 +36,7 @@ async def test_those_who_join_at_once_share_too(tmp_path: Path) -> None:
     sessions = Sessions()
     async with AsyncExitStack() as stack:
         joined = await asyncio.gather(
-            *(stack.enter_async_context(sessions.join(path)) for _ in range(5))
+            *(stack.enter_async_context(sessions.session(path)) for _ in range(5))
         )
         assert len(set(map(id, joined))) == 1
 
@@ -46,10 +46,10 @@ async def test_without_credentials_nobody_joins_until_there_are_some(tmp_path: P
     sessions = Sessions()
     for _ in range(2):
         with pytest.raises(TransientError, match=str(path)):
-            async with sessions.join(path):
+            async with sessions.session(path):
                 pass
     kubeconfig(path, "http://127.0.0.1:1", {"token": "1"})
-    async with sessions.join(path):
+    async with sessions.session(path):
         pass
 
 
@@ -58,7 +58,7 @@ async def test_in_no_pod_there_are_no_credentials_of_one(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(TransientError, match=f"{tmp_path}/token"):
-        async with Sessions(account=tmp_path).join(None):
+        async with Sessions(account=tmp_path).session(None):
             pass
 
 
@@ -67,7 +67,7 @@ async def test_giving_up_while_joining_leaves_nothing(tmp_path: Path) -> None:
     sessions = Sessions()
 
     async def join() -> None:
-        async with sessions.join(path):
+        async with sessions.session(path):
             await asyncio.sleep(60)
 
     for turns in range(5):

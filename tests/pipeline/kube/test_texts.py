@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
-from pipeline.kube.api_errors import denied, failure, refusal
+from pipeline.kube.api_errors import is_admission_denial, response_error, status_error
 from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import Request, Target
 from tests.support.kube import status
@@ -104,7 +104,7 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
 def test_a_refusal_names_server_question_and_mend(
     path: str, query: dict[str, str], code: int, body: object, text: str
 ) -> None:
-    error = refusal(
+    error = response_error(
         "https://api",
         Request("PATCH" if "PATCH" in query else "GET", path, query),
         status=code,
@@ -129,7 +129,7 @@ NO_RIGHT = (
 
 
 def answered(code: int, message: str) -> ApiError:
-    return refusal(
+    return response_error(
         "https://api",
         Request("PATCH", POD, changes={}),
         status=code,
@@ -143,7 +143,7 @@ def answered(code: int, message: str) -> ApiError:
 @pytest.mark.parametrize("message", [WEBHOOK, UNEXPLAINED, POLICY])
 def test_what_admission_denies_sends_nobody_to_rbac(code: int, message: str) -> None:
     error = answered(code, message)
-    assert denied(error)
+    assert is_admission_denial(error)
     assert error.status == code
     assert str(error) == (
         f"https://api: PATCH {POD} is denied at admission ({code} Forbidden: {message}): the right "
@@ -153,13 +153,13 @@ def test_what_admission_denies_sends_nobody_to_rbac(code: int, message: str) -> 
 
 def test_a_denial_is_one_however_long_the_names_are() -> None:
     message = f"pods \"{'p' * 253}\" is forbidden: ValidatingAdmissionPolicy '{'n' * 253}' with "
-    assert denied(answered(403, f"{message}binding 'b' denied request: no"))
+    assert is_admission_denial(answered(403, f"{message}binding 'b' denied request: no"))
 
 
 @pytest.mark.parametrize("message", [NO_RIGHT, "", "Forbidden", "<html>"])
 def test_a_right_that_is_missing_is_no_denial(message: str) -> None:
     error = answered(403, message)
-    assert not denied(error)
+    assert not is_admission_denial(error)
     assert 'resources ["pods"], verbs [get, patch]' in str(error)
 
 
@@ -204,7 +204,7 @@ def test_how_long_to_wait(
     headers: dict[str, str], details: dict[str, object], seconds: float | None
 ) -> None:
     body = json.dumps(status(429, "TooManyRequests") | {"details": details}).encode()
-    error = refusal(
+    error = response_error(
         "x", Request("GET", PODS), status=429, headers=headers, body=body, credentials=""
     )
     assert error.retry_after == seconds
@@ -220,7 +220,7 @@ def test_how_long_to_wait(
     )
 )
 def test_no_status_object_is_too_strange(told: dict[str, object]) -> None:
-    assert str(failure(told)).isprintable()
+    assert str(status_error(told)).isprintable()
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())

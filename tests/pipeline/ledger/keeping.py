@@ -6,14 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline.ledger.account_state import rebased
+from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.batch_writer import Store
-from pipeline.ledger.change_tracker import Book
-from pipeline.ledger.file_creation import Left, open_readwrite, read_left
+from pipeline.ledger.change_tracker import LedgerAccumulator
+from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.model import NS, Device, DeviceUsage, Holding, Instant, Snapshot, Usage
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from tests.support.nodes import START, Node, gpu
 from tests.support.usage import account
 
@@ -33,15 +33,16 @@ class Kept:
         self.path = path
         self._connection = open_readwrite(path, "normal")
         self.store = Store(self._connection)
-        self.left: Left = read_left(self._connection, str(path))
+        self.left: StoredState = read_stored_state(self._connection, str(path))
         states = {
-            one.device: one for one in rebased(self.left.states.values(), now or born).devices
+            one.device: one
+            for one in to_current_clock(self.left.accounts.values(), now or born).devices
         }
-        self.book = Book(born, states, self.left.going_on)
+        self.book = LedgerAccumulator(born, states, self.left.open_holdings)
 
     def commit(self) -> None:
         """Write what the book has."""
-        self.store.put(self.book.cut())
+        self.store.write_batch(self.book.take_batch())
 
     def close(self) -> None:
         self._connection.close()
@@ -49,11 +50,11 @@ class Kept:
     def rows(self, query: str, *given: object) -> list[tuple[object, ...]]:
         return self._connection.execute(query, given).fetchall()
 
-    def window(self, start_ns: int = 0, end_ns: int = FOREVER) -> Window:
+    def window(self, start_ns: int = 0, end_ns: int = FOREVER) -> UsageWindow:
         return window_of(self.path, start_ns, end_ns)
 
 
-def window_of(path: Path, start_ns: int = 0, end_ns: int = FOREVER) -> Window:
+def window_of(path: Path, start_ns: int = 0, end_ns: int = FOREVER) -> UsageWindow:
     with closing(open_readonly(path)) as connection:
         return read_window(connection, start_ns, end_ns)
 
@@ -94,10 +95,10 @@ def moved(moment: Instant, seconds: float, *, wall: float = 0) -> Instant:
     return Instant(moment.mono_ns + ns, moment.wall_ns + ns + round(wall * NS))
 
 
-def assert_adds_up(window: Window) -> None:
+def assert_adds_up(window: UsageWindow) -> None:
     """All that stands in a window comes to its devices' totals, to the last digit."""
     for total in window.totals:
-        parts = [one for one in window.spent if one.device == total.device]
+        parts = [one for one in window.usage if one.device == total.device]
         assert sum(one.held_ns for one in parts) == total.accounted_ns
         assert sum(one.busy_ns or 0 for one in parts) == (total.busy_ns or 0)
         assert sum(one.energy_mj or 0 for one in parts) == (total.energy_mj or 0)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.join import Join
-from pipeline.ledger.account_state import rebased
+from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.batch_writer import Store
-from pipeline.ledger.change_tracker import Book
-from pipeline.ledger.file_creation import open_readwrite, read_left
+from pipeline.ledger.change_tracker import LedgerAccumulator
+from pipeline.ledger.file_creation import open_readwrite, read_stored_state
 from pipeline.model import (
     NS,
     Claim,
@@ -101,10 +101,12 @@ class Run:
         born = machine.now()
         self._connection = open_readwrite(machine.path, "normal")
         self._store = Store(self._connection, machine.boot)
-        left = read_left(self._connection, str(machine.path))
-        told = rebased(left.states.values(), born, left.boots, machine.boot, born)
+        left = read_stored_state(self._connection, str(machine.path))
+        told = to_current_clock(left.accounts.values(), born, left.boots, machine.boot, born)
         states = {one.device: one for one in told.devices}
-        self.book = Book(born, states, left.going_on, moved=left.moved(states, machine.boot))
+        self.book = LedgerAccumulator(
+            born, states, left.open_holdings, shifted=left.shifted_devices(states, machine.boot)
+        )
         if told.devices:
             self._put("usage", "ledger", told)
         for order, source in enumerate(("nvml", "runtime")):
@@ -131,11 +133,11 @@ class Run:
         self._before = now
         self._put("nvml", "nvml", ProcessesSampled((use,)))
         snapshot = self.join.snapshot(now)
-        self.book.take(snapshot)
+        self.book.add_snapshot(snapshot)
         return snapshot
 
     def commit(self) -> None:
-        self._store.put(self.book.cut())
+        self._store.write_batch(self.book.take_batch())
 
     def kill(self) -> None:
         self._connection.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from pipeline.ledger.account_state import dump, load, rebased
+from pipeline.ledger.account_state import dump, load, to_current_clock
 from pipeline.model import NS, DeviceUsage, Evidence, Instant, PodInfo, Usage
 from tests.support.nodes import START, at, gpu
 from tests.support.usage import account, holding, usages, used
@@ -75,7 +75,7 @@ def test_a_key_that_a_newer_podgpu_has_added_is_passed_over() -> None:
 
 def test_moments_are_those_of_this_machine_s_clock() -> None:
     now = Instant(5 * NS, START.wall_ns + 100 * NS)
-    (device,) = rebased([full()], now).devices
+    (device,) = to_current_clock([full()], now).devices
     assert device.start == Instant(-95 * NS, START.wall_ns)
     assert device.at == Instant(-35 * NS, at(60).wall_ns)
     runs = device.containers[0].holding
@@ -86,7 +86,7 @@ def test_moments_are_those_of_this_machine_s_clock() -> None:
 
 def test_a_wall_clock_that_was_set_back_puts_no_moment_after_now() -> None:
     now = Instant(5 * NS, START.wall_ns - 3600 * NS)
-    (device,) = rebased([full()], now).devices
+    (device,) = to_current_clock([full()], now).devices
     assert device.at == now
     assert device.start == Instant(now.mono_ns - 60 * NS, now.wall_ns - 60 * NS)
 
@@ -99,7 +99,7 @@ def test_t8_what_was_heard_after_the_last_look_keeps_its_length_over_a_boot() ->
     ended = replace(one.holding, end=at(63))
     one = replace(one, holding=None, ended=at(63), closing=(ended,))
     now = Instant(5 * NS, START.wall_ns - 3600 * NS)
-    (device,) = rebased([replace(told, containers=(one,))], now).devices
+    (device,) = to_current_clock([replace(told, containers=(one,))], now).devices
     (found,) = device.containers
     assert found.ended == now
     assert device.at.mono_ns == now.mono_ns - 3 * NS

@@ -11,9 +11,9 @@ import pytest
 
 from config.value_types import Duration
 from pipeline.base.clock import SystemClock
-from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.file_open import FAILS, fault, open_readonly
+from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.write_batch import Batch
 from sinks.ledger.ledger_file import LedgerFile
@@ -46,9 +46,9 @@ def written(path: Path) -> bytes:
 
 def a_batch() -> Batch:
     usage = full()
-    book = Book(usage.at, {})
-    book.take(SHOWN(usage))
-    return book.cut()
+    book = LedgerAccumulator(usage.at, {})
+    book.add_snapshot(SHOWN(usage))
+    return book.take_batch()
 
 
 @pytest.fixture
@@ -81,7 +81,10 @@ def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
         clean(path)
         path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
         # Whoever reads catches these alone.
-        with contextlib.suppress(*FAILS, LedgerError), closing(open_readonly(path)) as connection:
+        with (
+            contextlib.suppress(*READ_ERRORS, LedgerError),
+            closing(open_readonly(path)) as connection,
+        ):
             read_window(connection, 0, FOREVER)
             read_holdings(connection, 0, FOREVER)
         file = file_at(path)
@@ -90,8 +93,8 @@ def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
         finally:
             file.close()
         # Set aside, or read right.
-        assert report.aside or set(left.states) == {DEVICE}, (place, value)
-        aside += bool(report.aside)
+        assert report.quarantined or set(left.accounts) == {DEVICE}, (place, value)
+        aside += bool(report.quarantined)
     assert aside > 40
 
 
@@ -112,8 +115,8 @@ def test_r4_a_damaged_version_is_neither_an_older_nor_a_newer_podgpus(
         file = file_at(path)
         left, report = file.open()
         file.close()
-        assert len(report.aside) == 1, value
-        assert not left.states
+        assert len(report.quarantined) == 1, value
+        assert not left.accounts
 
 
 def test_r4_a_newer_ledger_is_left_as_it_is(path: Path) -> None:
@@ -159,9 +162,9 @@ def test_r4_a_header_that_is_damaged_while_it_runs_costs_nothing(
         again = file_at(path)
         left, later = again.open()
         again.close()
-        assert not report.aside
-        assert not later.aside
-        assert set(left.states) == {DEVICE}, place
+        assert not report.quarantined
+        assert not later.quarantined
+        assert set(left.accounts) == {DEVICE}, place
 
 
 @pytest.mark.parametrize(
@@ -191,9 +194,9 @@ def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
     left, report = again.open()
     again.put(batch)
     again.close()
-    assert set(left.states) == {DEVICE} or len(report.aside) == 1
+    assert set(left.accounts) == {DEVICE} or len(report.quarantined) == 1
     last = file_at(path)
-    assert set(last.open()[0].states) == {DEVICE}
+    assert set(last.open()[0].accounts) == {DEVICE}
     last.close()
 
 
@@ -220,6 +223,6 @@ def test_r4_a_value_of_another_type_is_told_as_damage(
             read_holdings(connection, 0, FOREVER)  # a column of text makes text of it
             return
         read = read_window if table == "devices" else read_holdings
-        with pytest.raises(FAILS) as found:
+        with pytest.raises(READ_ERRORS) as found:
             read(connection, 0, FOREVER)
-    assert isinstance(fault("f", found.value), CorruptError)
+    assert isinstance(to_ledger_error("f", found.value), CorruptError)

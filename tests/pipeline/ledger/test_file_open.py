@@ -16,7 +16,7 @@ import pytest
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
-from pipeline.ledger.schema import KEEP_VERSION, VERSION
+from pipeline.ledger.schema import VERSION, WRITE_VERSION
 from pipeline.model import NS
 from tests.pipeline.ledger.keeping import Kept, Shown, window_of
 from tests.support.nodes import at, gpu
@@ -48,7 +48,7 @@ def killed(path: Path, seconds: int) -> None:
 
 
 def add(kept: Kept, seconds: int) -> None:
-    kept.book.take(SHOWN(account(gpu(0), until=at(seconds), unheld=seconds * NS)))
+    kept.book.add_snapshot(SHOWN(account(gpu(0), until=at(seconds), unheld=seconds * NS)))
     kept.commit()
 
 
@@ -203,7 +203,7 @@ def spoilt(folder: Path, how: str) -> Path:
                     {
                         "column": "ALTER TABLE hours DROP COLUMN energy_mj",
                         "table": "DROP TABLE state",
-                        "version": KEEP_VERSION.replace(str(VERSION), str(VERSION + 1))
+                        "version": WRITE_VERSION.replace(str(VERSION), str(VERSION + 1))
                         + f"PRAGMA user_version = {VERSION + 1};",
                         "application": "PRAGMA application_id = 7",
                     }[how]
@@ -240,7 +240,7 @@ def test_what_is_no_ledger_is_named(
             opens().close()
         assert type(caught.value) is expected
         assert str(path) in str(caught.value)
-        assert caught.value.mend
+        assert caught.value.fix
         assert contents(tmp_path) == before, "it was not touched"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger.account_state import dump, load, rebased
+from pipeline.ledger.account_state import dump, load, to_current_clock
 from pipeline.ledger.batch_writer import Store
-from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings, read_window
@@ -66,7 +66,7 @@ def test_an_account_with_garbage_anywhere_is_refused_or_can_be_gone_on_from(tmp_
                     refused += 1
                     continue
                 taken += 1
-                (goes_on,) = rebased([told], at(100)).devices
+                (goes_on,) = to_current_clock([told], at(100)).devices
                 later = replace(
                     goes_on,
                     at=at(200),
@@ -74,11 +74,11 @@ def test_an_account_with_garbage_anywhere_is_refused_or_can_be_gone_on_from(tmp_
                     unheld_ns=goes_on.unheld_ns + NS,
                 )
                 for now in (later, account(GPU, until=at(200), unheld=NS)):
-                    book = Book(at(100), {GPU.uuid: goes_on})
-                    book.take(SHOWN(now))
-                    batch = book.cut()
+                    book = LedgerAccumulator(at(100), {GPU.uuid: goes_on})
+                    book.add_snapshot(SHOWN(now))
+                    batch = book.take_batch()
                     assert len(batch.gap_hours) < 10_000, (place, garbage)
-                    store.put(batch)
+                    store.write_batch(batch)
     assert refused > 5 * taken > 0
 
 
@@ -104,7 +104,7 @@ def test_a_file_in_which_others_have_written_fails_as_a_file_if_it_fails(
 ) -> None:
     kept = Kept(tmp_path / "usage.db")
     had = [used(n, held=5 * NS, holding=holding(n, GPU, until=at(10))) for n in ("a", "b")]
-    kept.book.take(SHOWN(account(GPU, *had, until=at(10))))
+    kept.book.add_snapshot(SHOWN(account(GPU, *had, until=at(10))))
     kept.commit()
     kept.close()
     with closing(sqlite3.connect(kept.path)) as connection, connection:
@@ -125,7 +125,7 @@ def test_r4_a_number_that_the_file_has_no_room_for_is_the_largest_it_has(
     held = replace(
         holding("a", GPU, until=at(10)), busy_ns=number, gap_ns=-number, memory_peak_bytes=number
     )
-    kept.book.take(SHOWN(account(GPU, used("a", held=5 * NS, holding=held), until=at(10))))
+    kept.book.add_snapshot(SHOWN(account(GPU, used("a", held=5 * NS, holding=held), until=at(10))))
     kept.commit()
     rows = kept.rows("SELECT busy_ns, gap_ns, memory_peak_bytes, held_ns FROM holdings")
     assert rows == [(1 << 62, -(1 << 62), 1 << 62, held.held_ns)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ledger.hour_split import MOST_HOURS, spread
+from pipeline.ledger.hour_split import MOST_HOURS, split_by_hour
 from pipeline.ledger.schema import HOUR_NS
 
 MINUTE = HOUR_NS // 60
@@ -32,7 +32,7 @@ MINUTE = HOUR_NS // 60
 def test_amounts_are_split_by_time(
     end: int, time: int, amounts: tuple[int, ...], parts: list[tuple[int, tuple[int, ...]]]
 ) -> None:
-    assert list(spread(end, time, amounts)) == parts
+    assert list(split_by_hour(end, time, amounts)) == parts
 
 
 @given(
@@ -41,7 +41,7 @@ def test_amounts_are_split_by_time(
     st.lists(st.integers(0, 1 << 62), max_size=4),
 )
 def test_nothing_is_lost_and_nothing_negative(end: int, time: int, amounts: list[int]) -> None:
-    parts = list(spread(end, time, amounts))
+    parts = list(split_by_hour(end, time, amounts))
     hours = [hour for hour, _ in parts]
     assert hours == list(range(hours[0], (end - 1) // HOUR_NS + 1))
     assert len(hours) <= MOST_HOURS + 1

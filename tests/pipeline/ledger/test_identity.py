@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.reports.report import report
+from pipeline.ledger.reports.report import build_report
 from pipeline.model import Claim
 from tests.pipeline.join.cluster import A, kept, listed, pod, uid_of
 from tests.pipeline.join.watched import Watched, ids, ran_by
@@ -27,9 +27,9 @@ def of(namespace: str, claim: Claim) -> Claim:
 
 
 def note(ledger: Kept, node: Watched) -> None:
-    ledger.book.take(node.snapshot())
+    ledger.book.add_snapshot(node.snapshot())
     ledger.commit()
-    assert ledger.book.fallen == 0
+    assert ledger.book.inconsistent == 0
 
 
 def test_t9_the_history_of_a_uid_stays_with_the_name_it_had(ledger: Kept) -> None:
@@ -49,7 +49,7 @@ def test_t9_the_history_of_a_uid_stays_with_the_name_it_had(ledger: Kept) -> Non
             node.checkpoint(kept("u2", A))
         node.look(when, use(A, when, when - 2, busy=S))
         note(ledger, node)
-    found = report(ledger.window(), EVERY[0], FREE)
+    found = build_report(ledger.window(), EVERY[0], FREE)
     held = {row.key.name: row.held_ns for row in found.rows if row.key}
     assert held == {"web": 4 * S, "ml": 20 * S}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.file_creation import open_readwrite, read_left
+from pipeline.ledger.file_creation import open_readwrite, read_stored_state
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.queries import read_holdings, read_window
@@ -56,17 +56,17 @@ def test_it_is_brought_to_the_present_tables_with_all_that_is_in_it(old: Path) -
     assert version(old) == (1,)
     with closing(open_readwrite(old, "normal")) as connection:
         assert columns_of(connection) == columns()
-        left = read_left(connection, str(old))
+        left = read_stored_state(connection, str(old))
     assert version(old) == (VERSION,)
     assert content(old) == before
     assert window_of(old) == told
-    assert left.unsound == 0
+    assert left.invalid == 0
     # Each holding that goes on is the one of its row.
-    running = {c.holding.id for one in left.states.values() for c in one.containers if c.holding}
-    assert running == set(left.going_on) != set()
+    running = {c.holding.id for one in left.accounts.values() for c in one.containers if c.holding}
+    assert running == set(left.open_holdings) != set()
     every = [row[0] for row in rows(old, "SELECT id FROM holdings UNION ALL SELECT id FROM gaps")]
     assert all(every)
-    accounts = left.states.values()
+    accounts = left.accounts.values()
     ids = [*(one.id for one in accounts), *(c.id for one in accounts for c in one.containers)]
     assert len({*ids, *every}) == len(ids) + len(every)
 
@@ -124,8 +124,8 @@ def test_an_account_that_makes_no_sense_is_left_as_it_is(tmp_path: Path) -> None
         )
         connection.commit()
     with closing(open_readwrite(path, "normal")) as connection:
-        left = read_left(connection, str(path))
-    assert (left.unsound, len(left.states)) == (1, 1)
+        left = read_stored_state(connection, str(path))
+    assert (left.invalid, len(left.accounts)) == (1, 1)
 
 
 @pytest.mark.parametrize("ahead", [0, 3600, -3600])
@@ -162,8 +162,8 @@ def test_the_day_is_gone_on_from_too(tmp_path: Path) -> None:
     """What podgpu writes now of the same day says the same as what 0.1.0 wrote."""
     old, new = tmp_path / "old.db", write_day(tmp_path / "new.db")
     shutil.copy(OLD / "ledger-0.1.0-day.db", old)
-    assert window_of(old).spent == window_of(new).spent
+    assert window_of(old).usage == window_of(new).usage
     assert window_of(old).totals == window_of(new).totals
     kept = Kept(old, Instant(90_000 * NS, 1_800_090_000 * NS))
-    assert len(kept.left.going_on) == 2
+    assert len(kept.left.open_holdings) == 2
     kept.close()

@@ -133,7 +133,7 @@ def test_all_that_was_counted_stands_there_and_is_somebodys(
 
 def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
     world, shown, kept = World(), Shown(), Kept(path)
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     # What the ledger has to come to: what accounts before have brought, and what this one began at.
     earlier = committed = (0, 0, 0)
     show = True
@@ -146,14 +146,14 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
             case "forget":
                 world.forget(*given_)
             case "anew":
-                kept.book.take(shown(world.usage()))
+                kept.book.add_snapshot(shown(world.usage()))
                 earlier = _plus(earlier, world.total())
                 world.begin_anew(*given_)
             case "unseen":
                 show = False
                 continue
             case "commit":
-                kept.book.take(shown(world.usage()))
+                kept.book.add_snapshot(shown(world.usage()))
                 kept.commit()
                 committed = _plus(earlier, world.total())
                 _check(kept, committed)
@@ -161,9 +161,9 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
                 kept.close()
                 seconds, recalled = given_
                 kept = Kept(path, moved(world.now, seconds))
-                left = kept.left.states.get(DEVICE.uuid)
+                left = kept.left.accounts.get(DEVICE.uuid)
                 if recalled and left is not None:
-                    world.restore(kept.book._seen[DEVICE.uuid], seconds)
+                    world.restore(kept.book._accounts[DEVICE.uuid], seconds)
                     earlier = _minus(committed, world.total())
                 else:
                     world.begin_anew(seconds)
@@ -171,12 +171,12 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
             case _:
                 raise AssertionError(what)
         if show:
-            kept.book.take(shown(world.usage()))
+            kept.book.add_snapshot(shown(world.usage()))
         show = True
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     kept.commit()
     _check(kept, _plus(earlier, world.total()), last=True)
-    assert kept.book.fallen == 0
+    assert kept.book.inconsistent == 0
     kept.close()
 
 
@@ -213,14 +213,14 @@ def _check(kept: Kept, wanted: Amounts, *, last: bool = False) -> None:
 def test_nobody_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path) -> None:
     """A container that was forgotten and comes back begins from 0, and its past stays counted."""
     world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     world.look(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     world.forget("a")
     world.look(10, {"a": (6 * NS, 6 * NS, 60)}, (0, 0, 0))
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     kept.commit()
-    spent = {one.whose.subject.pod if one.whose else "": one for one in kept.window().spent}
+    spent = {one.container.subject.pod if one.container else "": one for one in kept.window().usage}
     assert (spent["a"].held_ns, spent["a"].busy_ns, spent["a"].energy_mj) == (11 * NS, 11 * NS, 110)
     assert spent[""].held_ns == 9 * NS
     kept.close()
@@ -229,11 +229,11 @@ def test_nobody_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path)
 def test_a_total_that_falls_is_counted_and_told_as_a_gap(tmp_path: Path) -> None:
     world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
     world.look(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
-    kept.book.take(shown(world.usage()))
+    kept.book.add_snapshot(shown(world.usage()))
     fallen = replace(world, held={"a": [NS, NS, 1]}, at=moved(world.at, 5))
-    kept.book.take(shown(fallen.usage()))
+    kept.book.add_snapshot(shown(fallen.usage()))
     kept.commit()
-    assert kept.book.fallen == 1
+    assert kept.book.inconsistent == 1
     assert [total.gap_ns for total in kept.window().totals] == [5 * NS]
     assert_adds_up(kept.window())
     kept.close()

@@ -28,13 +28,15 @@ def test_t4_a_0_that_something_unknown_follows_is_not_kept(
             until = moved(START, 5 * step)
             one = used("a", held=5 * NS * step, busy=had, energy=had)
             # What is drawn goes on, and is nobody's.
-            kept.book.take(shown(account(GPU, one, until=until, busy=100 * step, energy=step)))
+            kept.book.add_snapshot(
+                shown(account(GPU, one, until=until, busy=100 * step, energy=step))
+            )
             if commits:
                 kept.commit()
         kept.commit()
         window = kept.window()
     assert_adds_up(window)
-    (found,) = [one for one in window.spent if one.whose is not None]
+    (found,) = [one for one in window.usage if one.container is not None]
     assert found.held_ns == 15 * NS
     assert (found.busy_ns, found.energy_mj) == expected
     (total,) = window.totals

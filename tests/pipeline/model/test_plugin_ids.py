@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import matcher, plugin_ids, settled, without_replica
+from pipeline.model.plugin_ids import glob_matcher, plugin_ids, reuse_unchanged, without_replica
 
 UUID = "fef8089b-4820-abfc-e83e-94318197576e"
 GPU = f"GPU-{UUID}"
@@ -28,7 +28,7 @@ OTHER = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
     ],
 )
 def test_names_that_fit_a_pattern(patterns: list[str], name: str, fits: bool) -> None:
-    assert matcher(patterns)(name) is fits
+    assert glob_matcher(patterns)(name) is fits
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def claim(pod: str, *devices: str, resource: str = "nvidia.com/gpu") -> Claim:
 
 def test_equal_claims_are_the_object_that_they_were() -> None:
     before = (claim("a", "x"), claim("b", "y"))
-    assert settled(before, (claim("a", "x"), claim("b", "y"))) is before
+    assert reuse_unchanged(before, (claim("a", "x"), claim("b", "y"))) is before
 
 
 def test_claims_that_stay_are_the_objects_that_they_were() -> None:
     before = (claim("a", "x"), claim("b", "y"), claim("b", "z", resource="nvidia.com/mig"))
-    now = settled(
+    now = reuse_unchanged(
         before, (claim("b", "z", resource="nvidia.com/mig"), claim("b", "w"), claim("c", "x"))
     )
     assert now[0] is before[2]

@@ -60,13 +60,13 @@ def test_a_message_that_is_not_there(make: Schema) -> None:
 
 
 def test_a_schema_that_lies_in_a_package() -> None:
-    schema = Schema.beside("sources.podresources", "podresources.binpb")
+    schema = Schema.load_from_package("sources.podresources", "podresources.binpb")
     assert schema.message("v1.PodResources")(name="a").name == "a"
 
 
 def test_schemas_are_apart_from_each_other_and_from_the_process() -> None:
-    ours = Schema.beside("sources.podresources", "podresources.binpb")
-    again = Schema.beside("sources.podresources", "podresources.binpb")
+    ours = Schema.load_from_package("sources.podresources", "podresources.binpb")
+    again = Schema.load_from_package("sources.podresources", "podresources.binpb")
     assert ours.message("v1.PodResources") is not again.message("v1.PodResources")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("v1.PodResources")

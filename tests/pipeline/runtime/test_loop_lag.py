@@ -10,7 +10,7 @@ from pipeline.base.clock import SystemClock
 from pipeline.join import Join
 from pipeline.model import NS, ClockTicked, Envelope, Instant, Reading, SamplesTaken
 from pipeline.runtime.contexts import Inlet
-from pipeline.runtime.loop_lag import Lateness
+from pipeline.runtime.loop_lag import LoopDelay
 
 
 class Turned:
@@ -32,18 +32,18 @@ class Turned:
 )
 async def test_a_delay_counts_for_ten_seconds(busy: float, least: float, most: float) -> None:
     clock = Turned()
-    lateness = Lateness(clock)
-    await lateness.pulse()
+    lateness = LoopDelay(clock)
+    await lateness.measure()
     clock.busy = busy
-    await lateness.pulse()
+    await lateness.measure()
     clock.busy = 0.0
-    assert least <= lateness.ns(clock.now()) / NS <= most
+    assert least <= lateness.delay_ns(clock.now()) / NS <= most
     for _ in range(19):
-        await lateness.pulse()
-    assert least <= lateness.ns(clock.now()) / NS <= most
+        await lateness.measure()
+    assert least <= lateness.delay_ns(clock.now()) / NS <= most
     for _ in range(2):
-        await lateness.pulse()
-    assert lateness.ns(clock.now()) == 0
+        await lateness.measure()
+    assert lateness.delay_ns(clock.now()) == 0
 
 
 async def test_a_delay_counts_before_the_timer_that_it_delays() -> None:
@@ -51,12 +51,12 @@ async def test_a_delay_counts_before_the_timer_that_it_delays() -> None:
     clock = SystemClock()
     inbox: Channel[Envelope] = Channel(8)
     inlet = Inlet(inbox, clock)
-    pulse = asyncio.create_task(inlet.lateness.pulse())
+    pulse = asyncio.create_task(inlet.lateness.measure())
     await asyncio.sleep(0)
     time.sleep(0.8)  # noqa: ASYNC251 - that is the fault
     await inlet.put("", "clock", ClockTicked())
     async for envelope in inbox:
-        assert envelope.late_ns >= 0.8 * NS
+        assert envelope.loop_delay_ns >= 0.8 * NS
         break
     pulse.cancel()
 
@@ -68,7 +68,7 @@ def test_r9_a_reading_is_not_called_old_because_the_loop_was_busy(late: float) -
 
     def apply(event: SamplesTaken | ClockTicked, seconds: float, late: float = 0.0) -> None:
         at = Instant(read.mono_ns + round(seconds * NS), read.wall_ns + round(seconds * NS))
-        join.apply(Envelope("s", "k", 1, at, event, late_ns=round(late * NS)))
+        join.apply(Envelope("s", "k", 1, at, event, loop_delay_ns=round(late * NS)))
 
     reading = Reading("GPU-a", "gpu_temperature_celsius", (), 50.0, None, read, 3 * NS)
     apply(SamplesTaken((reading,)), 0)

@@ -261,13 +261,13 @@ class TestUnresolvedIds:
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looked: list[int] = []
-        whole = Publisher._tell
+        whole = Publisher._log_unresolved
 
         def tell(publisher: Publisher, source: str, ids: tuple[RawDeviceId, ...], new: int) -> None:
             looked.append(len(ids))
             whole(publisher, source, ids, new)
 
-        monkeypatch.setattr(Publisher, "_tell", tell)
+        monkeypatch.setattr(Publisher, "_log_unresolved", tell)
         said = self.strangers(*range(5))
         await self.told(caplog, *[("pods", said)] * 20)
         assert looked == [5]

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.model import Envelope, TotalsRestored
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.runtime.runtimes import gpus, registered
 from tests.support.components import KeepingSink, Registered, configured
@@ -33,7 +33,7 @@ class Ledger(KeepingSink):
         self.told = told
         self.asked = 0
 
-    async def recall(self) -> TotalsRestored | None:
+    async def stored_usage(self) -> TotalsRestored | None:
         self.asked += 1
         if isinstance(self.told, float):
             await asyncio.sleep(self.told)
@@ -42,8 +42,8 @@ class Ledger(KeepingSink):
             raise self.told
         return self.told
 
-    async def window(self, start_ns: int, end_ns: int) -> Window:
-        return Window("", start_ns, end_ns, (), (), ())
+    async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
+        return UsageWindow("", start_ns, end_ns, (), (), ())
 
 
 async def ran(

@@ -103,8 +103,8 @@ class TestReload:
         found: list[object] = []
 
         async def counting(ctx: SourceContext) -> None:
-            found.append(ctx.kept.get("runs"))
-            ctx.kept["runs"] = len(found)
+            found.append(ctx.restart_state.get("runs"))
+            ctx.restart_state["runs"] = len(found)
             await never()
 
         registered.sources = {"c": counting, "gpus": gpus}
@@ -122,7 +122,7 @@ class TestReload:
         registered.sources = {"gpus": gpus}
 
         def kept(runtime: Runtime) -> dict[str, object]:
-            return runtime._sinks._running["k"].runner._ctx.kept
+            return runtime._sinks._running["k"].runner._ctx.restart_state
 
         def with_sinks(**sinks: tuple[str, int]) -> Config:
             return configured({"g": ("gpus", 0)}, {"z": ("keep", 0), **sinks})

@@ -11,7 +11,7 @@ from config.schema import Config, Counters
 from pipeline.base.errors import PermanentError
 from pipeline.base.telemetry import FamilyPoints, Telemetry
 from pipeline.runtime import daemon
-from pipeline.runtime.config_reload import Attempts
+from pipeline.runtime.config_reload import ReloadAttempts
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO, until
 from tests.pipeline.runtime.runtimes import gpus, keeper, registered, running
@@ -50,10 +50,10 @@ ATTEMPTS: list[tuple[list[Step], float | None]] = [
 def test_it_is_1_once_both_are_in_force(steps: list[Step], value: float | None) -> None:
     """One that was taken over hides no refusal of the other."""
     telemetry = Telemetry()
-    attempts = Attempts(telemetry)
+    attempts = ReloadAttempts(telemetry)
     for what, result in steps:
         if result == "same":
-            attempts.same(what)  # type: ignore[arg-type]
+            attempts.note_unchanged(what)  # type: ignore[arg-type]
         else:
             attempts.count(what, result)  # type: ignore[arg-type]
     assert gauge(telemetry.collect({})) == value

@@ -2,34 +2,34 @@
 
 from dataclasses import replace
 
-from pipeline.ledger.reports import By, Prices, report
+from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model import Instant
-from pipeline.model.usage_window import Window
-from pipeline.status_page.daemon_state import Known
+from pipeline.model.usage_window import UsageWindow
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.last_day_usage import LastDayKnown
+from pipeline.status_page.last_day_usage import LastDayUsage
 from pipeline.status_page.status_document import StatusDocument
 from tests.pipeline.ledger.reports.windows import CARDS, day, spent, whose, window
 from tests.pipeline.status_page.scenes import two_gpus
 
 
-def told(seen: Window, error: str = "", sink: str = "books") -> LastDayKnown:
+def told(seen: UsageWindow, error: str = "", sink: str = "books") -> LastDayUsage:
     """What is known once a ledger has told this, 20 s ago."""
     now = two_gpus().now
     asked = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
-    by_pod, by_device = (report(seen, By(what), Prices()) for what in ("pod", "device"))
-    return LastDayKnown(sink, by_pod, by_device, asked, error)
+    by_pod, by_device = (build_report(seen, GroupBy(what), Prices()) for what in ("pod", "device"))
+    return LastDayUsage(sink, by_pod, by_device, asked, error)
 
 
-def known_with(day: LastDayKnown | None) -> Known:
+def known_with(day: LastDayUsage | None) -> StatusInput:
     return replace(two_gpus(), last_day=day)
 
 
-def status_with(day: LastDayKnown | None) -> StatusDocument:
+def status_with(day: LastDayUsage | None) -> StatusDocument:
     return status_of(known_with(day))
 
 
-def many(count: int = 12) -> Window:
+def many(count: int = 12) -> UsageWindow:
     """More pods than are shown; each held less than the one before, the last of them nothing."""
     pods = [
         spent(CARDS[0], whose(f"serve-{n:02}-5d8c7b9f64-abcde"), count - n - 1, 0.5, 1)
@@ -42,6 +42,6 @@ DAYS = {
     "a-day": told(day()),
     "many": told(many()),
     "stale": told(day(), "/var/lib/podgpu/ledger.db: the disk answers no more; see it"),
-    "unreadable": LastDayKnown("books", error="/var/lib/podgpu/ledger.db: is not there"),
-    "first-look": LastDayKnown("books"),
+    "unreadable": LastDayUsage("books", error="/var/lib/podgpu/ledger.db: is not there"),
+    "first-look": LastDayUsage("books"),
 }

@@ -16,7 +16,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.status_document import StatusDocument
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
@@ -36,17 +36,17 @@ def known_of(
     sinks: Mapping[str, str] | None = None,
     computed: Mapping[str, list[Point]] | None = None,
     **other: object,
-) -> Known:
+) -> StatusInput:
     """What a daemon knows that has heard what this node has heard."""
     own = telemetry or Telemetry()
-    known = Known(
+    known = StatusInput(
         node="node-1",
         version="0.1.0",
         now=now,
         ready=(True, "ready"),
         snapshot=seen.snapshot(),
         sources=seen.join.sources(),
-        informed=seen.join.informed,
+        holders_known=seen.join.holders_known,
         sinks={"metrics": "prometheus"} if sinks is None else sinks,
         telemetry=own.collect(
             {
@@ -54,7 +54,7 @@ def known_of(
                 **(computed or {}),
             }
         ),
-        troubles=dict(own.troubles),
+        troubles=dict(own.problems),
     )
     return replace(known, **other)  # type: ignore[arg-type]
 
@@ -88,7 +88,7 @@ def begun(*names: tuple[str, str]) -> Node:
     return node
 
 
-def two_gpus() -> Known:
+def two_gpus() -> StatusInput:
     """One GPU busy with one container, the other free; all is well."""
     node = begun()
     first, second = gpu(0), gpu(1)
@@ -109,7 +109,7 @@ def two_gpus() -> Known:
     return known_of(node, telemetry=telemetry)
 
 
-def cut(cards: int = 8, each: int = 7) -> Known:
+def cut(cards: int = 8, each: int = 7) -> StatusInput:
     """GPUs that are cut into instances, most of which are held."""
     node = begun()
     parents = [gpu(index) for index in range(cards)]
@@ -138,7 +138,7 @@ def cut(cards: int = 8, each: int = 7) -> Known:
     return known_of(node, telemetry=telemetry)
 
 
-def troubled() -> Known:
+def troubled() -> StatusInput:
     """A lost GPU, a conflict, a GPU of three, a silent source, a sink that can't deliver."""
     node = begun(("gpus", "nvml"), ("kubelet", "podresources"), ("podlist", "podlist"))
     cards = [gpu(index) for index in range(4)]
@@ -164,8 +164,8 @@ def troubled() -> Known:
     telemetry = Telemetry(lambda: at(595))
     kubelet = Meter(telemetry, "source", "kubelet")
     kubelet.add("podgpu_source_restarts_total", 12)
-    kubelet.trouble("/run/x.sock: connection refused; is the kubelet running?", at(580))
-    Meter(telemetry, "source", "podlist").trouble("the file is not there", at(100))
+    kubelet.set_problem("/run/x.sock: connection refused; is the kubelet running?", at(580))
+    Meter(telemetry, "source", "podlist").set_problem("the file is not there", at(100))
     pushed = Meter(telemetry, "sink", "push")
     pushed.set("podgpu_sink_up", 1)
     pushed.set("podgpu_sink_delivering", 0)
@@ -175,32 +175,32 @@ def troubled() -> Known:
     pushed.add("podgpu_sink_emitted_total", 1_000_000)
     pushed.add("podgpu_sink_dropped_total", 3, reason="queue_full")
     pushed.add("podgpu_sink_dropped_total", 4, reason="too_old")
-    pushed.trouble("collector:4317 does not answer; data waits", at(595))
+    pushed.set_problem("collector:4317 does not answer; data waits", at(595))
     return known_of(node, telemetry=telemetry, sinks={"metrics": "prometheus", "push": "otlp"})
 
 
-def no_driver() -> Known:
+def no_driver() -> StatusInput:
     """The driver isn't there: nothing is known of GPUs."""
     node = begun(("gpus", "nvml"))
     node.say(SourceLost("libnvidia-ml.so.1 can't be loaded; install the driver"))
     return known_of(node)
 
 
-def no_holders() -> Known:
+def no_holders() -> StatusInput:
     """No source tells who holds what."""
     node = begun(("gpus", "nvml"))
     node.has(gpu(0))
     return known_of(node)
 
 
-def nothing_yet() -> Known:
+def nothing_yet() -> StatusInput:
     """Podgpu has just started."""
     node = begun()
     waiting = (False, "waiting for the first word of: gpus, kubelet")
     return replace(known_of(node), snapshot=None, ready=waiting)
 
 
-def hostile(text: str = HOSTILE) -> Known:
+def hostile(text: str = HOSTILE) -> StatusInput:
     """Every text that comes from elsewhere is this one."""
     node = Node()
     for name in (text, f"{text}2"):
@@ -228,13 +228,13 @@ def hostile(text: str = HOSTILE) -> Known:
     )
     node.say(SourceLost(text), f"{text}2", text)
     telemetry = Telemetry()
-    Meter(telemetry, "source", text).trouble(text, at(1))
-    Meter(telemetry, "sink", text).trouble(text, at(1))
+    Meter(telemetry, "source", text).set_problem(text, at(1))
+    Meter(telemetry, "sink", text).set_problem(text, at(1))
     Meter(telemetry, "sink", text).set("podgpu_sink_up", 0)
     return known_of(node, telemetry=telemetry, sinks={text: text}, node=text, ready=(False, text))
 
 
-SCENES: dict[str, Callable[[], Known]] = {
+SCENES: dict[str, Callable[[], StatusInput]] = {
     "two-gpus": two_gpus,
     "cut": cut,
     "troubled": troubled,

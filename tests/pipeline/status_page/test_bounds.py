@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.telemetry import Meter, Telemetry
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems
@@ -98,6 +98,6 @@ def test_it_is_small_for_a_large_node() -> None:
 
 
 def test_a_wall_clock_that_no_calendar_has() -> None:
-    known: Known = two_gpus()
+    known: StatusInput = two_gpus()
     wild = replace(known, now=replace(known.now, wall_ns=10**30))
     assert status_of(wild).time.year == 9999

@@ -33,7 +33,7 @@ def test_the_reason_of_now_stands_before_the_one_that_was_told_last() -> None:
     node = begun()
     node.say(SourceLost("finished"), "gpus")
     telemetry = Telemetry()
-    Meter(telemetry, "source", "gpus").trouble("something else", at(1))
+    Meter(telemetry, "source", "gpus").set_problem("something else", at(1))
     source = status_of(known_of(node, telemetry=telemetry)).sources[0]
     assert source.error is not None
     assert (source.error.text, source.error.over) == ("finished", False)
@@ -87,7 +87,7 @@ def test_a_sink_that_is_well_again() -> None:
     telemetry = Telemetry()
     meter = Meter(telemetry, "sink", "metrics")
     meter.set("podgpu_sink_up", 0)
-    meter.trouble("the port is taken", at(590))
+    meter.set_problem("the port is taken", at(590))
     known = known_of(begun(), telemetry=telemetry)
     assert "sink metrics is down: the port is taken" in problems(status_of(known))
     meter.set("podgpu_sink_up", 1)
@@ -101,8 +101,8 @@ def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
     meter = Meter(telemetry, "sink", "node")
     meter.set("podgpu_sink_up", 1)
     meter.add("podgpu_sink_dropped_total", 1, reason="queue_full")
-    meter.trouble("somebody else writes it too", at(560), warning=True)
-    Meter(telemetry, "source", "gpus").trouble("an odd answer", at(1), warning=True)
+    meter.set_problem("somebody else writes it too", at(560), warning=True)
+    Meter(telemetry, "source", "gpus").set_problem("an odd answer", at(1), warning=True)
     found = status_of(known_of(begun(), telemetry=telemetry, sinks={"node": "node"}))
     errors = [found.sinks[0].error, found.sources[0].error]
     assert [(error.text, error.over) for error in errors if error is not None] == [
@@ -123,7 +123,7 @@ def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
 def test_what_a_sink_warned_of_is_not_why_it_is_down() -> None:
     telemetry = Telemetry()
     meter = Meter(telemetry, "sink", "node")
-    meter.trouble("somebody else writes it too", at(560), warning=True)
+    meter.set_problem("somebody else writes it too", at(560), warning=True)
     meter.set("podgpu_sink_up", 0)
     found = status_of(known_of(begun(), telemetry=telemetry, sinks={"node": "node"}))
     assert "sink node is down" in problems(found)
@@ -131,10 +131,10 @@ def test_what_a_sink_warned_of_is_not_why_it_is_down() -> None:
 
 def test_what_is_told_of_a_component_goes_with_it() -> None:
     telemetry = Telemetry()
-    Meter(telemetry, "sink", "a").trouble("x", at(0))
-    Meter(telemetry, "source", "a").trouble("y", at(0))
+    Meter(telemetry, "sink", "a").set_problem("x", at(0))
+    Meter(telemetry, "source", "a").set_problem("y", at(0))
     telemetry.forget(("sink", "a"))
-    assert list(telemetry.troubles) == [("source", "a")]
+    assert list(telemetry.problems) == [("source", "a")]
 
 
 def sink_with(*said: tuple[str, float], trouble: float | None = None) -> StatusDocument:
@@ -147,7 +147,7 @@ def sink_with(*said: tuple[str, float], trouble: float | None = None) -> StatusD
         else:
             meter.set(f"podgpu_sink_{family}", value)
     if trouble is not None:
-        meter.trouble("the disk is full", at(trouble))
+        meter.set_problem("the disk is full", at(trouble))
     return status_of(known_of(begun(), telemetry=telemetry, sinks={"push": "otlp"}))
 
 

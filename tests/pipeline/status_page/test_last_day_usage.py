@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
-from pipeline.component.contracts import Keeping
+from pipeline.component.contracts import UsageHistory
 from pipeline.model import TotalsRestored
-from pipeline.model.usage_window import Window
-from pipeline.status_page.last_day_usage import DAY_NS, PATIENCE, LastDay, LastDayKnown
+from pipeline.model.usage_window import UsageWindow
+from pipeline.status_page.last_day_usage import ASK_TIMEOUT, DAY_NS, LastDayCache, LastDayUsage
 from tests.pipeline.ledger.reports.windows import day
 from tests.support.contexts import LoopClock
 
@@ -33,10 +33,10 @@ class Ledger:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def recall(self) -> TotalsRestored | None:
+    async def stored_usage(self) -> TotalsRestored | None:
         return None
 
-    async def window(self, start_ns: int, end_ns: int) -> Window:
+    async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         self.asked.append((start_ns, end_ns))
         await self.gate.wait()
         if self.error is not None:
@@ -48,16 +48,16 @@ class Looking:
     """A page, and the ledgers of its podgpu."""
 
     def __init__(self, **ledgers: Ledger) -> None:
-        self.ledgers: dict[str, Keeping] = dict(ledgers)
+        self.ledgers: dict[str, UsageHistory] = dict(ledgers)
         self.tasks: list[asyncio.Task[None]] = []
         self.clock = LoopClock()
-        self.day = LastDay(self.clock, lambda: self.ledgers, self._spawn)
+        self.day = LastDayCache(self.clock, lambda: self.ledgers, self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work, name=name))
         return self.tasks[-1]
 
-    async def answered(self) -> LastDayKnown | None:
+    async def answered(self) -> LastDayUsage | None:
         """Look, wait for what that set off, and look again."""
         self.day.known()
         await asyncio.gather(*self.tasks)
@@ -81,12 +81,12 @@ async def test_the_first_look_does_not_wait() -> None:
     ledger = Ledger()
     ledger.gate.clear()
     looking = Looking(books=ledger)
-    assert looking.day.known() == LastDayKnown("books")
+    assert looking.day.known() == LastDayUsage("books")
     assert ledger.asked == []
     await asyncio.sleep(1)
     now = looking.clock.now().wall_ns - 10**9
     assert ledger.asked == [(now - DAY_NS, now)]
-    assert looking.day.known() == LastDayKnown("books")
+    assert looking.day.known() == LastDayUsage("books")
     ledger.gate.set()
     found = await looking.answered()
     assert found is not None
@@ -112,10 +112,10 @@ async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
     ledger.gate.clear()
     looking = Looking(books=ledger)
     for _ in range(29):
-        assert looking.day.known() == LastDayKnown("books")
+        assert looking.day.known() == LastDayUsage("books")
         await asyncio.sleep(1)
     assert len(ledger.asked) == 1
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(ASK_TIMEOUT)
     found = looking.day.known()
     assert found is not None
     assert found.error == (
@@ -158,10 +158,10 @@ async def test_another_ledger_in_its_place_tells_for_itself(name: str) -> None:
     looking.day.known()
     await asyncio.sleep(1)
     looking.ledgers = {name: second}
-    assert looking.day.known() == LastDayKnown(name)
+    assert looking.day.known() == LastDayUsage(name)
     first.gate.set()
     found = await looking.answered()
-    assert found == LastDayKnown(name), "what the old one told is not the new one's word"
+    assert found == LastDayUsage(name), "what the old one told is not the new one's word"
     found = await looking.answered()
     assert found is not None
     assert found.report is not None
@@ -179,8 +179,8 @@ async def test_what_one_told_is_gone_with_it_whatever_the_next_one_is_called() -
     assert before.report is not None
     second.error = TransientError("/var/lib/y: is not there")
     looking.ledgers = {"books": second}
-    assert looking.day.known() == LastDayKnown("books"), "it is asked at once"
-    assert await looking.answered() == LastDayKnown("books", error="/var/lib/y: is not there")
+    assert looking.day.known() == LastDayUsage("books"), "it is asked at once"
+    assert await looking.answered() == LastDayUsage("books", error="/var/lib/y: is not there")
     assert (len(first.asked), len(second.asked)) == (1, 1)
 
 

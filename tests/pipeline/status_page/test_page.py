@@ -144,7 +144,7 @@ def test_unknown_is_read_out_as_unknown() -> None:
 @pytest.mark.parametrize("name", ["two-gpus", "cut", "troubled"])
 def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
     """Be it that claims are there: somebody has to have said that they are all."""
-    document = status_of(replace(SCENES[name](), informed=False))
+    document = status_of(replace(SCENES[name](), holders_known=False))
     for text in (read(page(document, LINKS)).one("main").text, "\n".join(plain(document, 160))):
         assert "unknown" in text
         assert not re.search(r"\bfree\b|\bheld by nobody\b|\binstances held\b", text)

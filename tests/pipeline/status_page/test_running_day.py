@@ -4,7 +4,7 @@ import asyncio
 
 from pipeline.base.errors import TransientError
 from pipeline.model import TotalsRestored
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from tests.pipeline.ledger.reports.windows import day
 from tests.pipeline.runtime.runtimes import registered
 from tests.pipeline.status_page.reading import read, table
@@ -30,10 +30,10 @@ class LedgerOfATest(KeepingSink):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def recall(self) -> TotalsRestored | None:
+    async def stored_usage(self) -> TotalsRestored | None:
         return None
 
-    async def window(self, start_ns: int, end_ns: int) -> Window:
+    async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         self.asked += 1
         await self.answers.wait()
         if self.error is not None:

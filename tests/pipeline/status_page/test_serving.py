@@ -16,10 +16,10 @@ import pytest
 from config.value_types import ListenAddress
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.contracts import HttpRequest
-from pipeline.http.access import opened
+from pipeline.http.access import open_access
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Instant
-from pipeline.status_page.daemon_state import Known
+from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.endpoints import GOOD_FOR_NS, StatusPages
 from pipeline.status_page.html.style import POLICY
 from tests.pipeline.status_page.reading import read, table
@@ -32,7 +32,7 @@ from tests.support.web import LOG, basic, hashed
 class Daemon:
     """What the pages ask."""
 
-    def __init__(self, scene: Callable[[], Known] = two_gpus) -> None:
+    def __init__(self, scene: Callable[[], StatusInput] = two_gpus) -> None:
         self.known = scene()
         self.now = START
         self.asked = 0
@@ -44,10 +44,10 @@ class Daemon:
             health=lambda: well,
             ready=lambda: well,
             pages=self.pages.pages,
-            front=self.pages.front,
+            front_page=self.pages.front,
         )
 
-    def _known(self) -> Known:
+    def _known(self) -> StatusInput:
         self.asked += 1
         return self.known
 
@@ -216,12 +216,12 @@ async def test_what_changes_while_it_is_made_is_not_in_it() -> None:
     daemon, held = Daemon(), Held()
     telemetry = Telemetry()
     meter = Meter(telemetry, "sink", "metrics")
-    meter.trouble("the first", START)
-    daemon.known = replace(daemon.known, sinks=held, troubles=telemetry.troubles)
+    meter.set_problem("the first", START)
+    daemon.known = replace(daemon.known, sinks=held, troubles=telemetry.problems)
     async with daemon.serving() as client:
         slow = asyncio.create_task(client.get("/status"))
         await asyncio.to_thread(held.begun.wait, 10)
-        meter.trouble("the second", START)
+        meter.set_problem("the second", START)
         held.allowed.set()
         _, text = await slow
     assert json.loads(text)["sinks"][0]["error"]["text"] == "the first"
@@ -253,7 +253,7 @@ async def test_a_password_keeps_both_from_others(path: str, tmp_path: Path) -> N
     web = tmp_path / "web.yml"
     web.write_text(f"basic_auth_users: {{alice: {hashed('secret')}}}\n")
     daemon = Daemon()
-    daemon.house.access = await opened(web, LOG)
+    daemon.house.access = await open_access(web, LOG)
     async with daemon.serving() as client:
         assert (await client.get(path))[0] == 401
         assert daemon.asked == 0

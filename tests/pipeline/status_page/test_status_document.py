@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.model import NS, Claim, Evidence, Pod, PodInfo, PodsReplaced, Reading
 from pipeline.status_page.device_status import MOST_HOLDERS
-from pipeline.status_page.display_text import access
+from pipeline.status_page.display_text import access_text
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import VERSION, GpuStatus, StatusDocument
@@ -196,7 +196,7 @@ def test_who_has_access_and_holds_nothing_is_told() -> None:
     assert (first.namespace, first.pod, first.container) == ("ml", "p0", "main")
     assert (first.source, first.evidence) == ("runtime", "runtime_env")
     assert (len(found.access), found.access_left_out) == (MOST_HOLDERS, 3)
-    assert access(found) == f"{MOST_HOLDERS + 3} more containers have access and no holding"
+    assert access_text(found) == f"{MOST_HOLDERS + 3} more containers have access and no holding"
 
 
 def test_where_no_source_tells_of_holders_a_gpu_is_not_free() -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from config.schema import Http
 from config.value_types import ListenAddress
-from pipeline.http.access import opened
+from pipeline.http.access import open_access
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
 from pipeline.runtime.http_service import Serving
 from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
 from pipeline.topology.document import VERSION, document
-from pipeline.topology.preferred_allocation import prefer
+from pipeline.topology.preferred_allocation import choose_gpus
 from tests.support.http import LOCAL, Client, Clients
 from tests.support.joints import busy_node, joints
 from tests.support.nodes import Node, gpu, reading, uuid_of
@@ -253,9 +253,9 @@ async def test_a_choice_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) ->
     def slow(*args: Any, **named: Any) -> Any:
         threads.add(threading.current_thread())
         go.wait(20)
-        return prefer(*args, **named)
+        return choose_gpus(*args, **named)
 
-    monkeypatch.setattr("pipeline.status_page.topology_endpoint.prefer", slow)
+    monkeypatch.setattr("pipeline.status_page.topology_endpoint.choose_gpus", slow)
     pages = TopologyPages(Latest(busy_node().snapshot()))
     async with house_of(pages).listen(LOCAL) as mounts, Clients() as clients:
         waiting = [await clients.connect(mounts.port) for _ in range(WAITING)]
@@ -297,7 +297,7 @@ async def test_who_is_not_let_in_learns_nothing(path: str, tmp_path: Path) -> No
     config.write_text(f"basic_auth_users:\n  alice: {hashed('secret')}\n")
     pages = TopologyPages(Latest(busy_node().snapshot()))
     house = house_of(pages)
-    house.access = await opened(config, logging.getLogger("podgpu.http"))
+    house.access = await open_access(config, logging.getLogger("podgpu.http"))
     async with house.listen(LOCAL) as mounts, Clients() as clients:
         client = await clients.connect(mounts.port)
         status, body = await client.get(path)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from pipeline.model.usage_window import Spent, Window
+from pipeline.model.usage_window import UsageRow, UsageWindow
 from pipeline.status_page.device_status import MOST_DEVICES
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.page import page
@@ -91,7 +91,7 @@ def test_a_day_on_the_page() -> None:
     assert "* a figure lacks what is not known." in text
 
 
-def by_device() -> Window:
+def by_device() -> UsageWindow:
     """A GPU that a pod held for 10 of 24 hours, one of which nobody told who held it, a GPU with
     two instances of which one was free, and a GPU that is gone."""
     one, two = (gpu(index).uuid for index in (0, 1))
@@ -280,6 +280,6 @@ def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_a_figure_beyond_all_bounds_is_bounded() -> None:
-    seen = window([Spent(CARDS[0], whose("a"), 10**40, 10**40, 10**40)])
+    seen = window([UsageRow(CARDS[0], whose("a"), 10**40, 10**40, 10**40)])
     status = status_with(told(seen))
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

@@ -68,7 +68,7 @@ def test_the_lowest_common_node_has_the_driver_s_level_or_its_closure(said: Topo
         node = topology.lowest(1 << i | 1 << j)
         assert node is not None
         assert node.level == level
-        told = topology.told[i, j].level
+        told = topology.answers[i, j].level
         assert topology.link(j, i).level == (told if told is Level.INTERNAL else level)
     assert topology.root is not None
     folded = below(topology.root)
@@ -95,10 +95,10 @@ def test_pairs_told_to_be_further_than_the_closure_are_named(said: TopologyRead)
     level = closure(said)
     expected = {
         (pair.a, pair.b, max(pair.level, PIX), level[i, j])
-        for (i, j), pair in topology.told.items()
+        for (i, j), pair in topology.answers.items()
         if pair.level is not None and max(pair.level, PIX) > level[i, j]
     }
-    assert {(c.a, c.b, c.told, c.counts_as) for c in topology.contradictions} == expected
+    assert {(c.a, c.b, c.reported_level, c.counts_as) for c in topology.contradictions} == expected
 
 
 @given(reads(), st.randoms(use_true_random=False))

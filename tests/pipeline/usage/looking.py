@@ -15,7 +15,7 @@ from pipeline.model import (
     ProcessUse,
     Usage,
 )
-from pipeline.usage import Accounts, Name, Process
+from pipeline.usage import ContainerName, ProcessSample, UsageAccounts
 from tests.support.nodes import START, at, gpu
 
 S = NS
@@ -23,22 +23,22 @@ MS = NS // 1000
 GPU = gpu(0)
 
 
-def name(pod: str, container: str = "main", uid: str = "") -> Name:
+def name(pod: str, container: str = "main", uid: str = "") -> ContainerName:
     return ("ml", pod, container, uid or f"uid-{pod}")
 
 
 def process(
-    whose: Name | str | None = None,
+    whose: ContainerName | str | None = None,
     *,
     memory: int | None = 0,
     busy: int | None = None,
     known: bool = True,
     there: bool = True,
     client: bool = False,
-) -> Process:
+) -> ProcessSample:
     """A process of a container; of none, or (not `known`) of one that nobody can tell."""
     container = name(whose) if isinstance(whose, str) else whose
-    return Process(container, known, None, there, memory, busy, client)
+    return ProcessSample(container, known, None, there, memory, busy, client)
 
 
 def holder(pod: str, share: float | None = None, *, container_id: str = "") -> Holder:
@@ -71,25 +71,25 @@ class Book:
     """The accounts of a few devices, with holders and processes as they come out of the join."""
 
     def __init__(self, *devices: Device) -> None:
-        self.accounts = Accounts()
+        self.accounts = UsageAccounts()
         self.attributions = {d.uuid: Attribution(d, True, ()) for d in devices or (GPU,)}
-        self.accounts.hold(self.attributions, at(0))
+        self.accounts.update_holders(self.attributions, at(0))
 
     def hold(self, when: float, *holders: Holder, device: Device = GPU) -> None:
         self.attributions[device.uuid] = Attribution(device, True, holders)
-        self.accounts.hold(self.attributions, at(when))
+        self.accounts.update_holders(self.attributions, at(when))
 
     def have(self, when: float, *devices: Device) -> None:
         """These devices there are from now on."""
         known = self.attributions
         self.attributions = {d.uuid: known.get(d.uuid, Attribution(d, True, ())) for d in devices}
-        self.accounts.hold(self.attributions, at(when))
+        self.accounts.update_holders(self.attributions, at(when))
 
     def take(
         self,
         when: float,
         since: float | None,
-        *processes: Process,
+        *processes: ProcessSample,
         device: Device = GPU,
         source: str = "gpus",
         used: int | None = 0,
@@ -110,10 +110,15 @@ class Book:
             listed=listed,
             mps=mps,
         )
-        return self.accounts.take(source, device.uuid, told, processes)
+        return self.accounts.add_sample(source, device.uuid, told, processes)
 
     def look(  # type: ignore[no-untyped-def]
-        self, when: float, since: float | None, *processes: Process, device: Device = GPU, **told
+        self,
+        when: float,
+        since: float | None,
+        *processes: ProcessSample,
+        device: Device = GPU,
+        **told,
     ) -> DeviceUsage:
         self.take(when, since, *processes, device=device, **told)
         return self.of(device)

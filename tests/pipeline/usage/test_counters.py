@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.usage.interval_split import busy
+from pipeline.usage.interval_split import split_busy
 from pipeline.usage.monotonic_counter import energy_rate
 from tests.pipeline.usage.looking import MS, Book, S, by_pod, container, holder, name, process
 from tests.pipeline.usage.test_energy import ONE, THREE, look, mig_book
@@ -166,7 +166,7 @@ BUSY = st.integers(0, 1 << 40)
 def test_t6_parts_are_the_whole_and_none_exceeds_what_was_claimed(
     claimed: list[tuple[str | None, int]], total: int
 ) -> None:
-    found = busy(total, [process(pod, busy=ns) for pod, ns in claimed], None)
+    found = split_busy(total, [process(pod, busy=ns) for pod, ns in claimed], None)
     assert sum(found.containers.values()) + found.unattributed == total
     for pod in ("a", "b"):
         own = sum(ns for whose, ns in claimed if whose == pod)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.usage.container_accounts import KEPT_NS, MOST_CONTAINERS
-from pipeline.usage.holder_timeline import MOST_CUTS
+from pipeline.usage.container_accounts import MAX_CONTAINERS, RETENTION_NS
+from pipeline.usage.holder_timeline import MAX_CHANGES
 from tests.pipeline.usage.looking import (
     GPU,
     MS,
@@ -16,7 +16,7 @@ from tests.pipeline.usage.looking import (
 )
 from tests.support.nodes import at, gpu
 
-KEPT = KEPT_NS // S
+KEPT = RETENTION_NS // S
 
 
 # -- what time is counted
@@ -93,12 +93,12 @@ def test_a_pod_of_300_ms_between_two_looks() -> None:
 def test_more_changes_than_are_kept_in_mind() -> None:
     book = Book()
     book.look(0, None)
-    for number in range(2 * MOST_CUTS):
+    for number in range(2 * MAX_CHANGES):
         book.hold(1 + number, holder("a", [0.5, 1.0][number % 2]))
-    book.look(1 + 2 * MOST_CUTS, 0)
+    book.look(1 + 2 * MAX_CHANGES, 0)
     # What lies before those is nobody's.
-    assert book.of().unheld_ns == (1 + MOST_CUTS) * S + MOST_CUTS // 2 * S // 2
-    assert book.held() == {"a": MOST_CUTS * S * 3 // 4}
+    assert book.of().unheld_ns == (1 + MAX_CHANGES) * S + MAX_CHANGES // 2 * S // 2
+    assert book.held() == {"a": MAX_CHANGES * S * 3 // 4}
 
 
 @pytest.mark.parametrize(("energy", "its"), [(50, 10), (0, 0)])
@@ -259,34 +259,34 @@ def test_another_uid_is_another_container() -> None:
 
 def test_those_who_find_no_room_are_counted_and_what_they_use_is_nobodys() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}", memory=1, busy=1) for n in range(MOST_CONTAINERS + 3)]
+    crowd = [process(f"pod-{n:03}", memory=1, busy=1) for n in range(MAX_CONTAINERS + 3)]
     book.hold(0, holder("pod-999"))
     book.look(0, None, *crowd, used=1000)
     found = book.look(5, 0, *crowd, used=1000, busy=len(crowd))
-    assert len(found.containers) == MOST_CONTAINERS
+    assert len(found.containers) == MAX_CONTAINERS
     # The one that holds the device was there first.
     assert container(found, "pod-999").held_ns == 5 * S
-    assert book.usage().left_out == 4
+    assert book.usage().rejected_containers == 4
     assert found.busy_unattributed_ns == 4
-    assert found.memory_unattributed_bytes == 1000 - MOST_CONTAINERS + 1
+    assert found.memory_unattributed_bytes == 1000 - MAX_CONTAINERS + 1
     book.look(10, 5, *crowd[:9], used=1000, busy=9)
-    assert book.usage().left_out == 0
+    assert book.usage().rejected_containers == 0
 
 
 def test_one_that_finds_no_room_holds_nothing() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS)]
+    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS)]
     book.look(0, None, *crowd)
     book.hold(1, holder("late"))
     found = book.look(5, 0, *crowd, process(known=False, busy=S, memory=5), used=9, busy=S)
     assert (found.unheld_ns, found.busy_unattributed_ns) == (5 * S, S)
     assert found.memory_unattributed_bytes == 9
-    assert book.usage().left_out == 1
+    assert book.usage().rejected_containers == 1
 
 
 def test_who_ended_first_makes_room_before_its_time() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}", busy=1) for n in range(MOST_CONTAINERS)]
+    crowd = [process(f"pod-{n:03}", busy=1) for n in range(MAX_CONTAINERS)]
     book.look(0, None, *crowd)
     book.look(5, 0, *crowd, busy=len(crowd))
     book.look(10, 5, *crowd[1:])
@@ -297,12 +297,12 @@ def test_who_ended_first_makes_room_before_its_time() -> None:
     assert "pod-000" not in pods
     assert "pod-001" in pods
     assert found.forgotten_busy_ns == 1
-    assert book.usage().left_out == 0
+    assert book.usage().rejected_containers == 0
 
 
 def test_who_made_room_and_is_met_again_has_nothing_of_before() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS - 2)]
+    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 2)]
     book.hold(0, holder("a"), holder("z"))
     book.look(0, None, *crowd)
     book.hold(3)
@@ -322,7 +322,7 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     book.look(0, None, device=other)
     before = book.usage()
     assert book.usage() is before
-    book.accounts.hold(dict(book.attributions), at(1))
+    book.accounts.update_holders(dict(book.attributions), at(1))
     assert book.usage() is before
     book.look(5, 0)
     after = book.usage()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.usage.container_accounts import MOST_CONTAINERS
-from pipeline.usage.mig_energy import slices
+from pipeline.usage.container_accounts import MAX_CONTAINERS
+from pipeline.usage.mig_energy import compute_slices
 from tests.pipeline.usage.looking import GPU, Book, S, by_pod, container, holder, process
 from tests.support.nodes import at, gpu, mig
 
@@ -114,7 +114,7 @@ def test_the_idle_draw_is_the_least_and_never_more_than_there_was() -> None:
     ],
 )
 def test_slices(profile: str, number: int) -> None:
-    assert slices(profile) == number
+    assert compute_slices(profile) == number
 
 
 ONE, THREE = mig(GPU, 1), mig(GPU, 2, profile="3g.40gb")
@@ -185,7 +185,7 @@ def test_what_an_instance_had_goes_with_it() -> None:
 def test_an_instance_whose_gpus_energy_nobody_reads_takes_little_memory() -> None:
     book = mig_book()
     book.take(0, None, device=ONE)
-    for number in range(3 * MOST_CONTAINERS):
+    for number in range(3 * MAX_CONTAINERS):
         pod = f"p-{number}"
         book.hold(10 * number, holder(pod), device=ONE)
         book.take(10 * number + 5, max(10 * number - 5, 0), process(pod), device=ONE, busy=1)
@@ -198,7 +198,7 @@ def test_an_instance_whose_gpus_energy_nobody_reads_takes_little_memory() -> Non
 
 def test_who_makes_room_leaves_nothing_to_be_split_later() -> None:
     book = mig_book()
-    crowd = [process(f"q-{n:03}", busy=1) for n in range(MOST_CONTAINERS - 1)]
+    crowd = [process(f"q-{n:03}", busy=1) for n in range(MAX_CONTAINERS - 1)]
     book.take(0, None, *crowd, device=ONE)
     book.take(5, 0, *crowd, device=ONE, busy=len(crowd))
     book.take(10, 5, *crowd[1:], device=ONE, busy=len(crowd) - 1)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.usage.holder_timeline import MOST_CUTS, WHOLE, Held, Timeline, held_by, weights
-from pipeline.usage.interval_split import held_time
+from pipeline.usage.holder_timeline import (
+    MAX_CHANGES,
+    WHOLE,
+    HolderShare,
+    HolderTimeline,
+    holder_shares,
+    weights,
+)
+from pipeline.usage.interval_split import split_held_time
 from tests.pipeline.usage.looking import S, holder, name
 from tests.support.nodes import at
 
@@ -64,26 +71,28 @@ def test_a_known_share_is_that_part_while_all_fit(shares: list[float | None]) ->
         assert found[-1] == 0
 
 
-def held(*pods: str) -> tuple[Held, ...]:
-    return held_by([holder(pod) for pod in pods])
+def held(*pods: str) -> tuple[HolderShare, ...]:
+    return holder_shares([holder(pod) for pod in pods])
 
 
-def timeline(*cuts: tuple[float, Sequence[str]]) -> Timeline:
-    made = Timeline()
+def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
+    made = HolderTimeline()
     for when, pods in cuts:
-        made.put(held(*pods), at(when))
+        made.record(held(*pods), at(when))
     return made
 
 
-def told(made: Timeline, start: float, end: float) -> list[tuple[int, list[str]]]:
+def told(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
     return [
-        (piece.time_ns, [one.container[1] for one in piece.cut.held] if piece.cut else ["?"])
-        for piece in made.pieces(at(start).mono_ns, at(end).mono_ns)
+        (piece.time_ns, [one.container[1] for one in piece.change.held] if piece.change else ["?"])
+        for piece in made.spans(at(start).mono_ns, at(end).mono_ns)
     ]
 
 
 def test_holders_are_sorted_and_named_without_the_container_id() -> None:
-    found = held_by([holder("b"), holder("a", container_id="2"), holder("a", container_id="1")])
+    found = holder_shares(
+        [holder("b"), holder("a", container_id="2"), holder("a", container_id="1")]
+    )
     assert [one.container for one in found] == [name("a"), name("b")]
 
 
@@ -97,8 +106,8 @@ def test_an_interval_is_cut_where_holders_change() -> None:
 
 def test_what_lies_before_all_that_is_known_is_nobodys() -> None:
     assert told(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
-    assert held_time(timeline((2, "a")).pieces(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
-    assert told(Timeline(), 0, 3) == [(3 * S, ["?"])]
+    assert split_held_time(timeline((2, "a")).spans(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
+    assert told(HolderTimeline(), 0, 3) == [(3 * S, ["?"])]
 
 
 def test_a_change_that_is_heard_of_late_stands_behind_those_before_it() -> None:
@@ -119,11 +128,11 @@ def test_what_was_over_is_let_go_of_and_what_still_held_is_not() -> None:
 
 
 def test_changes_without_end_take_little_memory() -> None:
-    made = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MOST_CUTS)])
-    pieces = made.pieces(T, at(3 * MOST_CUTS).mono_ns)
-    assert len(pieces) == MOST_CUTS + 1
-    assert pieces[0].cut is None
-    assert sum(piece.time_ns for piece in pieces) == 3 * MOST_CUTS * S
+    made = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MAX_CHANGES)])
+    pieces = made.spans(T, at(3 * MAX_CHANGES).mono_ns)
+    assert len(pieces) == MAX_CHANGES + 1
+    assert pieces[0].change is None
+    assert sum(piece.time_ns for piece in pieces) == 3 * MAX_CHANGES * S
 
 
 @pytest.mark.parametrize(("when", "pods"), [(1, ""), (2, "a"), (2.5, "a"), (3, "b"), (99, "b")])
@@ -133,12 +142,12 @@ def test_who_held_it_at_a_moment(when: float, pods: str) -> None:
 
 
 def test_when_a_container_ceased_to_hold_the_device() -> None:
-    line = Timeline()
-    a, b = (Held(name(pod), None, None) for pod in "ab")
+    line = HolderTimeline()
+    a, b = (HolderShare(name(pod), None, None) for pod in "ab")
     for when, held in ((1, (a,)), (2, (a, b)), (3, (b,)), (4, ())):
-        line.put(held, at(when))
+        line.record(held, at(when))
     assert line.released(a.container) == at(3)
     assert line.released(b.container) == at(4)
     assert line.released(name("c")) is None
-    line.put((b,), at(5))
+    line.record((b,), at(5))
     assert line.released(b.container) is None

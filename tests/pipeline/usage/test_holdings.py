@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline.model import Evidence, Holding, PartialRef
-from pipeline.usage.container_accounts import MOST_CONTAINERS
-from pipeline.usage.ended_holdings import KEPT_NS, MOST_ENDED, Ended
+from pipeline.usage.container_accounts import MAX_CONTAINERS
+from pipeline.usage.ended_holdings import MAX_ENDED, RETENTION_NS, EndedHoldings
 from tests.pipeline.usage.looking import GPU, MS, Book, S, container, holder, process
 from tests.support.nodes import at, gpu, mig
 
@@ -307,7 +307,7 @@ def test_all_end_with_the_last_look_when_the_accounts_are_forgotten() -> None:
 
 def test_who_makes_room_is_told_of_first() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS - 1)]
+    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
     book.hold(0, holder("a"))
     book.look(0, None, *crowd)
     book.hold(3)
@@ -317,7 +317,7 @@ def test_who_makes_room_is_told_of_first() -> None:
 
 def test_who_made_room_is_kept_from_then_on_and_not_from_when_its_interval_began() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MOST_CONTAINERS - 1)]
+    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
     book.hold(0, holder("a"))
     book.look(0, None, *crowd)
     book.hold(3)
@@ -378,13 +378,13 @@ def test_serials_grow_over_all_devices_and_who_remembers_one_misses_none() -> No
 
 
 def test_they_are_kept_for_a_while_and_not_too_many() -> None:
-    told = Ended()
+    told = EndedHoldings()
     one = Holding("GPU", PartialRef("ml", "a", "main"), None, "", None, at(0), at(1))
-    for number in range(MOST_ENDED + 3):
+    for number in range(MAX_ENDED + 3):
         told.add(one, number)
-    assert told.lost == 3
-    assert [each.serial for each in told.shown()][:2] == [4, 5]
-    assert told.shown() is told.shown()
-    assert not told.expire(3 + KEPT_NS)
-    assert told.expire(4 + KEPT_NS)
-    assert len(told.shown()) == MOST_ENDED - 1
+    assert told.evicted == 3
+    assert [each.serial for each in told.holdings()][:2] == [4, 5]
+    assert told.holdings() is told.holdings()
+    assert not told.expire(3 + RETENTION_NS)
+    assert told.expire(4 + RETENTION_NS)
+    assert len(told.holdings()) == MAX_ENDED - 1

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.usage import Name, Process
-from pipeline.usage.interval_samples import Interval
-from pipeline.usage.interval_split import busy, energy, memory
+from pipeline.usage import ContainerName, ProcessSample
+from pipeline.usage.interval_samples import IntervalUsage
+from pipeline.usage.interval_split import split_busy, split_energy, split_memory
 from tests.pipeline.usage.looking import name, process
 
 A, B = name("a"), name("b")
@@ -54,12 +54,12 @@ def test_memory(
     *,
     used: int,
     reserved: int | None,
-    processes: list[Process],
-    alone: Name | None,
-    containers: dict[Name, int | None],
+    processes: list[ProcessSample],
+    alone: ContainerName | None,
+    containers: dict[ContainerName, int | None],
     unattributed: int,
 ) -> None:
-    found = memory(used, reserved, processes, alone)
+    found = split_memory(used, reserved, processes, alone)
     assert found.containers == containers
     assert found.unattributed == unattributed
     assert found.reserved == min(reserved or 0, used)
@@ -68,7 +68,7 @@ def test_memory(
 
 
 def test_memory_where_what_is_used_is_not_known() -> None:
-    found = memory(None, 10, [process("a", memory=40), process("b", memory=None)], None)
+    found = split_memory(None, 10, [process("a", memory=40), process("b", memory=None)], None)
     assert found[:3] == (None, None, None)
     assert found.containers == {A: 40, B: None}
 
@@ -84,12 +84,12 @@ def test_memory_where_what_is_used_is_not_known() -> None:
     ],
 )
 def test_whether_those_without_processes_have_none(
-    processes: list[Process], alone: Name | None, listed: bool, whole: bool
+    processes: list[ProcessSample], alone: ContainerName | None, listed: bool, whole: bool
 ) -> None:
-    assert memory(100, 0, processes, alone, listed=listed).whole is whole
+    assert split_memory(100, 0, processes, alone, listed=listed).no_others is whole
 
 
-def ran(whose: str | None, ns: int | None, *, known: bool = True) -> Process:
+def ran(whose: str | None, ns: int | None, *, known: bool = True) -> ProcessSample:
     return process(whose, busy=ns, known=known)
 
 
@@ -121,12 +121,12 @@ def ran(whose: str | None, ns: int | None, *, known: bool = True) -> Process:
 )
 def test_busy_time(
     total: int,
-    processes: list[Process],
-    alone: Name | None,
-    before: list[Name | None],
-    containers: dict[Name, int],
+    processes: list[ProcessSample],
+    alone: ContainerName | None,
+    before: list[ContainerName | None],
+    containers: dict[ContainerName, int],
 ) -> None:
-    found = busy(total, processes, alone, before)
+    found = split_busy(total, processes, alone, before)
     assert found.containers == containers
     assert found.unattributed == total - sum(containers.values())
 
@@ -143,14 +143,19 @@ def test_busy_time(
         ([], False),
     ],
 )
-def test_whether_those_without_busy_time_had_none(processes: list[Process], whole: bool) -> None:
-    assert busy(90, processes, None).whole is whole
+def test_whether_those_without_busy_time_had_none(
+    processes: list[ProcessSample], whole: bool
+) -> None:
+    assert split_busy(90, processes, None).no_others is whole
 
 
 def brought(
-    held: dict[Name, int], unheld: int, work: dict[Name, int] | None, other: int = 0
-) -> Interval:
-    return Interval(sum(held.values()) + unheld, held, unheld, work, other)
+    held: dict[ContainerName, int],
+    unheld: int,
+    work: dict[ContainerName, int] | None,
+    other: int = 0,
+) -> IntervalUsage:
+    return IntervalUsage(sum(held.values()) + unheld, held, unheld, work, other)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +177,13 @@ def brought(
     ],
 )
 def test_energy(
-    total: int, idle: int, interval: Interval, containers: dict[Name, int], nobody: int
+    total: int,
+    idle: int,
+    interval: IntervalUsage,
+    containers: dict[ContainerName, int],
+    nobody: int,
 ) -> None:
-    assert energy(total, idle, interval) == (containers, nobody)
+    assert split_energy(total, idle, interval) == (containers, nobody)
 
 
 PROCESSES = st.lists(
@@ -185,7 +194,7 @@ PROCESSES = st.lists(
         busy=st.none() | st.integers(-5, 1000),
         known=st.booleans(),
         there=st.booleans(),
-    ).map(lambda p: p if p.known else p._replace(container=None)),
+    ).map(lambda p: p if p.owner_known else p._replace(container=None)),
     max_size=4,
 )
 ALONE = st.sampled_from([A, B, None])
@@ -193,22 +202,28 @@ ALONE = st.sampled_from([A, B, None])
 
 @given(st.integers(0, 1000), st.none() | st.integers(0, 300), PROCESSES, ALONE)
 def test_the_order_of_processes_does_not_matter(
-    total: int, reserved: int | None, processes: list[Process], alone: Name | None
+    total: int, reserved: int | None, processes: list[ProcessSample], alone: ContainerName | None
 ) -> None:
     for order in permutations(processes):
-        assert memory(total, reserved, order, alone) == memory(total, reserved, processes, alone)
-        assert busy(total, order, alone) == busy(total, processes, alone)
+        assert split_memory(total, reserved, order, alone) == split_memory(
+            total, reserved, processes, alone
+        )
+        assert split_busy(total, order, alone) == split_busy(total, processes, alone)
 
 
 @given(st.integers(0, 1000), st.integers(0, 300), PROCESSES, ALONE, st.sets(ALONE))
 def test_nothing_is_lost(
-    total: int, reserved: int, processes: list[Process], alone: Name | None, before: set[Name]
+    total: int,
+    reserved: int,
+    processes: list[ProcessSample],
+    alone: ContainerName | None,
+    before: set[ContainerName],
 ) -> None:
-    of_memory = memory(total, reserved, processes, alone)
+    of_memory = split_memory(total, reserved, processes, alone)
     parts = [part or 0 for part in of_memory.containers.values()]
     assert of_memory.reserved is not None
     assert of_memory.unattributed is not None
     assert total == sum(parts) + of_memory.reserved + of_memory.unattributed
-    of_time = busy(total, processes, alone, before)
+    of_time = split_busy(total, processes, alone, before)
     assert total == sum(of_time.containers.values()) + of_time.unattributed
     assert min([*parts, of_memory.unattributed, of_time.unattributed]) >= 0

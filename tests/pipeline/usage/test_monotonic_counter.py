@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import NS
-from pipeline.usage.monotonic_counter import CONFIRMED_NS, POWER_LIMIT_MW, Growth, energy_rate
+from pipeline.usage.monotonic_counter import (
+    CONFIRMED_NS,
+    POWER_LIMIT_MW,
+    PlausibleCounter,
+    energy_rate,
+)
 
 LIMIT_MW = 700_000
 RATE = energy_rate(LIMIT_MW)
@@ -18,7 +23,7 @@ EVERY = 5
 
 def grown(readings: Sequence[int], *, rate: int = RATE, every: int = EVERY) -> list[int | None]:
     """Read a counter each few seconds."""
-    one = Growth()
+    one = PlausibleCounter()
     return [one.read(value, at * every * NS, rate) for at, value in enumerate(readings)]
 
 
@@ -96,9 +101,9 @@ def test_t5_readings_that_contradict_each_other_are_no_reset() -> None:
 
 
 def test_it_starts_anew_when_it_is_told_to() -> None:
-    one = Growth()
+    one = PlausibleCounter()
     assert one.read(LIFE, 0, RATE) is None
-    one.forget()
+    one.reset()
     assert one.read(5, 5 * NS, RATE) is None
     assert one.read(9, 10 * NS, RATE) == 4
     assert one.time_ns == 5 * NS
@@ -118,7 +123,7 @@ STORIES = st.lists(
 def test_t5_growth_never_exceeds_its_bound_whatever_is_read(
     story: list[tuple[int, int, int | None]],
 ) -> None:
-    one, at, value, total, good = Growth(), 0, LIFE, 0, 0
+    one, at, value, total, good = PlausibleCounter(), 0, LIFE, 0, 0
     one.read(value, 0, RATE)
     for seconds, watts, wrong in story:
         at, value = at + seconds, value + 1000 * watts * seconds
@@ -132,7 +137,7 @@ def test_t5_growth_never_exceeds_its_bound_whatever_is_read(
 def test_t5_readings_that_recover_bring_exactly_the_truth(
     story: list[tuple[int, int, int | None]],
 ) -> None:
-    one, at, value, total, unknown = Growth(), 0, LIFE, 0, 0
+    one, at, value, total, unknown = PlausibleCounter(), 0, LIFE, 0, 0
     one.read(value - 1, -NS, RATE)
     one.read(value, 0, RATE)
     for seconds, watts, wrong in story:

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.usage import Process
+from pipeline.usage import ProcessSample
 from tests.pipeline.usage.looking import Book, S, by_pod, container, holder, process
 from tests.support.nodes import at
 
 TENANTS = ("one", "two", "three")
 
 
-def client(pod: str) -> Process:
+def client(pod: str) -> ProcessSample:
     return process(pod, memory=1 << 20, client=True)
 
 
-def server(pod: str | None = "daemon") -> Process:
+def server(pod: str | None = "daemon") -> ProcessSample:
     return process(pod, memory=1 << 10)
 
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import DeviceUsage, Evidence, Holder, Holding, PartialRef
-from pipeline.usage import Name
+from pipeline.usage import ContainerName
 from tests.pipeline.usage.looking import GPU, Book, S, holder, name, process
 from tests.pipeline.usage.test_restored_accounts import again, going_on
 from tests.support.nodes import START, at
 
 A: Final = name("a", "main")
 OTHERS: Final = [process(name("a", "side")), process(name("a", "more"))]
-NAMELESS: Final[Name] = ("", "", "", A[3])
+NAMELESS: Final[ContainerName] = ("", "", "", A[3])
 NAMELESS_HOLDER: Final = Holder(PartialRef(uid=A[3]), 1.0, START, "kubelet", Evidence.KUBELET_IDS)
 
 
@@ -117,7 +117,7 @@ def test_an_awaited_container_that_was_seen_under_another_name_ended_with_that(
     book.look(looked, 42, energy=None)
     if released >= looked:
         book.hold(released)
-    book.accounts.name(GPU.uuid, NAMELESS, A, None)
+    book.accounts.set_container_name(GPU.uuid, NAMELESS, A, None)
     book.look(55, looked, energy=2000)
     [one] = book.usage().ended
     assert (one.start, one.end) == (at(4), at(released))
@@ -131,7 +131,7 @@ def test_what_was_told_of_it_under_another_name_is_final_and_the_awaited_one_end
     book.look(42, None)
     book.hold(45)
     book.look(47, 42)
-    book.accounts.name(GPU.uuid, NAMELESS, A, None)
+    book.accounts.set_container_name(GPU.uuid, NAMELESS, A, None)
     book.look(55, 47)
     first, second = sorted(book.usage().ended, key=lambda one: one.start)
     assert (first.start, first.end, first.counted_ns, first.gap_ns) == (at(4), at(10), 6 * S, 0)
@@ -143,7 +143,7 @@ def test_who_is_seen_under_one_name_is_awaited_under_none(seen: bool) -> None:
     book = again()
     book.look(42, None, *([process(NAMELESS)] if seen else ()))
     book.look(47, 42, process(NAMELESS))
-    book.accounts.name(GPU.uuid, NAMELESS, A, None)
+    book.accounts.set_container_name(GPU.uuid, NAMELESS, A, None)
     for _ in range(2):
         one = going_on(book)
         assert (one.counted_ns, one.gap_ns) == (6 * S + 5 * S, 32 * S)

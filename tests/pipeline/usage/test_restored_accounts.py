@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import DeviceUsage, Holder, Holding, Instant
-from pipeline.usage.restored_accounts import MOST_WAITING
+from pipeline.usage.restored_accounts import MAX_PENDING
 from tests.pipeline.usage.looking import GPU, Book, S, adds_up, container, holder, process
 from tests.support.nodes import at, gpu
 from tests.support.usage import account, holding, used
@@ -158,7 +158,7 @@ def test_one_of_a_device_with_an_account_goes_on_nowhere() -> None:
 def test_no_more_than_some_devices_wait() -> None:
     many = [
         account(f"GPU-{n}", used("a", holding=holding("a", f"GPU-{n}")), memory=None)
-        for n in range(MOST_WAITING + 2)
+        for n in range(MAX_PENDING + 2)
     ]
     book = again(*many)
     assert len(book.usage().ended) == 2

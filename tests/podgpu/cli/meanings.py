@@ -8,15 +8,15 @@ import yaml
 from config.loader import parse
 from config.schema import Config
 from pipeline.component.registry import RegisteredKinds
-from podgpu.cli.dcgm_exporter.command import Meant, meant
+from podgpu.cli.dcgm_exporter.command import EffectiveConfig, effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import read
 
 
-def meaning(*words: str, **env: str) -> Meant:
-    return meant(read(words), env)
+def meaning(*words: str, **env: str) -> EffectiveConfig:
+    return effective_config(read(words), env)
 
 
-def again(found: Meant, env: Mapping[str, str]) -> Config:
+def again(found: EffectiveConfig, env: Mapping[str, str]) -> Config:
     return parse(found.text, RegisteredKinds(), env=env, origin="printed.yaml")
 
 

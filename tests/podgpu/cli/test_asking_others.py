@@ -14,7 +14,7 @@ from pipeline.base.errors import ComponentError
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.builtin_pages import Pages
 from podgpu.cli import daemon_client
-from podgpu.cli.client_options import Access, Given
+from podgpu.cli.client_options import Access, CredentialOption
 from tests.podgpu.cli.asked import KEPT, USER, ask, daemon, guard, told
 from tests.support.web import Web, certificate
 
@@ -230,8 +230,8 @@ async def test_servers_of_another_kind(
 async def test_no_password_in_the_text_of_an_error(web: Web, given: str, scheme: str) -> None:
     web.write(*guard(web))
     access = Access(
-        user=Given("me", "--user", option=True),
-        password_file=Given(given, "--password-file", option=True),
+        user=CredentialOption("me", "--user", option=True),
+        password_file=CredentialOption(given, "--password-file", option=True),
     )
     async with daemon(web_config=web.path) as port:
         with pytest.raises(ComponentError) as caught:

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.base.errors import ComponentError
 from podgpu.cli import daemon_client
-from podgpu.cli.client_options import Access, Given
+from podgpu.cli.client_options import Access, CredentialOption
 from tests.podgpu.cli.asked import KEPT, USER, daemon, guard, told
 from tests.support.web import Web, authority, certificate
 
@@ -248,7 +248,10 @@ async def test_no_password_over_plain_http_to_another_machine(
     ],
 )
 def test_where_a_password_may_go(url: str, insecure: bool, fits: bool) -> None:
-    user, password = Given("me", "--user", option=True), Given(KEPT, "x", option=False)
+    user, password = (
+        CredentialOption("me", "--user", option=True),
+        CredentialOption(KEPT, "x", option=False),
+    )
     access = Access(user=user, password=password, insecure=insecure)
     try:
         daemon_client._fits(daemon_client._address(url), access)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.errors import ConfigError
-from podgpu.cli.dcgm_exporter.command import meant
+from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import Line
 from podgpu.cli.dcgm_exporter.option import Fate, Type
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS
@@ -259,9 +259,11 @@ def test_an_option_without_effect_says_so(option: Any) -> None:
     line = Line({option.name: Setting(value, option.flags[0])})
     if option.name == "web-systemd-socket":
         with pytest.raises(ConfigError):
-            meant(line, {})
+            effective_config(line, {})
         return
-    assert [option.flags[0] in remark.text for remark in meant(line, {}).remarks] == [True]
+    assert [option.flags[0] in remark.text for remark in effective_config(line, {}).remarks] == [
+        True
+    ]
 
 
 V1 = """\

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.status_page.document_builder import status_of
-from podgpu.cli.terminal_text import broken, clean, fit, middle, width, written
+from podgpu.cli.terminal_text import broken, fit, middle, terminal_safe, width, written
 from podgpu.cli.top.ui_state import State, Tab
 from podgpu.cli.top.view import Feed, View
 from tests.pipeline.status_page.scenes import hostile
@@ -62,12 +62,12 @@ def test_what_is_left_out_within_is_no_more_than_has_to_be(text: str, columns: i
     made = middle(text, columns)
     assert width(made) <= columns
     assert made.isprintable()
-    if width(clean(text)) <= columns:
-        assert made == clean(text)
+    if width(terminal_safe(text)) <= columns:
+        assert made == terminal_safe(text)
     elif columns:
         head, _, tail = made.rpartition("~")
-        assert clean(text).startswith(head.partition("~")[0])
-        assert clean(text).endswith(tail)
+        assert terminal_safe(text).startswith(head.partition("~")[0])
+        assert terminal_safe(text).endswith(tail)
         # A letter may take two columns.
         assert width(made) >= columns - 2
 
@@ -78,7 +78,7 @@ def test_a_text_that_is_broken_is_all_there(text: str, columns: int) -> None:
     first, *more = broken(text, columns)
     assert all(width(line) <= columns for line in (first, *more))
     assert all(line.startswith("  ") for line in more)
-    assert "".join([first, *(line[2:] for line in more)]) == clean(text)
+    assert "".join([first, *(line[2:] for line in more)]) == terminal_safe(text)
     assert len(more) <= len(text)
 
 

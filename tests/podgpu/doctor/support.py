@@ -108,8 +108,8 @@ def verdicts(findings: Iterable[Finding]) -> dict[str, str]:
 def is_bad(finding: Finding, verdict: str, saw: str, mend: str) -> None:
     """Assert what a finding says."""
     assert finding.verdict.value == verdict, finding
-    assert saw in finding.saw, finding.saw
-    assert mend in finding.mend, finding.mend
+    assert saw in finding.observed, finding.observed
+    assert mend in finding.fix, finding.fix
 
 
 def unix_socket(path: Path, *, listens: bool = True) -> "closing[socket.socket]":

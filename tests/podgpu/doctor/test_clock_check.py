@@ -56,7 +56,7 @@ async def test_the_clock_is_held_against_the_api_server_s(
         found = await clock_check.examine(ctx)
     told = of(found, "clock")
     assert told.verdict is verdict, told
-    assert server in told.looked_at
+    assert server in told.subject
     if word:
         is_bad(told, verdict.value, f"s {word}", "chrony")
 
@@ -107,7 +107,7 @@ async def test_a_server_or_a_kubeconfig_that_hangs_costs_no_other_word(
             )
             ctx = context(tmp_path, text, synchronised=lambda: synchronised, deadline=3.0)
             found = await clock_check.examine(ctx)
-    assert [each.looked_at for each in found] == [
+    assert [each.subject for each in found] == [
         f"the time on an answer of {server}",
         "the kernel's clock (adjtimex)",
     ]

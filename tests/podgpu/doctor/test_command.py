@@ -13,7 +13,7 @@ from pipeline.base.logs import ROOT
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.process_lookup import file_behind_run, options_behind
+from pipeline.diagnostics.process_lookup import command_options, run_config_file
 from podgpu.cli import run_commands
 from podgpu.cli.commands import run_command
 from podgpu.cli.doctor import command, config_selection
@@ -184,9 +184,9 @@ def test_one_of_another_container_is_none_of_this_one_s(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     in_this_container(tmp_path, 7, elsewhere)
-    assert options_behind("dcgm-exporter", tmp_path) is None
-    assert options_behind("run", tmp_path) is None
-    assert file_behind_run(tmp_path) is None
+    assert command_options("dcgm-exporter", tmp_path) is None
+    assert command_options("run", tmp_path) is None
+    assert run_config_file(tmp_path) is None
 
 
 FILES = [
@@ -219,7 +219,7 @@ def test_the_file_of_a_daemon_is_found_in_its_words(
     in_this_container(tmp_path, 7)
     (tmp_path / "7" / "cwd").symlink_to(tmp_path)
     wanted = None if file is None else (7, Path(file.replace("HERE", str(tmp_path))))
-    assert file_behind_run(tmp_path) == wanted
+    assert run_config_file(tmp_path) == wanted
 
 
 @pytest.mark.parametrize("words", [words for words, file in FILES if file and words])
@@ -237,7 +237,7 @@ def test_and_is_the_one_that_podgpu_run_reads_in_them(
     process(tmp_path, 7, "podgpu", "run", *words)
     in_this_container(tmp_path, 7)
     (tmp_path / "7" / "cwd").symlink_to("/")
-    assert file_behind_run(tmp_path) == (7, "/" / read[0])
+    assert run_config_file(tmp_path) == (7, "/" / read[0])
 
 
 def test_a_daemon_beside_it_is_looked_at_with_its_own_file(

@@ -9,15 +9,15 @@ import pytest
 
 from pipeline.base.telemetry import Telemetry
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics.port_owner import Neighbour
+from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
-from pipeline.runtime.config_reload import Attempts
+from pipeline.runtime.config_reload import ReloadAttempts
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.doctor import listen_ports
-from podgpu.doctor.daemon_status import look
+from podgpu.doctor.daemon_status import check_daemon
 from tests.pipeline.status_page.scenes import no_driver, troubled, two_gpus
 from tests.podgpu.doctor.support import context, is_bad, of, page, serving
 from tests.podgpu.doctor.test_listen_ports import PODGPU_ANSWERS, on
@@ -29,7 +29,7 @@ NOW = WELL.time.timestamp()
 def reloads(*results: str) -> bytes:
     """The page of a podgpu whose changes ended so, one after the other."""
     telemetry = Telemetry()
-    attempts = Attempts(telemetry)
+    attempts = ReloadAttempts(telemetry)
     for result in results:
         attempts.count("configuration", result)
     return tail(Format.TEXT, telemetry.collect({}))
@@ -37,14 +37,14 @@ def reloads(*results: str) -> bytes:
 
 def looked(status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = NOW) -> Finding:
     body = status if isinstance(status, bytes) else msgspec.json.encode(status)
-    return look("a/status", Neighbour(True, "podgpu", status=body, metrics=metrics), now_s)
+    return check_daemon("a/status", PortOwner(True, "podgpu", status=body, metrics=metrics), now_s)
 
 
 def test_a_podgpu_that_is_well_says_what_it_has() -> None:
     told = looked(WELL, reloads("refused", "failed", "done"))
     assert told.verdict is Verdict.OK, told
     assert told.check == "daemon.status"
-    assert "2 GPUs" in told.saw
+    assert "2 GPUs" in told.observed
 
 
 @pytest.mark.parametrize("scene", [troubled, no_driver])
@@ -55,7 +55,7 @@ def test_what_its_pages_name_as_a_problem_is_a_warning(scene: Callable[[], objec
     assert told.check == "daemon.status"
     is_bad(told, "warning", wrong[0].partition(":")[0], "podgpu's log")
     if len(wrong) > 4:
-        assert told.saw.endswith(f"; and {len(wrong) - 4} more")
+        assert told.observed.endswith(f"; and {len(wrong) - 4} more")
 
 
 def test_a_sink_that_is_stuck_is_named() -> None:
@@ -109,7 +109,7 @@ async def test_it_is_asked_where_it_answers_and_once(tmp_path: Path) -> None:
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-2\n{text}"))
     told = of(found, "daemon.status")
     is_bad(told, "warning", "not taken over", "podgpu check")
-    assert told.looked_at == f"127.0.0.1:{port}/status"
+    assert told.subject == f"127.0.0.1:{port}/status"
     assert [each.check for each in others] == ["http.port"] * 2, "another node's is not ours"
 
 
@@ -117,7 +117,7 @@ async def test_behind_a_password_it_is_skipped(tmp_path: Path) -> None:
     refuses = page(b"{}", PODGPU_ANSWERS, status="401 Unauthorized")
     async with serving(lambda _: refuses) as port:
         found = await listen_ports.examine(context(tmp_path, on(port)))
-    assert replace(of(found, "daemon.status"), looked_at="").saw == (
+    assert replace(of(found, "daemon.status"), subject="").observed == (
         "it isn't told, as behind a password"
     )
     assert of(found, "daemon.status").verdict is Verdict.SKIPPED

@@ -7,7 +7,7 @@ import pytest
 
 from config.value_types import ByteSize
 from pipeline.component.findings import Verdict
-from pipeline.delivery.queue.disk.folder import Folder
+from pipeline.delivery.queue.disk.folder import QueueFolder
 from pipeline.diagnostics.mounts import file_system, is_mounted
 from podgpu.doctor import delivery_queues
 from tests.podgpu.doctor.support import (
@@ -28,13 +28,13 @@ def test_a_folder_that_takes_data_is_well_and_left_as_it_was(tmp_path: Path) -> 
     roots = healthy(tmp_path / "node")
     folder = tmp_path / "queue"
     folder.mkdir()
-    told = of(delivery_queues.look(folder, MIB, roots.proc), "queue.folder")
+    told = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
     assert told.verdict is Verdict.OK
-    assert "ext4" in told.saw
+    assert "ext4" in told.observed
     assert list(folder.iterdir()) == []
-    later = of(delivery_queues.look(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
+    later = of(delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
     assert later.verdict is Verdict.OK
-    assert f"to be made in {tmp_path}" in later.looked_at
+    assert f"to be made in {tmp_path}" in later.subject
     assert not (tmp_path / "new").exists()
 
 
@@ -45,22 +45,25 @@ def test_a_queue_on_tmpfs_is_a_warning(tmp_path: Path) -> None:
         "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
         f"30 22 0:31 / {tmp_path} rw,nosuid shared:5 master:2 - tmpfs tmpfs rw\n",
     )
-    found = delivery_queues.look(tmp_path, MIB, proc)
+    found = delivery_queues.check_folder(tmp_path, MIB, proc)
     is_bad(of(found, "queue.folder"), "warning", "tmpfs", "node's disk (hostPath)")
 
 
 def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
     # procfs takes no file, not even from root.
-    found = delivery_queues.look(Path("/proc/self/queue"), MIB, tmp_path)
+    found = delivery_queues.check_folder(Path("/proc/self/queue"), MIB, tmp_path)
     is_bad(of(found, "queue.folder"), "failure", "nothing can be written there", "writ")
     path = write(tmp_path / "file")
     is_bad(
-        delivery_queues.look(path / "queue", MIB, tmp_path)[0], "failure", "no folder", "hostPath"
+        delivery_queues.check_folder(path / "queue", MIB, tmp_path)[0],
+        "failure",
+        "no folder",
+        "hostPath",
     )
 
 
 def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
-    found = delivery_queues.look(
+    found = delivery_queues.check_folder(
         tmp_path, ByteSize.parse("1000000TiB"), healthy(tmp_path / "n").proc
     )
     is_bad(of(found, "queue.folder"), "warning", "MiB are free", "lower queue.max_size")
@@ -69,7 +72,7 @@ def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["overlay", "aufs", "fuse.fuse-overlayfs"])
 def test_a_queue_on_the_container_s_own_layer_is_a_warning(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "proc/self/mountinfo", f"22 1 0:31 / / rw - {kind} {kind} rw\n")
-    found = delivery_queues.look(tmp_path / "queue", MIB, tmp_path / "proc")
+    found = delivery_queues.check_folder(tmp_path / "queue", MIB, tmp_path / "proc")
     is_bad(of(found, "queue.folder"), "warning", "the container's own layer", "(hostPath)")
 
 
@@ -83,20 +86,20 @@ OWNERS = [
 @pytest.mark.parametrize(("whose", "verdict"), OWNERS)
 def test_a_queue_that_is_in_use(tmp_path: Path, whose: str, verdict: str) -> None:
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
-    queue = Folder(folder, flushes=False)
+    queue = QueueFolder(folder, flushes=False)
     if whose != "nobody's who can be seen":
         process(proc, 7, *PODGPU)
         root = tmp_path if whose == "another container's" else None
         (in_this_container(proc, 7, root) / "9").symlink_to(folder / "lock")
-    told = of(delivery_queues.look(folder, MIB, proc), "queue.folder")
+    told = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
     queue.close()
     assert told.verdict.value == verdict, told
     if verdict == "failure":
         saw = f"in use by another podgpu, process {os.getpid()} in its own container"
         is_bad(told, verdict, saw, "each podgpu needs a folder of its own")
     # Free again, and the look has not taken the lock for itself.
-    assert of(delivery_queues.look(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
-    Folder(folder, flushes=False).close()
+    assert of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
+    QueueFolder(folder, flushes=False).close()
 
 
 def test_what_the_queue_has_already_counts_as_room(
@@ -105,9 +108,9 @@ def test_what_the_queue_has_already_counts_as_room(
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
     write(folder / "00000000000000000001.seg", "x" * (3 << 20))
     monkeypatch.setattr(delivery_queues.os, "statvfs", lambda _: Space())  # type: ignore[attr-defined]
-    (told,) = delivery_queues.look(folder, ByteSize.parse("4MiB"), proc)
+    (told,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
     assert told.verdict is Verdict.OK, told
-    (told,) = delivery_queues.look(folder, ByteSize.parse("6MiB"), proc)
+    (told,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
     is_bad(told, "warning", "2 MiB are free, 3 MiB are the queue's", "make room")
 
 

@@ -54,7 +54,7 @@ async def test_a_healthy_node_is_well_in_every_check(fake_nvml: FakeNvml, tmp_pa
     async with node(tmp_path) as ctx:
         found = await diagnose(ctx)
     told = verdicts(found)
-    assert [finding for finding in found if finding.mend] == []
+    assert [finding for finding in found if finding.fix] == []
     assert {check for check, verdict in told.items() if verdict == "skipped"} == set()
     assert len(told) == 23, sorted(told)
     components = {finding.component for finding in found}

@@ -10,8 +10,8 @@ from config.value_types import ListenAddress
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.component.findings import Verdict
 from pipeline.diagnostics import port_owner
-from pipeline.diagnostics.port_owner import _titled
-from pipeline.diagnostics.process_lookup import Holder, who_listens
+from pipeline.diagnostics.port_owner import _node_of_title
+from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.http.listener_registry import Listeners
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.page import page as page_of
@@ -92,7 +92,7 @@ async def test_who_says_nothing_is_not_a_stranger_by_that(
             (opened / "3").symlink_to("socket:[4711]")
         found = await listen_ports.examine(ctx)
     is_bad(of(found, "http.port"), "failure", *SILENT[whose])
-    assert ("remove the other one" in found[0].mend) == (whose != "ours")
+    assert ("remove the other one" in found[0].fix) == (whose != "ours")
 
 
 async def test_podgpu_itself_is_recognised_by_its_answers(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_podgpu_itself_is_recognised_by_its_answers(tmp_path: Path) -> Non
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-8\n{text}"))
     told = of(found, "http.port")
     assert told.verdict is Verdict.OK
-    assert told.saw == "podgpu on gpu-7 answers there"
+    assert told.observed == "podgpu on gpu-7 answers there"
     assert of(found, "daemon.status").verdict is Verdict.SKIPPED, "it has no such page"
     saw = "podgpu on gpu-7 answers there, and this node is gpu-8"
     is_bad(of(others, "http.port"), "failure", saw, "remove the other one")
@@ -123,7 +123,7 @@ def test_its_first_page_names_the_node_where_its_status_does_not() -> None:
     """The page as it is made; without one of its own, as the daemon has it then (see above)."""
     status = status_of(two_gpus())
     assert status.node
-    assert _titled(page_of(status, ()).encode()) == status.node
+    assert _node_of_title(page_of(status, ()).encode()) == status.node
 
 
 async def test_a_status_of_a_large_node_names_it_too(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_podgpu_on_the_port_is_this_container_s_or_another_s(
             opened = in_this_container(ctx.roots.proc, 7, root)
             (opened / "3").symlink_to("socket:[4711]")
         told = of(await listen_ports.examine(ctx), "http.port")
-    assert (told.verdict.value, saw in told.saw) == (verdict, True), told
+    assert (told.verdict.value, saw in told.observed) == (verdict, True), told
 
 
 def test_a_connection_is_no_listener(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_connection_is_no_listener(tmp_path: Path) -> None:
     write(tmp_path / "net/tcp", "head\n" + row.format("01", 1) + row.format("0A", 2))
     process(tmp_path, 7, *PODGPU)
     (in_this_container(tmp_path, 7) / "3").symlink_to("socket:[1]")
-    assert who_listens(0x24B8, tmp_path) is Holder.OTHER
+    assert find_port_owner(0x24B8, tmp_path) is FileOwner.OTHER
 
 
 async def test_who_answers_by_the_byte_costs_a_deadline_and_no_other_port(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ async def test_who_answers_by_the_byte_costs_a_deadline_and_no_other_port(tmp_pa
 async def test_what_a_server_calls_itself_is_made_fit_for_a_terminal(tmp_path: Path) -> None:
     async with serving(lambda _: page(b"", "Server: \x1b[2J\x1b]0;x\x07evil")) as port:
         told = of(await listen_ports.examine(context(tmp_path, on(port))), "http.port")
-    assert "evil" in told.saw
-    assert told.saw.isprintable()
+    assert "evil" in told.observed
+    assert told.observed.isprintable()
 
 
 async def test_an_address_that_is_not_this_machine_s_is_a_failure(tmp_path: Path) -> None:

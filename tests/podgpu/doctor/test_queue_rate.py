@@ -6,11 +6,11 @@ import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics.port_owner import Neighbour
+from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
 from podgpu.doctor import listen_ports
-from podgpu.doctor.queue_rate import look
+from podgpu.doctor.queue_rate import check_rates
 from tests.podgpu.doctor.support import config, context, is_bad, of, page, serving
 from tests.podgpu.doctor.test_listen_ports import PODGPU_ANSWERS, on
 
@@ -28,8 +28,8 @@ def makes(**rates: float) -> bytes:
 def looked(rate: float | None, max_rate: str = "4MiB") -> Finding:
     text = f"sinks: {{a: {{kind: otlp, queue: {{max_rate: {max_rate}}}}}, b: {{kind: jsonl}}}}\n"
     metrics = b"" if rate is None else makes(other=9 * MIB, a=rate)
-    (told,) = look("here", Neighbour(True, "podgpu", metrics=metrics), config(text))
-    assert told.looked_at == "here/metrics"
+    (told,) = check_rates("here", PortOwner(True, "podgpu", metrics=metrics), config(text))
+    assert told.subject == "here/metrics"
     return told
 
 

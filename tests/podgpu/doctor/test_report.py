@@ -26,7 +26,7 @@ FINDINGS = [
         "run podgpu with the runtime class of NVIDIA's container toolkit (runtimeClassName: "
         "nvidia), or make that the default runtime (nvidia-ctk runtime configure)",
     ),
-    CHECKS["nvml.profiling"].skipped("nvmlGpmQueryDeviceSupport", "nobody asked for them"),
+    CHECKS["nvml.profiling"].skip("nvmlGpmQueryDeviceSupport", "nobody asked for them"),
     Finding(
         "podresources.sharing",
         Verdict.WARNING,

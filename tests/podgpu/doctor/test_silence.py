@@ -11,7 +11,7 @@ import pytest
 from pipeline.base.errors import ApiError
 from pipeline.component.registry import ENTRIES, Entry
 from pipeline.diagnostics.api_permissions import try_watch
-from pipeline.diagnostics.api_timeout import ANSWER, Patient, patient
+from pipeline.diagnostics.api_timeout import ANSWER, TimeoutKubeApi, with_timeout
 from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.sessions import Sessions
@@ -37,11 +37,11 @@ async def test_a_server_that_says_nothing_is_told_by_who_asks_it(
     with silent() as port:
         pods_at(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
         text = SERVERS[check].format(path=tmp_path / "kubeconfig")
-        ctx = context(tmp_path, text, kube=patient(Sessions().join, 0.3), deadline=20.0)
+        ctx = context(tmp_path, text, kube=with_timeout(Sessions().session, 0.3), deadline=20.0)
         found = await diagnose(ctx)
     (told,) = [each for each in found if each.check == check]
-    assert told.mend
-    assert "no answer within 0.3 s" in told.saw
+    assert told.fix
+    assert "no answer within 0.3 s" in told.observed
     if check != "counters":
         is_bad(told, "failure", "no answer", "see that the address is right")
     concerned = [each for each in found if each.check == "check.deadline"]
@@ -71,7 +71,7 @@ class Mute(FakeApi):
 @pytest.mark.looptime
 @pytest.mark.parametrize("verb", ["get", "patch", "create", "watch"])
 async def test_every_request_is_waited_for_so_long(verb: str) -> None:
-    api, loop = Patient(Mute(Collection()), ANSWER), asyncio.get_running_loop()
+    api, loop = TimeoutKubeApi(Mute(Collection()), ANSWER), asyncio.get_running_loop()
     begun = loop.time()
     asking = try_watch(api, "/x", {}) if verb == "watch" else getattr(api, verb)("/x", {})
     error = (await asyncio.gather(asking, return_exceptions=True))[0]
@@ -87,7 +87,7 @@ def kinds() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("entry", kinds(), ids=":".join)
 def test_what_comes_to_no_end_has_a_mend_of_its_kind(entry: tuple[str, str]) -> None:
-    assert ENTRIES[entry].late  # type: ignore[index]
+    assert ENTRIES[entry].timeout_fix  # type: ignore[index]
 
 
 async def never(*_: object) -> list[object]:

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.component.check import Check
 from pipeline.component.registry import ENTRIES, load
-from pipeline.diagnostics.check_table import CHECKS, GROUPS, markdown
+from pipeline.diagnostics.check_table import CHECKS, GROUPS, markdown_table
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -32,7 +32,7 @@ TESTS = [
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_tables_of_the_page_are_the_checks_own(group: str) -> None:
     """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
-    table = "\n".join(markdown(GROUPS[group])) + "\n"
+    table = "\n".join(markdown_table(GROUPS[group])) + "\n"
     place = re.compile(rf"(?<=^## {group}$)(.*?)(^\| check .*?)(?=^[^|]|\Z)", re.M | re.S)
     page = PAGE.read_text(encoding="utf-8")
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
@@ -47,7 +47,7 @@ def test_every_check_has_one_row_and_cells_without_lines() -> None:
     assert sum(map(len, GROUPS.values())) == len(CHECKS)
     for check in CHECKS.values():
         assert re.fullmatch(r"[a-z]+(\.[a-z_]+)?", check.id)
-        for cell in (check.looks_at, check.means, check.mend):
+        for cell in (check.subject, check.consequence, check.fix):
             assert cell, check.id
             assert "|" not in cell, check.id
             assert "\n" not in cell, check.id
@@ -91,7 +91,7 @@ TOLD = [words for path in TESTS for words in told_by(ast.parse(path.read_text(en
 BAD = [
     (check, verdict.value)
     for check in CHECKS.values()
-    for verdict in sorted(check.worst, key=lambda each: each.value)
+    for verdict in sorted(check.possible_verdicts, key=lambda each: each.value)
 ]
 
 

@@ -10,7 +10,7 @@ from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics.context import DoctorContext
 from podgpu.doctor import listen_ports
 from podgpu.doctor import web_config as webs
-from podgpu.doctor.web_config import identity
+from podgpu.doctor.web_config import read_identity
 from tests.podgpu.doctor.support import context, is_bad, of, write
 from tests.support.web import Web, authority, certificate, hashed, pem
 
@@ -45,12 +45,12 @@ async def test_without_one_there_is_nothing_to_say(tmp_path: Path) -> None:
 async def test_a_good_one_tells_how_long_its_certificate_holds(tmp_path: Path) -> None:
     leaf = authority("server").issue_cert("localhost", not_after=NOW + 10.5 * DAY)
     told = await looked(tmp_path, config(tmp_path, leaf))
-    assert (told.verdict, told.saw) == (Verdict.OK, "good; its certificate holds for 10 d")
+    assert (told.verdict, told.observed) == (Verdict.OK, "good; its certificate holds for 10 d")
 
 
 async def test_passwords_alone_are_well(tmp_path: Path) -> None:
     path = write(tmp_path / "web.yml", f"basic_auth_users: {{prom: '{hashed('x')}'}}\n")
-    assert (await looked(tmp_path, path)).saw == "good; without TLS"
+    assert (await looked(tmp_path, path)).observed == "good; without TLS"
 
 
 TIMES = [
@@ -98,10 +98,10 @@ def test_a_certificate_is_read_whatever_is_spoken(
     tmp_path: Path, versions: tuple[str, str]
 ) -> None:
     lines = [f"min_version: {versions[0]}", f"max_version: {versions[1]}"]
-    shown = identity(config(tmp_path, certificate("server", "localhost"), *lines))
+    shown = read_identity(config(tmp_path, certificate("server", "localhost"), *lines))
     assert shown is not None
-    assert shown.begins is not None
-    assert not shown.wants
+    assert shown.not_before is not None
+    assert not shown.requires_client_certificate
 
 
 # -- http.port behind client certificates ---------------------------------------------------------
@@ -134,7 +134,7 @@ async def test_podgpu_is_known_though_it_wants_a_certificate(tmp_path: Path, kin
     web = secured(tmp_path / "web", kind, certificate("server", "127.0.0.1"))
     told = await taken(tmp_path, web, web)
     assert told.verdict is Verdict.OK, told
-    assert "podgpu" in told.saw
+    assert "podgpu" in told.observed
 
 
 async def test_another_server_that_wants_a_certificate_is_none_of_podgpu_s(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ async def test_who_shows_none_before_it_is_shown_one_is_not_judged(tmp_path: Pat
     web.secure(f"client_auth_type: {TYPES[0]}", "client_ca_file: ca.crt", "max_version: TLS12")
     told = await taken(tmp_path, web, web)
     assert told.verdict is Verdict.SKIPPED, told
-    assert "can't be told" in told.saw
+    assert "can't be told" in told.observed

@@ -8,7 +8,7 @@ from pipeline.model.availability import availability
 from pipeline.model.bitmask import mask_of
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY, Published, annotation
-from podgpu.extender.node_selection.node_state import Known
+from podgpu.extender.node_selection.node_state import NodeKnowledge
 
 NOW = 1_800_000_000.0
 REFRESH = 60.0
@@ -29,10 +29,10 @@ def known(
     part: int = 0,
     age: float = 0,
     devices: int | None = None,
-) -> Known:
+) -> NodeKnowledge:
     """What is known of a node; without a word all of its GPUs are free."""
     free = topology.mask if free == -1 else free
-    return Known(Published(topology, free, part, NOW - age, REFRESH), devices=devices)
+    return NodeKnowledge(Published(topology, free, part, NOW - age, REFRESH), devices=devices)
 
 
 def said(topology: Topology, *, at: float = NOW, free: bool = True) -> str:

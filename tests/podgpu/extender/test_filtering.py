@@ -6,9 +6,9 @@ import pytest
 
 from pipeline.model.topology_tree import Topology
 from podgpu.extender.node_selection.gpu_requirement import Requirement
-from podgpu.extender.node_selection.node_filter import PASSED, judged, unjudged
+from podgpu.extender.node_selection.node_filter import PASSED, filter_node, unfiltered
 from podgpu.extender.node_selection.node_fit import fit
-from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, Known
+from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, NodeKnowledge
 from podgpu.extender.node_selection.pod_demand import Demand
 from tests.pipeline.topology.layouts import dgx1, four_h100, hgx, islands, pcie
 from tests.podgpu.extender.cluster import NOW, REFRESH, free_of, known
@@ -16,8 +16,8 @@ from tests.podgpu.extender.cluster import NOW, REFRESH, free_of, known
 NVLINK, SINGLE, MULTIPLE, HOSTBRIDGE, NODE = Requirement
 
 
-def reason(demand: Demand, node: Known) -> str:
-    return judged(demand, node, NOW).reason
+def reason(demand: Demand, node: NodeKnowledge) -> str:
+    return filter_node(demand, node, NOW).reason
 
 
 # Nothing is required: GPUs are counted.
@@ -38,22 +38,22 @@ def reason(demand: Demand, node: Known) -> str:
     ],
 )
 def test_what_is_free_or_held_in_part_has_to_do(count: int, free: int, part: int, why: str) -> None:
-    verdict = judged(Demand(count), known(hgx(), free, part=part), NOW)
+    verdict = filter_node(Demand(count), known(hgx(), free, part=part), NOW)
     assert verdict.reason == why
-    assert not verdict.for_good
+    assert not verdict.is_unresolvable
 
 
 def test_more_than_the_node_has_will_never_do() -> None:
-    verdict = judged(Demand(9), known(hgx()), NOW)
+    verdict = filter_node(Demand(9), known(hgx()), NOW)
     assert verdict.reason == "podgpu: 8 of 8 GPUs are free, 9 are asked for"
-    assert verdict.for_good
+    assert verdict.is_unresolvable
 
 
 UNKNOWN = {
     "the extender has not heard of the cluster's nodes yet": NOT_YET,
     "the extender has not heard of the node": NOTHING,
-    "the node tells no topology": Known(),
-    "the node's topology can't be read": Known(readable=False),
+    "the node tells no topology": NodeKnowledge(),
+    "the node's topology can't be read": NodeKnowledge(readable=False),
     "the node's topology is stale": known(hgx(), 0, age=3 * REFRESH + 1),
     "the node doesn't tell which GPUs are free": known(hgx(), None),
     # As time-slicing does it, or MIG's instances under one name.
@@ -63,16 +63,16 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("why", UNKNOWN)
 def test_unknown_is_not_full(why: str) -> None:
-    assert judged(Demand(8), UNKNOWN[why], NOW) is PASSED
+    assert filter_node(Demand(8), UNKNOWN[why], NOW) is PASSED
 
 
 @pytest.mark.parametrize("why", UNKNOWN)
 @pytest.mark.parametrize("required", Requirement)
 def test_unknown_is_not_enough_where_something_is_required(why: str, required: Requirement) -> None:
-    verdict = judged(Demand(1, required), UNKNOWN[why], NOW)
+    verdict = filter_node(Demand(1, required), UNKNOWN[why], NOW)
     assert verdict.reason == f"podgpu: {why}, and the pod requires {required.value}"
     # What isn't known may become known. That a node hands out parts is known.
-    assert verdict.for_good == ("hands out parts" in why)
+    assert verdict.is_unresolvable == ("hands out parts" in why)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_for_good_is_told_by_a_fresh_annotation_whatever_is_free(
     free: int | None, age: float, devices: int | None, demand: Demand, *, for_good: bool
 ) -> None:
     """Otherwise the scheduler's preemption may evict pods from such a node in vain."""
-    verdict = judged(demand, known(hgx(), free, age=age, devices=devices), NOW)
+    verdict = filter_node(demand, known(hgx(), free, age=age, devices=devices), NOW)
     assert verdict.reason
-    assert verdict.for_good == for_good
+    assert verdict.is_unresolvable == for_good
 
 
 def test_three_refreshes_are_waited_for() -> None:
@@ -138,7 +138,7 @@ def test_which_gpus_are_not_handed_out_nobody_knows(
 ) -> None:
     topology = layout()
     node = known(topology, free_of(topology, *held), devices=devices)
-    verdict = judged(demand, node, NOW)
+    verdict = filter_node(demand, node, NOW)
     assert (verdict.reason == "") == passes
     fits = fit(
         topology, free_of(topology, *held), demand.count, demand.requirement, unsure=8 - devices
@@ -155,12 +155,14 @@ def test_which_gpus_are_not_handed_out_nobody_knows(
     ],
 )
 def test_what_is_said_of_them(devices: int, held: tuple[int, ...], why: str) -> None:
-    verdict = judged(Demand(8, NVLINK), known(hgx(), free_of(hgx(), *held), devices=devices), NOW)
+    verdict = filter_node(
+        Demand(8, NVLINK), known(hgx(), free_of(hgx(), *held), devices=devices), NOW
+    )
     assert why in verdict.reason
-    assert verdict.for_good
-    again = judged(Demand(4, NVLINK), known(hgx(), 0b11111, devices=6), NOW)
+    assert verdict.is_unresolvable
+    again = filter_node(Demand(4, NVLINK), known(hgx(), 0b11111, devices=6), NOW)
     assert "2 of the node's 8 GPUs are not handed out" in again.reason
-    assert not again.for_good, "it would do if all were free"
+    assert not again.is_unresolvable, "it would do if all were free"
 
 
 # Something is required: they have to be in one group.
@@ -214,8 +216,8 @@ def test_all_gpus_are_in_one_group(
     for_good: bool,
 ) -> None:
     topology = layout()
-    verdict = judged(demand, known(topology, free_of(topology, *held)), NOW)
-    assert (verdict.reason, verdict.for_good) == (why, for_good)
+    verdict = filter_node(demand, known(topology, free_of(topology, *held)), NOW)
+    assert (verdict.reason, verdict.is_unresolvable) == (why, for_good)
 
 
 def test_a_gpu_that_is_held_in_part_is_none_for_a_group() -> None:
@@ -224,10 +226,10 @@ def test_a_gpu_that_is_held_in_part_is_none_for_a_group() -> None:
 
 
 @pytest.mark.parametrize("node", [NOTHING, known(hgx())])
-def test_a_word_that_means_nothing_fits_nowhere(node: Known) -> None:
-    verdict = judged(Demand(1, wrong="podgpu.io/require is 'x': take one"), node, NOW)
+def test_a_word_that_means_nothing_fits_nowhere(node: NodeKnowledge) -> None:
+    verdict = filter_node(Demand(1, wrong="podgpu.io/require is 'x': take one"), node, NOW)
     assert verdict.reason == "podgpu: podgpu.io/require is 'x': take one"
-    assert verdict.for_good
+    assert verdict.is_unresolvable
 
 
 @pytest.mark.parametrize(
@@ -240,5 +242,5 @@ def test_a_word_that_means_nothing_fits_nowhere(node: Known) -> None:
     ],
 )
 def test_without_time_it_is_as_without_knowledge(demand: Demand, passes: bool) -> None:
-    verdict = unjudged(demand, "late")
+    verdict = unfiltered(demand, "late")
     assert verdict.reason == ("" if passes else "podgpu: late")

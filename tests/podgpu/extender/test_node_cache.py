@@ -15,7 +15,7 @@ from pipeline.model import Level
 from pipeline.model.topology_tree import Topology
 from pipeline.topology import build
 from pipeline.topology.node_annotation import KEY, published
-from podgpu.extender.node_cache import LONGEST, Distiller, Found, Nodes
+from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes
 from podgpu.extender.node_selection.node_fit import fit
 from podgpu.extender.node_selection.node_score import scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
@@ -26,8 +26,8 @@ from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, node, said, told
 LOG = logging.getLogger("podgpu.test.extender")
 
 
-def found(raw: dict[str, Any]) -> Found:
-    made = Distiller(KEY, [GPU])(raw)
+def found(raw: dict[str, Any]) -> NodeRecord:
+    made = NodeMapper(KEY, [GPU])(raw)
     assert made is not None
     return made
 
@@ -40,7 +40,7 @@ async def heard(*raws: dict[str, Any]) -> Nodes:
 
 async def test_a_node_tells_its_topology() -> None:
     nodes = await heard(node("a", told(hgx(), 0b1101, part=0b10), gpus="8"))
-    known = nodes.of("a")
+    known = nodes.known_of("a")
     assert known.published is not None
     assert (known.published.free, known.published.part) == (0b1101, 0b10)
     assert known.devices == 8
@@ -65,19 +65,19 @@ async def test_a_node_tells_its_topology() -> None:
 )
 async def test_why_there_is_no_topology(raw: dict[str, Any], state: str) -> None:
     nodes = await heard(raw)
-    assert nodes.of("a").state(NOW) == state
-    assert (nodes.of("a").published is None) == (state != "no_free")
+    assert nodes.known_of("a").state(NOW) == state
+    assert (nodes.known_of("a").published is None) == (state != "no_free")
     assert nodes.count(NOW)[state] == 1
 
 
 async def test_of_a_node_that_nobody_has_heard_of_nothing_is_known() -> None:
-    assert (await heard()).of("a") is NOTHING
-    assert Nodes(LOG).of("a") is NOT_YET, "none is known before the first list"
+    assert (await heard()).known_of("a") is NOTHING
+    assert Nodes(LOG).known_of("a") is NOT_YET, "none is known before the first list"
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": []}, {"metadata": {"name": ""}}])
 def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
-    assert Distiller(KEY, [GPU])(raw) is None
+    assert NodeMapper(KEY, [GPU])(raw) is None
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
 )
 def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int | None) -> None:
     """Of the capacity are also those that aren't healthy."""
-    made = Distiller(KEY, [GPU, "example.com/gpu"])(
+    made = NodeMapper(KEY, [GPU, "example.com/gpu"])(
         {
             "metadata": {"name": "a"},
             "status": {"allocatable": allocatable, "capacity": {GPU: "99"}},
@@ -112,11 +112,11 @@ async def test_changes() -> None:
     await nodes.upserted(found(node("a", told(hgx(), 3))))
     await nodes.upserted(found(node("c", told(pcie(), 1))))
     await nodes.deleted(found(node("b")))
-    free = [None if (p := nodes.of(n).published) is None else p.free for n in "abc"]
+    free = [None if (p := nodes.known_of(n).published) is None else p.free for n in "abc"]
     assert free == [3, None, 1]
-    assert nodes.of("b") is NOTHING
+    assert nodes.known_of("b") is NOTHING
     await nodes.replaced([found(node("c", told(pcie(), 7)))])
-    assert nodes.of("a") is NOTHING
+    assert nodes.known_of("a") is NOTHING
     assert sum(nodes.count(NOW).values()) == 1
 
 
@@ -124,7 +124,7 @@ async def test_an_annotation_that_is_as_it_was_is_not_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = await heard(node("a", told(hgx(), 1), gpus=8), node("b", "nonsense"), node("c"))
-    before = nodes.of("a").published
+    before = nodes.known_of("a").published
 
     def never(text: str) -> None:
         raise AssertionError(text)
@@ -134,8 +134,8 @@ async def test_an_annotation_that_is_as_it_was_is_not_read_again(
     await nodes.replaced([found(raw) for raw in again])
     for raw in again:
         await nodes.upserted(found(raw))
-    assert nodes.of("a").published is before
-    assert nodes.of("a").devices == 32
+    assert nodes.known_of("a").published is before
+    assert nodes.known_of("a").devices == 32
 
 
 async def test_what_stands_while_the_api_server_is_away(
@@ -144,14 +144,14 @@ async def test_what_stands_while_the_api_server_is_away(
     caplog.set_level(logging.INFO)
     nodes = Nodes(LOG)
     assert not nodes.complete
-    await nodes.lost(ApiError("away", status=500))
-    await nodes.lost(ApiError("away still", status=500))
+    await nodes.watch_failed(ApiError("away", status=500))
+    await nodes.watch_failed(ApiError("away still", status=500))
     assert (nodes.complete, nodes.followed) == (False, False)
     await nodes.replaced([found(node("a", told(hgx(), 1)))])
     assert (nodes.complete, nodes.followed) == (True, True)
-    await nodes.lost(ApiError("forbidden", status=403))
+    await nodes.watch_failed(ApiError("forbidden", status=403))
     assert (nodes.complete, nodes.followed) == (True, False)
-    assert nodes.of("a").published is not None
+    assert nodes.known_of("a").published is not None
     await nodes.confirmed()
     assert nodes.followed
     assert [record.getMessage() for record in caplog.records] == [
@@ -214,7 +214,7 @@ async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int
     )
     fits = []
     for name in ("good", "bad", "usual"):
-        at_hand = nodes.of(name).at_hand(NOW)
+        at_hand = nodes.known_of(name).at_hand(NOW)
         fits.append(
             fit(at_hand.published.topology, at_hand.free, 4, None)
             if isinstance(at_hand, AtHand)

@@ -13,11 +13,11 @@ import yaml
 from config.loader import parse
 from pipeline.component.registry import RegisteredKinds
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.node_cache import Distiller
+from podgpu.extender.node_cache import NodeMapper
 from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_state import State
 from podgpu.extender.node_selection.pod_demand import Demand, Pod, demand
-from podgpu.extender.scheduler_messages import asked
+from podgpu.extender.scheduler_messages import parse_question
 from podgpu.extender.service import RESULTS
 from tests.e2e.documented import objects
 from tests.pipeline.topology.layouts import hgx
@@ -95,10 +95,10 @@ ASKED = re.findall(r"^ *\$ (curl -d .*)\n *(.*)$", TEXT, re.MULTILINE)
 async def test_the_question_is_answered_as_the_page_says(command: str, answer: str) -> None:
     _, _, body, url = shlex.split(command)
     one = Served(20)
-    found = Distiller(KEY, [GPU])(node("gpu-node-1", told(hgx(), 0xFF, at=NOW), gpus="8"))
+    found = NodeMapper(KEY, [GPU])(node("gpu-node-1", told(hgx(), 0xFF, at=NOW), gpus="8"))
     assert found is not None
     await one.nodes.replaced([found])
-    assert asked(body.encode()).names == ["gpu-node-1"]
+    assert parse_question(body.encode()).names == ["gpu-node-1"]
     verb = url.rpartition("/")[2]
     handler = {"filter": one.service.filter, "prioritize": one.service.prioritize}[verb]
     assert json.loads((await handler(asking(body.encode()))).body) == json.loads(answer)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pipeline.model.bitmask import mask_of
 from pipeline.topology import build
 from podgpu.extender.node_selection.gpu_requirement import Requirement, groups
-from podgpu.extender.node_selection.node_filter import judged
+from podgpu.extender.node_selection.node_filter import filter_node
 from podgpu.extender.node_selection.node_fit import Fit, fit
 from podgpu.extender.node_selection.node_score import MOST, scored
-from podgpu.extender.node_selection.node_state import Known
+from podgpu.extender.node_selection.node_state import NodeKnowledge
 from podgpu.extender.node_selection.pod_demand import Demand, Pod
 from podgpu.extender.scheduler_messages import Question, filtered
 from tests.pipeline.topology.layouts import reads
@@ -28,7 +28,7 @@ DEMANDS = st.builds(
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> Known:
+def nodes(draw: st.DrawFn) -> NodeKnowledge:
     topology = build(draw(reads(at_most=6)))
     masks = st.integers(0, topology.mask)
     free = draw(st.none() | masks)
@@ -39,17 +39,19 @@ def nodes(draw: st.DrawFn) -> Known:
         st.sampled_from(
             [
                 known(topology, free, part=part, age=age, devices=devices),
-                Known(),
-                Known(readable=False),
+                NodeKnowledge(),
+                NodeKnowledge(readable=False),
             ]
         )
     )
 
 
 @given(DEMANDS, st.lists(nodes(), max_size=6))
-def test_each_node_is_in_one_part_of_the_answer(demand: Demand, cluster: list[Known]) -> None:
+def test_each_node_is_in_one_part_of_the_answer(
+    demand: Demand, cluster: list[NodeKnowledge]
+) -> None:
     names = [f"node-{number}" for number in range(len(cluster))]
-    verdicts = [judged(demand, node, NOW) for node in cluster]
+    verdicts = [filter_node(demand, node, NOW) for node in cluster]
     answer: Any = json.loads(filtered(Question(Pod(), names), verdicts))
     parts = [answer["NodeNames"], answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]]
     assert sorted(name for part in parts for name in part) == names
@@ -58,7 +60,9 @@ def test_each_node_is_in_one_part_of_the_answer(demand: Demand, cluster: list[Kn
 
 
 @given(DEMANDS, nodes())
-def test_a_gpu_more_that_is_free_never_turns_a_pod_away(demand: Demand, node: Known) -> None:
+def test_a_gpu_more_that_is_free_never_turns_a_pod_away(
+    demand: Demand, node: NodeKnowledge
+) -> None:
     published = node.published
     if published is None or published.free is None:
         return
@@ -73,19 +77,19 @@ def test_a_gpu_more_that_is_free_never_turns_a_pod_away(demand: Demand, node: Kn
         )
         for n in range(len(published.topology.cards))
     ]
-    if not judged(demand, node, NOW).reason:
-        assert not any(judged(demand, other, NOW).reason for other in now_free)
+    if not filter_node(demand, node, NOW).reason:
+        assert not any(filter_node(demand, other, NOW).reason for other in now_free)
 
 
 @given(DEMANDS, nodes())
-def test_for_good_means_even_if_all_were_free(demand: Demand, node: Known) -> None:
-    verdict = judged(demand, node, NOW)
+def test_for_good_means_even_if_all_were_free(demand: Demand, node: NodeKnowledge) -> None:
+    verdict = filter_node(demand, node, NOW)
     if node.published is not None and verdict.reason:
-        whole = judged(demand, known(node.published.topology, devices=node.devices), NOW)
+        whole = filter_node(demand, known(node.published.topology, devices=node.devices), NOW)
         if demand.wrong or not node.published.stale(NOW):
-            assert verdict.for_good == (whole.reason != "")
+            assert verdict.is_unresolvable == (whole.reason != "")
         else:
-            assert not verdict.for_good
+            assert not verdict.is_unresolvable
 
 
 @settings(max_examples=60)
@@ -118,7 +122,7 @@ def test_whichever_gpus_are_not_handed_out_what_is_required_is_kept(
     free = data.draw(st.integers(0, topology.mask))
     devices = data.draw(st.integers(0, cards))
     demand = Demand(data.draw(st.integers(1, 6)), data.draw(st.sampled_from(list(Requirement))))
-    if judged(demand, known(topology, free, devices=devices), NOW).reason:
+    if filter_node(demand, known(topology, free, devices=devices), NOW).reason:
         return
     required = groups(topology, demand.requirement)
     for out in combinations(range(cards), cards - devices):

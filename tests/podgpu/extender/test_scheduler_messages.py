@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgpu.extender.node_selection.node_filter import PASSED, Verdict
+from podgpu.extender.node_selection.node_filter import PASSED, FilterResult
 from podgpu.extender.scheduler_messages import (
     CONTAINERS,
     NODES,
     POD_BYTES,
     MalformedError,
-    asked,
     filtered,
+    parse_question,
     prioritized,
     refused,
 )
@@ -28,7 +28,11 @@ from tests.podgpu.extender.cluster import node, pod, question
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "extender"
 NAMES = ["node-a", "node-b", "node-c"]
-VERDICTS = [PASSED, Verdict("podgpu: full"), Verdict("podgpu: too small", for_good=True)]
+VERDICTS = [
+    PASSED,
+    FilterResult("podgpu: full"),
+    FilterResult("podgpu: too small", is_unresolvable=True),
+]
 RESULT: dict[str, Any] = {
     "Nodes": None,
     "NodeNames": None,
@@ -46,7 +50,7 @@ def whole_nodes() -> list[dict[str, Any]]:
 def test_question_and_answer(form: str) -> None:
     made = pod(gpus="4", require="nvlink")
     body = question(made, names=NAMES) if form == "names" else question(made, nodes=whole_nodes())
-    one = asked(body)
+    one = parse_question(body)
     shown = {
         "question": json.loads(body),
         "filter": json.loads(filtered(one, VERDICTS)),
@@ -63,7 +67,7 @@ def test_a_node_comes_back_as_it_was_sent() -> None:
     """Byte by byte: fields that nobody here knows of, and numbers that no float holds."""
     sent = '{"metadata":{"name":"a","x":12345678901234567890123},"later":[1.10, "\\u00e9"]}'
     body = f'{{"Pod":{{}},"Nodes":{{"kind":"NodeList","items":[{sent}]}},"NodeNames":null}}'
-    answer = filtered(asked(body.encode()), [PASSED]).decode()
+    answer = filtered(parse_question(body.encode()), [PASSED]).decode()
     assert sent in answer
     assert json.loads(answer)["Nodes"]["kind"] == "NodeList"
 
@@ -82,7 +86,7 @@ def test_a_node_comes_back_as_it_was_sent() -> None:
     ],
 )
 def test_forms_of_a_question(body: bytes, names: list[str]) -> None:
-    one = asked(body)
+    one = parse_question(body)
     assert one.names == names
     answer = json.loads(filtered(one, [PASSED] * len(names)))
     if one.nodes is None:
@@ -127,8 +131,8 @@ MALFORMED = {
 @pytest.mark.parametrize("body", MALFORMED, ids=lambda body: repr(body[:60]))
 def test_what_is_no_question(body: bytes) -> None:
     with pytest.raises(MalformedError) as caught:
-        asked(body)
-    assert caught.value.kind == MALFORMED[body]
+        parse_question(body)
+    assert caught.value.dedup_key == MALFORMED[body]
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
 
@@ -161,7 +165,7 @@ def of_containers(count: int, key: bytes = b"containers") -> bytes:
     ],
 )
 def test_as_much_as_may_be(body: bytes) -> None:
-    assert asked(body).names
+    assert parse_question(body).names
 
 
 @pytest.mark.parametrize(
@@ -187,11 +191,11 @@ def test_more_than_may_be_is_refused_before_objects_are_made_of_it(body: bytes, 
     tracemalloc.start()
     try:
         with pytest.raises(MalformedError) as caught:
-            asked(body)
+            parse_question(body)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert caught.value.kind == kind
+    assert caught.value.dedup_key == kind
     assert most < 12 << 20
 
 
@@ -206,7 +210,7 @@ def test_what_is_not_looked_at_costs_nothing() -> None:
     bodies.append(of_pod(b'{"metadata":{"annotations":{' + some + b"}}}"))
     for body in bodies:
         tracemalloc.start()
-        assert asked(body).names == ["a"]
+        assert parse_question(body).names == ["a"]
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert most < 1 << 20
@@ -233,7 +237,7 @@ JSON = st.recursive(
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40))
 def test_whatever_is_sent_is_a_question_or_refused(body: bytes) -> None:
     try:
-        one = asked(body)
+        one = parse_question(body)
     except MalformedError:
         return
     json.loads(filtered(one, [PASSED] * len(one.names)))

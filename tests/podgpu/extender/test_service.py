@@ -18,10 +18,10 @@ from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.model import Instant
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.fit_cache import Fits, StoppedError
-from podgpu.extender.node_cache import Distiller, Nodes
+from podgpu.extender.fit_cache import FitCache, StoppedError
+from podgpu.extender.node_cache import NodeMapper, Nodes
 from podgpu.extender.node_selection.gpu_requirement import Requirement
-from podgpu.extender.node_selection.node_filter import judged
+from podgpu.extender.node_selection.node_filter import filter_node
 from podgpu.extender.scheduler_messages import prioritized
 from podgpu.extender.service import THREADS, WAITING, Service
 from tests.pipeline.topology.layouts import hgx, islands, pcie
@@ -44,8 +44,8 @@ class Stuck:
         self.go = threading.Event()
         self.begun = threading.Semaphore(0)
         self.calls = 0
-        self._of = Fits().of
-        monkeypatch.setattr(Fits, "of", self._stuck)
+        self._of = FitCache().fit
+        monkeypatch.setattr(FitCache, "fit", self._stuck)
 
     def _stuck(self, *args: Any, **options: Any) -> Any:
         self.calls += 1
@@ -90,7 +90,7 @@ def asking(body: bytes, source: str = "") -> HttpRequest:
 @asynccontextmanager
 async def served(timeout: float = 20) -> AsyncIterator[Served]:
     made = Served(timeout)
-    distil = Distiller(KEY, [GPU])
+    distil = NodeMapper(KEY, [GPU])
     raws = [
         node("switched", told(hgx(), 0b1111)),
         node("plain", told(pcie(), 0xFF)),
@@ -172,9 +172,9 @@ async def test_a_filter_that_is_late_takes_nothing_for_granted(
 
     def slow(*args: Any) -> Any:
         gate.wait(10)
-        return judged(*args)
+        return filter_node(*args)
 
-    monkeypatch.setattr("podgpu.extender.service.judged", slow)
+    monkeypatch.setattr("podgpu.extender.service.filter_node", slow)
     async with served(timeout=0.1) as one:
         answer = await one.filter(question(pod(gpus="5", require=required), names=NAMES))
         gate.set()
@@ -266,7 +266,7 @@ async def test_who_hangs_up_frees_the_thread(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_question_that_is_not_read_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the threads are held up: what nodes there are, nobody knows then."""
     go = threading.Event()
-    monkeypatch.setattr("podgpu.extender.service.asked", lambda _: go.wait(10))
+    monkeypatch.setattr("podgpu.extender.service.parse_question", lambda _: go.wait(10))
     async with served(timeout=0.05) as one:
         body = question(pod(gpus="2"), names=NAMES)
         answer = await one.filter(body)
@@ -298,9 +298,9 @@ async def test_a_filter_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPat
     def slow(*args: Any) -> Any:
         judgements.append("")
         go.wait(10)
-        return judged(*args)
+        return filter_node(*args)
 
-    monkeypatch.setattr("podgpu.extender.service.judged", slow)
+    monkeypatch.setattr("podgpu.extender.service.filter_node", slow)
     async with served(timeout=0.05) as one:
         await one.filter(question(pod(gpus="2"), names=NAMES * 10))
         go.set()
@@ -317,11 +317,11 @@ async def test_a_choice_that_nobody_waits_for_ends() -> None:
         asked_ += 1
         return asked_ > 3
 
-    fits = Fits()
+    fits = FitCache()
     with pytest.raises(StoppedError):
-        fits.of(topology, topology.mask, 8, None, stop=stop)
+        fits.fit(topology, topology.mask, 8, None, stop=stop)
     assert len(fits) == 0
-    assert fits.of(topology, topology.mask, 8, None) is not None
+    assert fits.fit(topology, topology.mask, 8, None) is not None
 
 
 async def test_who_was_never_asked_is_counted() -> None:
@@ -338,11 +338,11 @@ async def test_who_was_never_asked_is_counted() -> None:
 
 
 def test_fits_go_with_the_last_who_has_the_topology() -> None:
-    fits, kept = Fits(), hgx()
-    fits.of(kept, 0b11, 2, None)
+    fits, kept = FitCache(), hgx()
+    fits.fit(kept, 0b11, 2, None)
     for number in range(20):
         gone = islands()
-        fits.of(gone, 0b11, 2, None)
+        fits.fit(gone, 0b11, 2, None)
         seen = weakref.ref(gone)
         del gone
         gc.collect()
@@ -356,19 +356,19 @@ def test_nodes_that_are_alike_share_one_choice(monkeypatch: pytest.MonkeyPatch) 
         "podgpu.extender.fit_cache.fit",
         lambda topology, free, *_, **__: asked.append((topology, free)),
     )
-    fits, topology = Fits(most=3), hgx()
+    fits, topology = FitCache(most=3), hgx()
     for _ in range(100):
-        fits.of(topology, 0b11, 2, None)
+        fits.fit(topology, 0b11, 2, None)
     assert len(asked) == 1
     for key in (0b11, 2, Requirement.NVLINK), (0b11, 1, None), (0b110, 2, None):
-        fits.of(topology, *key)
+        fits.fit(topology, *key)
     assert len(asked) == 4
     assert len(fits) == 3, "no more are kept"
     # Gone is the one that was wanted longest ago, not the one that came first.
-    fits.of(topology, 0b11, 2, Requirement.NVLINK)
-    fits.of(topology, 0b111, 2, None)
+    fits.fit(topology, 0b11, 2, Requirement.NVLINK)
+    fits.fit(topology, 0b111, 2, None)
     for key in (0b11, 2, Requirement.NVLINK), (0b110, 2, None):
-        fits.of(topology, *key)
+        fits.fit(topology, *key)
     assert len(asked) == 5
-    fits.of(topology, 0b11, 1, None)
+    fits.fit(topology, 0b11, 1, None)
     assert len(asked) == 6

@@ -10,7 +10,7 @@ from typing import Any
 from config.value_types import Duration
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ApiError
-from pipeline.kube.api_errors import refusal
+from pipeline.kube.api_errors import response_error
 from pipeline.kube.request import Request
 from pipeline.model import Instant, Layout, Snapshot, XidError, XidVictim
 from sinks.events.options import Options
@@ -62,7 +62,7 @@ def refused(status: int, message: str = "no", reason: str = "Refused") -> ApiErr
     """What a server answers when it refuses an Event."""
     body = json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()
     request = Request("POST", "/api/v1/namespaces/ml/events", changes={})
-    return refusal("api", request, status=status, headers={}, body=body, credentials="")
+    return response_error("api", request, status=status, headers={}, body=body, credentials="")
 
 
 class Bench:

@@ -23,7 +23,7 @@ async def test_rights_that_are_all_there_are_well_and_no_event_is_made(tmp_path:
     async with server.serving():
         told = of(await looked(tmp_path, server), "events.rbac")
     assert told.verdict is Verdict.OK
-    assert told.saw == "create events, patch events"
+    assert told.observed == "create events, patch events"
     assert server.requests == []
 
 
@@ -34,10 +34,10 @@ async def test_of_namespaces_that_are_named_those_alone_are_asked_for(tmp_path: 
         again = tmp_path / "again"
         again.mkdir()
         whole = of(await looked(again, server, "ml", "team-*"), "events.rbac")
-    assert told.saw == (
+    assert told.observed == (
         "create events in ml, patch events in ml, create events in team-a, patch events in team-a"
     )
-    assert whole.saw == "create events, patch events"
+    assert whole.observed == "create events, patch events"
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])

@@ -89,7 +89,7 @@ async def test_thousands_of_errors_are_one_event_and_all_are_in_it() -> None:
 async def test_what_waits_is_bounded_and_what_has_no_room_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work_queue, "MOST", 4)
+    monkeypatch.setattr(work_queue, "MAX_ENTRIES", 4)
     async with Bench(per_minute=1).running() as bench:
         for pod in "abcdefg":
             bench.strikes(victim(pod, GPU, uid=f"uid-{pod}"))

@@ -78,7 +78,7 @@ class Bench:
         """
         self.clock = HandClock()
         self.ctx = FakeSinkContext(clock=self.clock)
-        self.ctx.kept.update(kept or {})
+        self.ctx.restart_state.update(kept or {})
         self.ctx.snapshot = latest
         self.sink = make_sink(options, self.ctx)
         self.node = Node()

@@ -126,13 +126,13 @@ async def test_slow_compressing_holds_up_no_line_and_piles_nothing_up(
 
 async def test_the_oldest_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, order = tmp_path / "gpu.jsonl", []
-    exchange = Rotated.exchange
+    exchange = Rotated.replace_by_compressed
 
     def noted(self: Rotated, found: os.stat_result, compressed: Path) -> bool:
         order.append(found.st_size)
         return exchange(self, found, compressed)
 
-    monkeypatch.setattr(Rotated, "exchange", noted)
+    monkeypatch.setattr(Rotated, "replace_by_compressed", noted)
     for number in range(1, KEEP + 1):
         path.with_name(f"gpu.jsonl.{number}").write_bytes(b"\n" * number)
     async with bench_of(path).writing():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from config.value_types import Duration
-from pipeline.changes.change_feed import Error
+from pipeline.changes.change_feed import XidChange
 from pipeline.changes.descriptions import error_id
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
@@ -39,7 +39,7 @@ def of(one: Holding) -> dict[str, Any]:
 
 
 def of_error(error: XidError, *, again: bool = False) -> dict[str, Any]:
-    return line(EventLines("node-1").error(Error(error, again, error_id(error)), PLAIN))
+    return line(EventLines("node-1").error(XidChange(error, again, error_id(error)), PLAIN))
 
 
 def happened(
@@ -254,7 +254,7 @@ async def test_each_is_written_once_over_a_reload_and_counted(
             counted += bench.emitted
             if queue is not None:
                 assert bench.imbalance == 0
-        kept = dict(bench.ctx.kept)
+        kept = dict(bench.ctx.restart_state)
     found = [json.loads(each) for each in path.read_text().splitlines()]
     assert [each["record"] for each in found] == ["holding", "xid_error", "holding", "holding"]
     assert len({each["id"] for each in found}) == len(found) == counted

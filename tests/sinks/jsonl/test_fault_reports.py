@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
-from sinks.jsonl.fault_reports import Operation, Troubles
+from sinks.jsonl.fault_reports import FailureLog, Operation
 from tests.support.nodes import at
 
 
@@ -19,15 +19,15 @@ from tests.support.nodes import at
     ],
 )
 def test_each_failure_is_the_last_one(operation: Operation, begins: str) -> None:
-    telemetry, troubles = Telemetry(), Troubles()
+    telemetry, troubles = Telemetry(), FailureLog()
     meter, log = Meter(telemetry, "sink", "lines"), logging.getLogger("test")
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for seconds in (1, 2):
-        troubles.note(operation, cause)
-        troubles.tell("a.jsonl", log, meter, at(seconds))
-        told = telemetry.troubles["sink", "lines"]
+        troubles.record_failure(operation, cause)
+        troubles.log_new("a.jsonl", log, meter, at(seconds))
+        told = telemetry.problems["sink", "lines"]
         assert told.text.startswith(begins + os.strerror(errno.ENOSPC))
         assert told.at == at(seconds)
-    troubles.worked(operation)
-    troubles.tell("a.jsonl", log, meter, at(3))
-    assert telemetry.troubles["sink", "lines"].at == at(2)
+    troubles.record_success(operation)
+    troubles.log_new("a.jsonl", log, meter, at(3))
+    assert telemetry.problems["sink", "lines"].at == at(2)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
 from sinks.jsonl.rotating_file import FileTarget
@@ -163,7 +163,7 @@ def test_killed_while_it_compresses(tmp_path: Path) -> None:
     assert halves > 1
     # The next start clears up, and compresses what there is.
     setting = Options(path=str(path), keep=1000, compress="gzip")
-    target = FileTarget(path, setting, START, Troubles())
+    target = FileTarget(path, setting, START, FailureLog())
     rotated = Rotated(path, 1000)
     while list(rotated.plain()):
         time.sleep(0.01)

@@ -304,7 +304,7 @@ def shown(
         layout=Layout(series, {attribution.device.uuid: attribution}),
         readings=readings,
         fresh=tuple(range(len(readings))),
-        sources={"s": SourceState("nvml", 0, confirmed=START)},
+        sources={"s": SourceState("nvml", 0, confirmed_at=START)},
     )
 
 

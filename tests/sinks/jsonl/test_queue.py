@@ -325,7 +325,7 @@ def records(text: str) -> list[Record]:
 def test_what_a_write_that_hung_has_written_is_known(
     written: str, waiting: str, count: int
 ) -> None:
-    assert queued_lines._overlap(records(written), records(waiting)) == count
+    assert queued_lines._overlap_count(records(written), records(waiting)) == count
 
 
 def test_a_queue_has_one_sink() -> None:

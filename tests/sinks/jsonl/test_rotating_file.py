@@ -324,7 +324,7 @@ async def test_a_torn_line_that_cannot_be_cut_yet(
     async with bench.writing():
         await bench.write(1)
         with monkeypatch.context() as broken:
-            broken.setattr(rotating_file, "mend_tail", refused)
+            broken.setattr(rotating_file, "repair_tail", refused)
             with file_size_limit(path.stat().st_size + 100):
                 await bench.write(1)
             assert not path.read_bytes().endswith(b"\n")
@@ -377,6 +377,6 @@ async def test_what_the_start_may_find_better_later(
     def refused(*_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(rotating_file, "mend_tail", refused)
+    monkeypatch.setattr(rotating_file, "repair_tail", refused)
     with pytest.raises(TransientError, match="Permission denied"):
         await written(tmp_path / "gpu.jsonl")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pipeline.base.channels import Channel
 from pipeline.ledger.file_open import open_readonly
 from pipeline.model import NS, Instant, Snapshot
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.keeping import Shown, window_of
@@ -48,7 +48,7 @@ class Bench:
         self.clock = Hand()
         self.clock.seconds = seconds
         self.ctx = FakeSinkContext("usage", clock=self.clock)
-        self.ctx.kept = {} if kept is None else kept
+        self.ctx.restart_state = {} if kept is None else kept
         self.sink = LedgerSink(Options(path=path, **options), self.ctx)
         self.inbox: Channel[Snapshot] = Channel(1)
 
@@ -84,7 +84,7 @@ async def off(call: Callable[..., T], *given: Any) -> T:
     return await asyncio.to_thread(call, *given)
 
 
-async def whole(path: Path) -> Window:
+async def whole(path: Path) -> UsageWindow:
     return await off(window_of, path)
 
 

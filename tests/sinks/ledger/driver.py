@@ -110,7 +110,7 @@ async def main(path: Path, until_ns: int) -> None:
     options = Options(path=path, commit_interval=Duration(COMMIT))
     sink = LedgerSink(options, FakeSinkContext("usage"))
     async with sink:
-        told = await sink.recall()
+        told = await sink.stored_usage()
         if told is not None:
             node.put("usage", "ledger", told)
         node.begin()

@@ -30,7 +30,7 @@ async def test_a_commit_that_fails_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     bench = Bench(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
-    put, refusing = Store.put, True
+    put, refusing = Store.write_batch, True
     seen: set[str] = set()
 
     def refuse(store: Store, batch: Any) -> None:
@@ -44,14 +44,14 @@ async def test_a_commit_that_fails_loses_nothing(
         error.sqlite_errorcode = FAULTS[reason][0]
         raise error
 
-    monkeypatch.setattr(Store, "put", refuse)
+    monkeypatch.setattr(Store, "write_batch", refuse)
     async with bench.running():
         bench.tell(10)
         await bench.until(lambda: bench.counted("errors").get(f"commit {reason}", 0) >= 1)
         before = bench.counted("errors")[f"commit {reason}"]
         bench.tell(20)
         await bench.until(lambda: bench.counted("errors")[f"commit {reason}"] > before)
-        assert "Nothing is lost" in bench.ctx.own.troubles["sink", "usage"].text
+        assert "Nothing is lost" in bench.ctx.own.problems["sink", "usage"].text
         refusing = False
         bench.clock.seconds = 25
         await bench.until(lambda: bench.counted("emitted")[""] >= 2)
@@ -81,11 +81,11 @@ async def test_a_spoilt_file_is_set_aside_named_and_a_new_one_begun(
     content = path.read_bytes()
     bench = Bench(path)
     async with bench.running():
-        assert await bench.sink.recall() is None
+        assert await bench.sink.stored_usage() is None
         bench.tell(10)
     (aside,) = tmp_path.glob("usage.db.corrupt-*Z")
     assert aside.read_bytes() == content
-    assert aside.name in bench.ctx.own.troubles["sink", "usage"].text
+    assert aside.name in bench.ctx.own.problems["sink", "usage"].text
     assert bench.counted("errors") == {"read corrupt": 1}
     assert await seconds_of(path) == 10
 
@@ -95,7 +95,7 @@ async def test_one_that_is_spoilt_while_it_is_written_loses_nothing_of_now(
 ) -> None:
     """When SQLite finds out lies with its cache; here it is at the next commit."""
     bench = Bench(tmp_path / "usage.db")
-    put, sound = Store.put, True
+    put, sound = Store.write_batch, True
 
     def find_out(store: Store, batch: Any) -> None:
         nonlocal sound
@@ -106,7 +106,7 @@ async def test_one_that_is_spoilt_while_it_is_written_loses_nothing_of_now(
             raise error
         put(store, batch)
 
-    monkeypatch.setattr(Store, "put", find_out)
+    monkeypatch.setattr(Store, "write_batch", find_out)
     async with bench.running():
         bench.tell(10)
         await bench.until(lambda: bench.counted("emitted")[""] == 1)
@@ -141,7 +141,7 @@ async def test_accounts_that_make_no_sense_begin_anew_and_the_history_stays(tmp_
         connection.execute("UPDATE state SET usage = '{\"device\": 7}'")
     bench = Bench(path)
     async with bench.running():
-        assert await bench.sink.recall() is None
+        assert await bench.sink.stored_usage() is None
     assert bench.counted("errors") == {"recall corrupt": 1}
     assert await seconds_of(path) == 30
 

@@ -20,7 +20,7 @@ from pipeline.ledger.account_state import load
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings
 from pipeline.model import NS
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from tests.pipeline.ledger.keeping import FOREVER, assert_adds_up, query, window_of
 from tests.sinks.ledger import driver
 
@@ -106,7 +106,7 @@ def test_it_is_within_an_interval_a_kill_of_one_that_was_never_killed(tmp_path: 
     check_holdings(victim.path)
 
 
-def check_gaps(window: Window, kills: list[int]) -> None:
+def check_gaps(window: UsageWindow, kills: list[int]) -> None:
     """Each kill lies in a gap, which began an interval before it at most."""
     gaps = [gap for gap in window.gaps if gap.reason == "down"]
     assert len(gaps) == len(window.gaps), "time that was looked at isn't accounted for"
@@ -123,7 +123,7 @@ def check_gaps(window: Window, kills: list[int]) -> None:
     assert max(losses) <= interval_ns + SLACK_NS, f"seed {SEED}"
 
 
-def check_totals(window: Window, whole: Window, killed: Path, whole_path: Path) -> None:
+def check_totals(window: UsageWindow, whole: UsageWindow, killed: Path, whole_path: Path) -> None:
     """What is missing beside the twin's is what stands as a gap, and its part of all else.
 
     Of each by itself: what is accounted for and what isn't come to all the time there was.
@@ -156,7 +156,7 @@ def check_holdings(path: Path) -> None:
     """A holding that a kill lies in goes on in its row."""
     with closing(open_readonly(path)) as connection:
         rows = read_holdings(connection, 0, FOREVER, 100_000)
-    names = [row.whose.subject.uid for row in rows]
+    names = [row.container.subject.uid for row in rows]
     assert sorted(set(names)) == sorted(names), f"seed {SEED}"
     for row in rows:
         assert row.counted_ns + row.gap_ns == pytest.approx(row.until_ns - row.start_ns, abs=5e7)

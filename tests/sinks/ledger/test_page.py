@@ -28,7 +28,7 @@ def answers(tmp_path: Path) -> list[list[tuple[object, ...]]]:
         had, busy = hour * hours, hour * hours // 20
         runs = holding("a", GPU, info=info, until=at(hour * 3600), held=had, busy=busy)
         one = used("a", info=info, held=had, busy=busy, energy=hour * 10**9, holding=runs)
-        kept.book.take(shown(account(GPU, one, until=at(hour * 3600), unheld=0)))
+        kept.book.add_snapshot(shown(account(GPU, one, until=at(hour * 3600), unheld=0)))
     kept.commit()
     kept.close()
     with closing(sqlite3.connect(kept.path)) as connection:

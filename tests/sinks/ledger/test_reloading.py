@@ -21,7 +21,7 @@ from tests.support.usage import account, holding, used
 
 def reloaded(bench: Bench, seconds: float, path: Path | None = None) -> Bench:
     """The same sink with other options, at a moment."""
-    return Bench(path or bench.path, seconds, bench.ctx.kept)
+    return Bench(path or bench.path, seconds, bench.ctx.restart_state)
 
 
 def blind(seconds: float, gap: int) -> Any:
@@ -85,7 +85,7 @@ def test_t8_an_account_of_this_boot_is_not_too_old_when_the_clock_is_set_forward
     assert kept.rows("SELECT count(*) FROM state") == [(1,)]
     forget_accounts(connection, now, now.wall_ns, "another")
     assert kept.rows("SELECT count(*) FROM state") == [(0,)]
-    kept.book.renew()
+    kept.book.rewrite_all()
     kept.commit()
     connection.execute("UPDATE state SET boot = ?", (boot,))
     later = Instant(START.mono_ns + week + 20 * NS, START.wall_ns)

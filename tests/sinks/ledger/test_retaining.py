@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.value_types import ByteSize, Duration
-from pipeline.ledger.retention import retain, used_bytes
+from pipeline.ledger.retention import apply_retention, used_bytes
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, DeviceUsage, Instant, PodInfo
@@ -29,7 +29,7 @@ def forty_days(path: Path) -> None:
         had = [used(f"p{n}", held=day * 600 * NS, busy=1, energy=1) for n in range(60)]
         seconds = day * 24 * 3600
         rest = seconds * NS - 60 * day * 600 * NS
-        kept.book.take(SHOWN(account(GPU, *had, until=at(seconds), unheld=rest)))
+        kept.book.add_snapshot(SHOWN(account(GPU, *had, until=at(seconds), unheld=rest)))
         kept.commit()
     kept.close()
 
@@ -71,7 +71,7 @@ async def test_a_file_that_is_full_lets_whole_days_go(tmp_path: Path) -> None:
     async with bench.running():
         bench.tell(bench.clock.seconds)
         await bench.until(lambda: bench.counted("dropped").get("over_size", 0) > 0)
-        assert "max_size" in bench.ctx.own.troubles["sink", "usage"].text
+        assert "max_size" in bench.ctx.own.problems["sink", "usage"].text
     assert path.stat().st_size < size
     window = await whole(path)
     assert_adds_up(window)
@@ -121,18 +121,20 @@ def test_pods_of_which_nothing_is_left_make_room_at_once(tmp_path: Path) -> None
         forgotten = 21 * 60 * NS * (hour - 1)
         rest = hour * 3600 * NS - sum(one.held_ns for one in had) - forgotten
         told = account(GPU, *had, until=until, unheld=rest)
-        kept.book.take(SHOWN(with_forgotten(told, forgotten)))
+        kept.book.add_snapshot(SHOWN(with_forgotten(told, forgotten)))
         kept.commit()
         if hour % 24 == 0:
             connection = kept.store._connection
-            kept.store.forget()
-            retain(connection, until.wall_ns, 0, limit)
-            kept.book.renew()
+            kept.store.clear_caches()
+            apply_retention(connection, until.wall_ns, 0, limit)
+            kept.book.rewrite_all()
             assert used_bytes(connection) < 1.2 * limit
             assert kept.rows("SELECT count(*) FROM device_hours") >= [(24,)]
     kept.commit()
     assert_adds_up(kept.window())
-    known = {one.whose.subject.pod: one.whose for one in kept.window().spent if one.whose}
+    known = {
+        one.container.subject.pod: one.container for one in kept.window().usage if one.container
+    }
     assert known["stays"].labels == labels
     kept.close()
 
@@ -153,9 +155,9 @@ def test_t8_what_is_kept_for_ever_is_kept_whatever_the_clock_says(
     kept = Kept(tmp_path / "usage.db")
     set_by = years * 365 * 86_400 * NS
     until = Instant(at(100).mono_ns, at(100).wall_ns + set_by)
-    kept.book.take(SHOWN(account(GPU, until=until, unheld=100 * NS)))
+    kept.book.add_snapshot(SHOWN(account(GPU, until=until, unheld=100 * NS)))
     kept.commit()
-    removed = retain(kept.store._connection, until.wall_ns, 0, 1 << 40)
+    removed = apply_retention(kept.store._connection, until.wall_ns, 0, 1 << 40)
     assert not removed.old
     assert kept.rows("SELECT sum(accounted_ns) FROM device_hours") == [(100 * NS,)]
     kept.close()

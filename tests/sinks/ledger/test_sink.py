@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
-from pipeline.component.contracts import Keeping
+from pipeline.component.contracts import UsageHistory
 from pipeline.model import NS
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
@@ -35,14 +35,14 @@ async def test_what_was_told_is_written_and_the_rest_when_it_stops(tmp_path: Pat
 
 async def test_it_tells_how_the_accounts_stood_and_goes_on_from_there(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db")
-    assert isinstance(bench.sink, Keeping)
+    assert isinstance(bench.sink, UsageHistory)
     async with bench.running():
-        assert await bench.sink.recall() is None, "there was nothing before"
+        assert await bench.sink.stored_usage() is None, "there was nothing before"
         bench.tell(10)
     again = Bench(tmp_path / "usage.db")
     again.clock.seconds = 30
     async with again.running():
-        told = await again.sink.recall()
+        told = await again.sink.stored_usage()
         assert told is not None
         (device,) = told.devices
         assert (device.elapsed_ns, device.at) == (10 * NS, at(10))
@@ -60,12 +60,12 @@ async def test_the_window_is_read_while_it_runs_and_not_when_it_does_not(tmp_pat
         bench.tell(10)
         await bench.until(lambda: bench.counted("emitted")[""] == 1)
         window = await bench.sink.window(0, FOREVER)
-        assert isinstance(window, Window)
+        assert isinstance(window, UsageWindow)
         assert window.node == "node-1"
         assert [total.accounted_ns for total in window.totals] == [10 * NS]
-        (spent, nobody) = window.spent
+        (spent, nobody) = window.usage
         assert (spent.held_ns, spent.busy_ns, spent.energy_mj, spent.holdings) == (10 * NS, 7, 9, 1)
-        assert (nobody.whose, nobody.held_ns) == (None, 0)
+        assert (nobody.container, nobody.held_ns) == (None, 0)
 
 
 async def test_r5_a_start_that_is_given_up_leaves_no_log_beside_the_file(
@@ -103,7 +103,7 @@ async def test_a_second_podgpu_waits_for_the_first(tmp_path: Path) -> None:
         assert caught.value.retry_after
     second.clock.seconds = 20
     async with second.running():
-        told = await second.sink.recall()
+        told = await second.sink.stored_usage()
         assert told is not None
         assert told.devices[0].elapsed_ns == 10 * NS
 
@@ -154,7 +154,7 @@ async def test_a_disk_that_hangs_holds_up_neither_the_loop_nor_the_stop(
                 bench.clock.seconds += 1
                 await asyncio.sleep(0.01)
         task.result()
-    assert "doesn't end" in bench.ctx.own.troubles["sink", "usage"].text
+    assert "doesn't end" in bench.ctx.own.problems["sink", "usage"].text
     hanging.set()
     async with asyncio.timeout(20):
         while not await off(free, Lock(bench.path)):

@@ -13,7 +13,7 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.ledger.errors import LedgerError
 from pipeline.model import NS
-from pipeline.model.usage_window import Window
+from pipeline.model.usage_window import UsageWindow
 from sinks.ledger import sink as module
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
@@ -146,7 +146,7 @@ async def test_who_asks_while_it_is_being_read_is_told_that_it_is(
 ) -> None:
     hanging, read = threading.Event(), module._read
 
-    def hang(path: Path, start_ns: int, end_ns: int) -> Window:
+    def hang(path: Path, start_ns: int, end_ns: int) -> UsageWindow:
         hanging.wait(60)
         return read(path, start_ns, end_ns)
 
@@ -158,7 +158,7 @@ async def test_who_asks_while_it_is_being_read_is_told_that_it_is(
         with pytest.raises(TransientError, match="is still being read"):
             await bench.sink.window(0, FOREVER)
         hanging.set()
-        assert isinstance(await asking, Window)
+        assert isinstance(await asking, UsageWindow)
 
 
 async def test_accounts_of_a_file_that_is_not_open_yet_are_not_taken_for_none(
@@ -173,14 +173,14 @@ async def test_accounts_of_a_file_that_is_not_open_yet_are_not_taken_for_none(
     again = Bench(bench.path)
     with pytest.raises(TransientError, match="is in use"):
         await again.sink.__aenter__()
-    asking = asyncio.create_task(again.sink.recall())
+    asking = asyncio.create_task(again.sink.stored_usage())
     await again.until(asking.done)
     assert again.clock.seconds > 9
     with pytest.raises(TransientError, match=f"{bench.path}: isn't open yet"):
         await asking
     lock.release()
     async with again.running():
-        told = await again.sink.recall()
+        told = await again.sink.stored_usage()
         assert told is not None
 
 
@@ -207,7 +207,7 @@ async def test_a_file_that_opens_within_seconds_is_waited_for(
     await again.until(entering.done)
     with pytest.raises(TransientError):
         await entering
-    asking = asyncio.create_task(again.sink.recall())
+    asking = asyncio.create_task(again.sink.stored_usage())
     await asyncio.sleep(0.05)
     assert not asking.done()
     slow.set()
@@ -223,5 +223,5 @@ async def test_a_file_that_cannot_be_opened_is_not_waited_for(tmp_path: Path) ->
     with pytest.raises(TransientError):
         await bench.sink.__aenter__()
     with pytest.raises(TransientError, match="isn't open yet"):
-        await bench.sink.recall()
+        await bench.sink.stored_usage()
     assert bench.clock.seconds == 0

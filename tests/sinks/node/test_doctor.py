@@ -23,7 +23,7 @@ async def test_a_node_that_may_be_read_and_changed_is_well(tmp_path: Path) -> No
     async with server.serving():
         found = await looked(tmp_path, server)
     assert verdicts(found) == {"node.name": "ok", "node.rbac": "ok"}
-    assert of(found, "node.rbac").saw == "get nodes node-1, patch nodes node-1"
+    assert of(found, "node.rbac").observed == "get nodes node-1, patch nodes node-1"
 
 
 @pytest.mark.parametrize("verb", ["get", "patch"])
@@ -36,7 +36,7 @@ async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> 
         found = await looked(tmp_path, server)
     told = of(found, "node.rbac")
     is_bad(told, "failure", f"may not {verb} nodes node-1", f"verbs [{verb}]")
-    assert [each.check for each in found if each.mend] == ["node.rbac"]
+    assert [each.check for each in found if each.fix] == ["node.rbac"]
 
 
 async def test_a_name_that_no_node_has(tmp_path: Path) -> None:

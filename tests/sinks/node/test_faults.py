@@ -377,7 +377,7 @@ async def test_a_kubeconfig_that_is_not_there_is_named(
 ) -> None:
     path = tmp_path / "kubeconfig"
     bench = Bench(kubeconfig=path)
-    monkeypatch.setattr(bench.ctx, "kube", Sessions().join)
+    monkeypatch.setattr(bench.ctx, "kube", Sessions().session)
     for _ in range(2):
         with pytest.raises(TransientError, match=str(path)):
             await bench.sink.__aenter__()

@@ -128,7 +128,7 @@ async def test_not_more_than_so_many_are_told(caplog: pytest.LogCaptureFixture) 
             await asyncio.sleep(300)
         assert bench.overwritten() == 40
         # Who looks at the sink sees the last one, told in the log or not.
-        [trouble] = bench.ctx.own.troubles.values()
+        [trouble] = bench.ctx.own.problems.values()
         assert "'value 39 " in trouble.text
         assert trouble.at.seconds_until(bench.ctx.clock.now()) <= 300
     told = warnings(caplog)

@@ -22,7 +22,7 @@ async def test_a_node_is_read_and_one_of_its_annotations_is_merged(
         address = f"http://127.0.0.1:{server.port}"
         path = kubeconfig(tmp_path / "kubeconfig", address, {"token": "sesame"})
         bench = Bench(kubeconfig=path)
-        monkeypatch.setattr(bench.ctx, "kube", Sessions().join)
+        monkeypatch.setattr(bench.ctx, "kube", Sessions().session)
         bench.node.say(bench.said_by_kubelet(0), "kubelet", "podresources")
         inbox: Channel[Snapshot] = Channel(1)
         inbox.offer(bench.node.snapshot())

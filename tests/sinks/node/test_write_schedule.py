@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import Instant
-from sinks.node.write_schedule import SETTLE, Pacing
+from sinks.node.write_schedule import SETTLE, WriteSchedule
 from tests.support.nodes import at
 
 INTERVAL, REFRESH = 10.0, 300.0
 
 
-def paced() -> Pacing:
-    return Pacing(INTERVAL, REFRESH)
+def paced() -> WriteSchedule:
+    return WriteSchedule(INTERVAL, REFRESH)
 
 
-def wrote(pacing: Pacing, when: Instant) -> None:
-    pacing.patched(when)
-    pacing.wrote(when)
+def wrote(pacing: WriteSchedule, when: Instant) -> None:
+    pacing.record_patch(when)
+    pacing.record_write(when)
 
 
 def test_without_a_word_there_is_nothing_to_do() -> None:
-    assert paced().left(at(1000)) is None
+    assert paced().seconds_left(at(1000)) is None
     assert not paced().pending
 
 
@@ -30,7 +30,7 @@ def test_a_change_settles_from_its_first_word_on(now: float, left: float) -> Non
     pacing = paced()
     for seconds in (0, 0.2, 0.4):
         pacing.change(at(seconds))
-    assert pacing.left(at(now)) == left
+    assert pacing.seconds_left(at(now)) == left
 
 
 @pytest.mark.parametrize(
@@ -41,43 +41,43 @@ def test_a_change_after_a_patch_keeps_its_distance(changed: float, due: float) -
     pacing = paced()
     wrote(pacing, at(0))
     pacing.change(at(changed))
-    assert pacing.left(at(changed)) == pytest.approx(due - changed)
+    assert pacing.seconds_left(at(changed)) == pytest.approx(due - changed)
 
 
 def test_what_has_changed_back_waits_for_the_refresh_alone() -> None:
     pacing = paced()
     wrote(pacing, at(0))
     pacing.change(at(20))
-    pacing.settle()
-    assert pacing.left(at(20)) == 280
+    pacing.cancel_change()
+    assert pacing.seconds_left(at(20)) == 280
 
 
 def test_a_patch_of_which_nobody_knows_whether_it_was_made_counts() -> None:
     pacing = paced()
     pacing.change(at(0))
-    pacing.patched(at(1))
-    assert pacing.held(at(10.5)) == 0.5
-    assert pacing.left(at(1)) == 10
-    assert pacing.held(at(11)) == 0
+    pacing.record_patch(at(1))
+    assert pacing.seconds_until_allowed(at(10.5)) == 0.5
+    assert pacing.seconds_left(at(1)) == 10
+    assert pacing.seconds_until_allowed(at(11)) == 0
 
 
 @pytest.mark.parametrize(("now", "look"), [(0, False), (299, False), (300, True), (400, True)])
 def test_it_looks_at_first_and_once_in_each_refresh(now: float, look: bool) -> None:
     pacing = paced()
-    assert pacing.look(at(0))
-    pacing.looked(at(0))
-    assert pacing.look(at(now)) is look
+    assert pacing.should_read(at(0))
+    pacing.record_read(at(0))
+    assert pacing.should_read(at(now)) is look
 
 
 def test_what_is_forgotten_begins_anew_and_keeps_its_distance() -> None:
     pacing = paced()
-    pacing.looked(at(0))
+    pacing.record_read(at(0))
     wrote(pacing, at(0))
-    pacing.forget()
-    assert pacing.left(at(1)) is None
-    assert pacing.look(at(1))
+    pacing.reset()
+    assert pacing.seconds_left(at(1)) is None
+    assert pacing.should_read(at(1))
     pacing.change(at(1))
-    assert pacing.left(at(1)) == 9
+    assert pacing.seconds_left(at(1)) == 9
 
 
 STEPS = st.lists(
@@ -96,7 +96,7 @@ def test_whatever_changes_is_written_in_time_and_never_too_often(
     def until(end: float) -> None:
         """Let the time pass, writing whenever it is time for that."""
         nonlocal now, waiting
-        while (left := pacing.left(at(now))) is not None and now + left <= end:
+        while (left := pacing.seconds_left(at(now))) is not None and now + left <= end:
             now += left
             assert now - patches[-1] == pytest.approx(INTERVAL) or now - patches[-1] > INTERVAL
             assert now - patches[-1] <= REFRESH + 1e-6
@@ -113,7 +113,7 @@ def test_whatever_changes_is_written_in_time_and_never_too_often(
             pacing.change(at(now))
             waiting = now if waiting is None else waiting
         elif step == "settle":
-            pacing.settle()
+            pacing.cancel_change()
             waiting = None
     until(now + 2 * REFRESH)
     assert waiting is None

@@ -109,5 +109,5 @@ async def test_a_receiver_that_repeats_a_secret_is_not_repeated(
     made.answer = answer
     async with made.serving():
         told = await looked(tmp_path, options(made.url, protocol, **ways[way]))
-    assert "(concealed)" in told.saw, told
-    assert SECRET[:4] not in told.saw
+    assert "(concealed)" in told.observed, told
+    assert SECRET[:4] not in told.observed

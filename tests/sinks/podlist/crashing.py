@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.files import atomic_replace
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef
 from sinks.podlist import target_file
-from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.list_entries import entries_of
 from tests.support.nodes import gpu
 
@@ -51,9 +51,11 @@ def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = Non
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods
     )
-    keeper = Keeper(path, in_place=in_place)
-    keeper.enter()
-    keeper.keep(entries_of([Attribution(gpu(0), present=True, holders=holders)], "uuid"), mend=True)
+    keeper = PodListFile(path, in_place=in_place)
+    keeper.open()
+    keeper.update(
+        entries_of([Attribution(gpu(0), present=True, holders=holders)], "uuid"), repair=True
+    )
 
 
 def main(folder: Path, way: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import TransientError
-from sinks.podlist.file_keeper import Keeper
+from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.list_entries import entries_of
 from sources.podlist.list_splitter import BadDocumentError
 from sources.podlist.pod_list_file import read_pod_list
@@ -13,12 +13,12 @@ from tests.sinks.podlist.support import FOREIGN, GPUS, ours
 from tests.support.nodes import Node, claims, gpu, kubelet_claim
 
 
-def written(path: Path, *, in_place: bool) -> Keeper:
+def written(path: Path, *, in_place: bool) -> PodListFile:
     """A list with an entry of podgpu's and one of another's."""
     path.write_text(f"[{FOREIGN}]")
-    keeper = Keeper(path, in_place=in_place)
-    keeper.enter()
-    keeper.keep(MINE, mend=True)
+    keeper = PodListFile(path, in_place=in_place)
+    keeper.open()
+    keeper.update(MINE, repair=True)
     assert ours(path) == [f"trainer={GPUS[0].uuid}"]
     return keeper
 
@@ -45,13 +45,13 @@ def test_r4_a_damaged_byte_is_mended_or_told_in_one_line(
     for place in range(len(sound)):
         for value in (sound[place] ^ 0x80, sound[place] ^ 0x01, ord('"'), 0):
             if when == "at the start":
-                keeper = Keeper(path, in_place=in_place)
+                keeper = PodListFile(path, in_place=in_place)
             path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
             complaint = ""
             try:
                 if when == "at the start":
-                    keeper.enter()
-                keeper.keep(MINE, mend=True)
+                    keeper.open()
+                keeper.update(MINE, repair=True)
             except TransientError as error:
                 complaint = str(error)
             if complaint:
@@ -62,7 +62,7 @@ def test_r4_a_damaged_byte_is_mended_or_told_in_one_line(
                 # What was damaged may pass for another's entry, and is left as it is.
                 assert MINE[0].text in data or b'"trainer"' in data, (place, value)
                 mended += MINE[0].text in data
-            assert all("\n" not in remark for remark in keeper.remarks())
+            assert all("\n" not in remark for remark in keeper.take_warnings())
     assert mended > 2 * len(sound)
 
 
@@ -75,7 +75,7 @@ def test_r4_whatever_byte_is_damaged_who_reads_it_is_told_in_one_line(tmp_path: 
             data = sound[:place] + bytes([value]) + sound[place + 1 :]
             complaints: tuple[str, ...]
             try:
-                complaints = read_pod_list(data, path, "minor").complaints
+                complaints = read_pod_list(data, path, "minor").problems
             except BadDocumentError as error:
                 complaints = (str(error),)
             assert all(one.startswith(str(path)) and "\n" not in one for one in complaints)

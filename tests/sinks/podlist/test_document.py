@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.podlist.document import compose, texts_beside, understand
+from sinks.podlist.document import compose, entries_beside, parse_document
 from sinks.podlist.list_entries import Entry
 from sinks.podlist.list_splitter import NoListError
 from sources.podlist.pod_list_file import read_pod_list
@@ -30,23 +30,27 @@ VERBATIM = {
 @pytest.mark.parametrize("theirs", VERBATIM.values(), ids=VERBATIM)
 def test_others_are_kept_letter_for_letter(theirs: str) -> None:
     text = listing(OURS_OF_BEFORE, theirs, OURS_OF_BEFORE, FOREIGN)
-    found = understand(text.encode())
-    assert found.others == (theirs.encode(), FOREIGN.encode())
-    assert found.ours == (OURS_OF_BEFORE.encode(),) * 2
-    again = understand(compose(found.others, found.ours[:1]))
-    assert (again.others, again.ours, again.whole) == (found.others, found.ours[:1], True)
+    found = parse_document(text.encode())
+    assert found.other_entries == (theirs.encode(), FOREIGN.encode())
+    assert found.own_entries == (OURS_OF_BEFORE.encode(),) * 2
+    again = parse_document(compose(found.other_entries, found.own_entries[:1]))
+    assert (again.other_entries, again.own_entries, again.is_complete) == (
+        found.other_entries,
+        found.own_entries[:1],
+        True,
+    )
 
 
 def test_what_is_no_utf8_is_kept_too() -> None:
     theirs = b'{"name":"\xff\xfe"}'
-    found = understand(b"[" + theirs + b"]")
-    assert (found.others, found.whole) == ((theirs,), True)
+    found = parse_document(b"[" + theirs + b"]")
+    assert (found.other_entries, found.is_complete) == ((theirs,), True)
 
 
 @pytest.mark.parametrize("text", ["[]", " [ ]\n", "null", "\ufeff[]"])
 def test_empty_lists(text: str) -> None:
-    found = understand(text.encode())
-    assert (found.others, found.ours, found.whole) == ((), (), True)
+    found = parse_document(text.encode())
+    assert (found.other_entries, found.own_entries, found.is_complete) == ((), (), True)
 
 
 TORN = {
@@ -68,9 +72,9 @@ TORN = {
 
 @pytest.mark.parametrize("text", TORN)
 def test_of_a_torn_list_the_entries_before_the_tear_are_kept(text: str) -> None:
-    found = understand(text.encode())
-    assert not found.whole
-    assert found.others == (FOREIGN.encode(),) * TORN[text]
+    found = parse_document(text.encode())
+    assert not found.is_complete
+    assert found.other_entries == (FOREIGN.encode(),) * TORN[text]
 
 
 @pytest.mark.parametrize(
@@ -78,13 +82,13 @@ def test_of_a_torn_list_the_entries_before_the_tear_are_kept(text: str) -> None:
 )
 def test_a_file_of_another_sort_is_not_taken_for_a_pod_list(text: str) -> None:
     with pytest.raises(NoListError):
-        understand(text.encode())
+        parse_document(text.encode())
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "[{" + '"a":{' * 5_000, '[{"a":' + "[" * 100_000])
 def test_what_is_nested_without_end_ends(text: str) -> None:
     try:
-        assert not understand(text.encode()).whole
+        assert not parse_document(text.encode()).is_complete
     except NoListError:
         assert text.startswith("[[")
 
@@ -109,9 +113,9 @@ BESIDE: dict[str, tuple[list[Any], bool]] = {
 @pytest.mark.parametrize(("ids", "written"), BESIDE.values(), ids=BESIDE)
 def test_what_another_says_already_is_not_said_again(ids: list[Any], written: bool) -> None:
     theirs = {"namespace": "ml", "name": "a", "container": "main", "gpu_list": ids}
-    document = understand(json.dumps([theirs]).encode())
+    document = parse_document(json.dumps([theirs]).encode())
     ours = entry("a", ("GPU-a", "0"), ("GPU-b", "1")), entry("b", ("GPU-a", "0"))
-    assert texts_beside(document, ours) == ((b"a", b"b") if written else (b"b",))
+    assert entries_beside(document, ours) == ((b"a", b"b") if written else (b"b",))
 
 
 def test_two_entries_of_others_count_together() -> None:
@@ -119,8 +123,8 @@ def test_two_entries_of_others_count_together() -> None:
         {"namespace": "ml", "name": "a", "container": "main", "gpu_list": [device]}
         for device in ("GPU-a", "GPU-b")
     ]
-    document = understand(json.dumps(theirs).encode())
-    assert texts_beside(document, [entry("a", ("GPU-a",), ("GPU-b",))]) == ()
+    document = parse_document(json.dumps(theirs).encode())
+    assert entries_beside(document, [entry("a", ("GPU-a",), ("GPU-b",))]) == ()
 
 
 _VALUES = st.recursive(
@@ -137,12 +141,12 @@ def test_any_list_is_taken_apart_and_put_together(
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     try:
         data = text.encode()
-        found = understand(data)
+        found = parse_document(data)
     except (UnicodeEncodeError, NoListError):
         assert re.search("[\ud800-\udfff]|NaN|Infinity", text)
         return
-    if found.whole:
-        again = json.loads(compose(found.others, found.ours).decode())
+    if found.is_complete:
+        again = json.loads(compose(found.other_entries, found.own_entries).decode())
         assert again == json.loads(text)
 
 
@@ -150,9 +154,9 @@ def test_any_list_is_taken_apart_and_put_together(
 def test_no_bytes_are_too_strange(junk: bytes, cut: int) -> None:
     for data in (junk, b"[{" + junk, listing(FOREIGN, OURS_OF_BEFORE).encode()[:cut] + junk):
         try:
-            found = understand(data)
+            found = parse_document(data)
         except NoListError:
             continue
-        text = compose(found.others, found.ours)
-        assert understand(text).others == found.others
+        text = compose(found.other_entries, found.own_entries)
+        assert parse_document(text).other_entries == found.other_entries
         read_pod_list(text, Path("f"), "minor")

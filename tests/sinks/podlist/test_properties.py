@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef, RawDeviceId
-from sinks.podlist.document import compose, texts_beside, understand
+from sinks.podlist.document import compose, entries_beside, parse_document
 from sinks.podlist.list_entries import Ids, entries_of
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import (
@@ -53,7 +53,7 @@ def test_the_source_reads_back_who_holds_what(attributions: list[Attribution], i
     assert read_pod_list(text, Path("f"), "minor").claims == ()
     anybody_s = text.replace(b',"writer":"podgpu"', b"")
     listed = read_pod_list(anybody_s, Path("f"), "minor")
-    assert listed.complaints == ()
+    assert listed.problems == ()
     said = {(claim.subject, device) for claim in listed.claims for device in claim.devices}
     assert said == {
         (PartialRef(who.namespace, who.pod, who.container), called(attribution, ids))
@@ -77,11 +77,13 @@ def called(attribution: Attribution, ids: Ids) -> RawDeviceId:
 
 @given(ATTRIBUTIONS, st.lists(st.sampled_from([FOREIGN, OURS_OF_BEFORE, '"x"', "[]"])))
 def test_whatever_stands_there_already(attributions: list[Attribution], there: list[str]) -> None:
-    found = understand(listing(*there).encode())
-    ours = texts_beside(found, entries_of(attributions, "uuid"))
-    again = understand(compose(found.others, ours))
-    assert (again.ours, again.others) == (ours, found.others)
-    assert [text.decode() for text in again.others] == [x for x in there if x != OURS_OF_BEFORE]
+    found = parse_document(listing(*there).encode())
+    ours = entries_beside(found, entries_of(attributions, "uuid"))
+    again = parse_document(compose(found.other_entries, ours))
+    assert (again.own_entries, again.other_entries) == (ours, found.other_entries)
+    assert [text.decode() for text in again.other_entries] == [
+        x for x in there if x != OURS_OF_BEFORE
+    ]
 
 
 STEPS = st.lists(

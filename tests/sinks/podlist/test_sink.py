@@ -181,7 +181,7 @@ async def test_without_a_list_none_is_begun_before_that(path: Path) -> None:
 async def test_a_source_that_says_nothing_is_not_waited_for_for_ever(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.component.readiness._PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.component.readiness._MAX_WAIT", 0.3)
     path.write_text(listing(OURS_OF_BEFORE, FOREIGN))
     bench = Bench(path)
     bench.waits_for("kubelet", "podresources")

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.allocations.own_annotations import MARK
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ApiError
-from pipeline.kube.api_errors import refusal
+from pipeline.kube.api_errors import response_error
 from pipeline.kube.request import Request
 from pipeline.model import (
     NS,
@@ -24,7 +24,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from sinks.pods.held_devices import Place
+from sinks.pods.held_devices import PodRef
 from sinks.pods.options import Options
 from sinks.pods.sink import PodsSink
 from tests.support.contexts import LoopClock
@@ -40,7 +40,7 @@ MIG = "nvidia.com/mig-1g.10gb"
 
 
 def path_of(name: str, namespace: str = "ml") -> str:
-    return Place(namespace, name).path
+    return PodRef(namespace, name).path
 
 
 def uuids(*indices: int) -> str:
@@ -105,7 +105,7 @@ def denial(status: int = 403, message: str = "") -> ApiError:
     message = message or 'admission webhook "validation.example.com" denied the request: no'
     body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
     request = Request("PATCH", path_of("a"), changes={})
-    return refusal("api", request, status=status, headers={}, body=body, credentials="")
+    return response_error("api", request, status=status, headers={}, body=body, credentials="")
 
 
 class Bench:

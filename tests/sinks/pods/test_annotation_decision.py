@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.allocations.own_annotations import MARK, own
-from pipeline.kube.json_access import table
+from pipeline.allocations.own_annotations import MARK, own_annotations
+from pipeline.kube.json_access import as_dict
 from sinks.pods.annotation_decision import Decision, decide
-from sinks.pods.held_devices import Wanted
+from sinks.pods.held_devices import DesiredAnnotations
 from tests.sinks.pods.support import KEY, MIG, asking, pod_of
 from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
 from tests.support.kube import Raw
@@ -21,9 +21,13 @@ A, B, M = "GPU-a", "GPU-b", "MIG-m"
 GPUS = frozenset({KEY, MIG})
 
 
-def wants(*held: tuple[str, str], uid: str = "uid-a", resources: frozenset[str] = GPUS) -> Wanted:
+def wants(
+    *held: tuple[str, str], uid: str = "uid-a", resources: frozenset[str] = GPUS
+) -> DesiredAnnotations:
     """A pod that holds devices; each with the names of containers, with commas."""
-    return Wanted(uid, tuple((uuid, tuple(names.split(","))) for uuid, names in held), resources)
+    return DesiredAnnotations(
+        uid, tuple((uuid, tuple(names.split(","))) for uuid, names in held), resources
+    )
 
 
 def mark(**values: str) -> dict[str, str]:
@@ -250,7 +254,7 @@ FULL = pod_of(
 @pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
 def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
     for path in paths(FULL):
-        decision = decide(table(replaced(FULL, path, by)), wants((A, "main")), "node-1")
+        decision = decide(as_dict(replaced(FULL, path, by)), wants((A, "main")), "node-1")
         assert decision.changes is None or not decision.reason
 
 
@@ -260,11 +264,11 @@ def test_no_value_anywhere_is_too_strange(strange: list[tuple[tuple[Any, ...], A
     for path, by in strange:
         with suppress(KeyError, IndexError, TypeError, AttributeError):  # a place that is gone
             pod = replaced(pod, path, by)
-    decision = decide(table(pod), wants((A, "main"), (M, "side")), "node-1")
+    decision = decide(as_dict(pod), wants((A, "main"), (M, "side")), "node-1")
     assert decision.changes is None or not decision.reason
     if decision.changes is not None:
         # What is sent is what any API server takes: texts under names.
-        annotations = table(table(decision.changes["metadata"])["annotations"])
+        annotations = as_dict(as_dict(decision.changes["metadata"])["annotations"])
         assert all(isinstance(value, str) for value in annotations.values())
 
 
@@ -285,7 +289,7 @@ def test_a_foreign_value_stays_and_ours_is_right(
     what = wants(*((uuid, "main") for uuid in sorted(held)))
     decision = decide(pod, what, "node-1")
     now = merged(pod, decision.changes or {})["metadata"]["annotations"]
-    ours_before, ours = own(before), own(now)
+    ours_before, ours = own_annotations(before), own_annotations(now)
     for key, value in there.items():
         assert now[key] == value or (key == KEY and key in ours_before)
     if KEY in ours or KEY not in there:

@@ -21,7 +21,7 @@ async def test_rights_that_are_all_there_are_well_and_no_pod_is_asked_for(tmp_pa
     async with server.serving():
         told = await looked(tmp_path, server)
     assert told.verdict is Verdict.OK
-    assert told.saw == "get pods, patch pods"
+    assert told.observed == "get pods, patch pods"
     assert server.requests == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef, PodInfo
-from sinks.pods.held_devices import Place, Wanted, wanted
+from sinks.pods.held_devices import DesiredAnnotations, PodRef, desired_annotations
 from tests.sinks.pods.support import GPUS, SLICE
 
 RESOURCES = frozenset({"nvidia.com/gpu"})
@@ -18,8 +18,10 @@ def on(device: int, *holders: Holder, conflicts: int = 0) -> Attribution:
     return Attribution((*GPUS[:3], SLICE)[device], True, holders, conflicts)
 
 
-def found(*attributions: Attribution) -> dict[str, Wanted]:
-    return {str(place): what for place, what in wanted(attributions, RESOURCES).items()}
+def found(*attributions: Attribution) -> dict[str, DesiredAnnotations]:
+    return {
+        str(place): what for place, what in desired_annotations(attributions, RESOURCES).items()
+    }
 
 
 def test_devices_in_their_order_with_all_who_hold_them() -> None:
@@ -29,12 +31,12 @@ def test_devices_in_their_order_with_all_who_hold_them() -> None:
         on(2),
         on(3, holder("a", "")),
     ) == {
-        "ml/a": Wanted(
+        "ml/a": DesiredAnnotations(
             "",
             ((GPUS[0].uuid, ("main",)), (GPUS[1].uuid, ("main", "side")), (SLICE.uuid, ("",))),
             RESOURCES,
         ),
-        "ml/b": Wanted("7", ((GPUS[1].uuid, ("main",)),), RESOURCES),
+        "ml/b": DesiredAnnotations("7", ((GPUS[1].uuid, ("main",)),), RESOURCES),
     }
 
 
@@ -54,7 +56,7 @@ def test_who_is_known_in_one_place_is_known(first: str, second: str, uid: str) -
 
 def test_two_pods_of_one_name_are_left_alone() -> None:
     assert found(on(0, holder("a", uid="1")), on(1, holder("a", uid="2")), on(2, holder("b"))) == {
-        "ml/b": Wanted("", ((GPUS[2].uuid, ("main",)),), RESOURCES)
+        "ml/b": DesiredAnnotations("", ((GPUS[2].uuid, ("main",)),), RESOURCES)
     }
 
 
@@ -101,6 +103,6 @@ def test_what_is_no_name_becomes_no_path(namespace: str, name: str) -> None:
     [("ml", "a"), ("m-1", "train-0.x"), ("m" * 63, "a" * 253), ("kube-system", "etcd-node-1")],
 )
 def test_what_is_a_name_does(namespace: str, name: str) -> None:
-    [place] = wanted([on(0, holder(name, namespace=namespace))], RESOURCES)
-    assert place == Place(namespace, name)
+    [place] = desired_annotations([on(0, holder(name, namespace=namespace))], RESOURCES)
+    assert place == PodRef(namespace, name)
     assert place.path == f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -7,7 +7,7 @@ import looptime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.allocations.own_annotations import MARK, own
+from pipeline.allocations.own_annotations import MARK, own_annotations
 from pipeline.base.errors import TransientError
 from tests.sinks.pods.support import (
     KEY,
@@ -64,7 +64,7 @@ class World:
         """Somebody else writes, or takes away what stands there."""
         self.theirs.pop(name, None)
         self.bench.api.annotate(path_of(name), **{KEY: value})
-        if value is not None and KEY not in own(self.bench.annotations(name)):
+        if value is not None and KEY not in own_annotations(self.bench.annotations(name)):
             self.theirs[name] = value
 
     def spoils(self, name: str, mark: str | None) -> None:

@@ -88,7 +88,7 @@ async def test_what_a_pod_is_refused_stops_nobody_and_is_told_once(
         if (method, path) == ("PATCH", path_of("a"))
     ]
     # Told once, and seen by who looks at the sink for as long as it is so.
-    [trouble] = bench.ctx.own.troubles.values()
+    [trouble] = bench.ctx.own.problems.values()
     assert "annotation nvidia.com/gpu can't be written" in trouble.text
     last = max(at for at, method, _, _ in bench.api.requests if method == "PATCH")
     assert trouble.at.mono_ns / NS == pytest.approx(last, abs=1)

@@ -113,7 +113,7 @@ async def test_a_reload_leaves_no_gap() -> None:
         scraping = [asyncio.create_task(scrape()) for _ in range(4)]
         for _ in range(10):
             await asyncio.sleep(0.005)
-            with ctx.listeners.hold():
+            with ctx.listeners.keep_served():
                 await old.__aexit__(None, None, None)
                 await asyncio.sleep(0.002)
                 old = PrometheusSink(OPTIONS, ctx)

@@ -15,7 +15,7 @@ MOUNTS = "/var/run/nvidia-container-devices"
 
 Ids = Sequence[str] | Mapping[str, Sequence[str] | None] | None
 
-_ANSWER = Schema.beside("sources.checkpoint", "deviceplugin.binpb").message(
+_ANSWER = Schema.load_from_package("sources.checkpoint", "deviceplugin.binpb").message(
     "v1beta1.ContainerAllocateResponse"
 )
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import UnreadableError
 from pipeline.model import Claim, Evidence, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import matcher
+from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 from tests.sources.checkpoint.files import (
@@ -26,16 +26,16 @@ from tests.sources.checkpoint.files import (
 )
 
 PATH = Path("checkpoint")
-WANTED = matcher(Options().resources)
+WANTED = glob_matcher(Options().resources)
 
 
-def read(data: bytes) -> Listed:
+def read(data: bytes) -> FileClaims:
     return read_checkpoint(data, PATH, WANTED)
 
 
 def only(data: bytes) -> Claim:
     listed = read(data)
-    assert listed.complaints == ()
+    assert listed.problems == ()
     [claim] = listed.claims
     return claim
 
@@ -168,13 +168,13 @@ def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
         [f"plugin:{GPU}"],
         [f"plugin:{OTHER}"],
     ]
-    assert listed.complaints == (f"checkpoint u1/main: AllocResp for nvidia.com/gpu {text}",)
+    assert listed.problems == (f"checkpoint u1/main: AllocResp for nvidia.com/gpu {text}",)
 
 
 def test_the_first_few_complaints_are_told() -> None:
     entries = [entry([GPU], "!", uid=f"u{number}") for number in range(9)]
     random.Random(1).shuffle(entries)
-    told = read(checkpoint(*entries)).complaints
+    told = read(checkpoint(*entries)).problems
     assert [text.split(":")[0] for text in told[:3]] == [f"checkpoint u{n}/main" for n in range(3)]
     assert told[3:] == ("checkpoint: 6 more of this sort",)
 
@@ -224,7 +224,7 @@ def test_one_claim_for_each_container_and_resource() -> None:
     ],
 )
 def test_nobody_holds_anything(data: bytes) -> None:
-    assert read(data) == Listed(())
+    assert read(data) == FileClaims(())
 
 
 def test_keys_that_nobody_knows_are_ignored() -> None:

@@ -21,7 +21,7 @@ async def test_a_good_checkpoint_is_well(tmp_path: Path) -> None:
     path.write_bytes(checkpoint(entry()))
     told = await looked(tmp_path, path)
     assert told.verdict is Verdict.OK
-    assert told.saw.startswith("1 containers hold devices; written ")
+    assert told.observed.startswith("1 containers hold devices; written ")
 
 
 async def test_an_entry_whose_answer_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ async def test_an_entry_whose_answer_cannot_be_read_is_a_warning(tmp_path: Path)
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "none/checkpoint")
     is_bad(told, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
-    assert "/var/lib/k0s/kubelet of k0s" in told.mend
+    assert "/var/lib/k0s/kubelet of k0s" in told.fix
 
 
 async def test_a_folder_without_the_file(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "checkpoint")
     is_bad(told, "failure", "no such file in it", "the kubelet runs")
-    assert "/var/lib/k0s/kubelet of k0s" in told.mend
+    assert "/var/lib/k0s/kubelet of k0s" in told.fix
 
 
 async def test_a_file_of_another_form(tmp_path: Path) -> None:

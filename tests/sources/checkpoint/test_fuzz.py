@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import UnreadableError
-from sources.checkpoint.allocate_response import BadAnswerError, named
+from sources.checkpoint.allocate_response import InvalidResponseError, gpus_of
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from tests.sources.checkpoint.files import GPU, checkpoint, entry, visible
 
@@ -36,7 +36,7 @@ entries = st.fixed_dictionaries(
 
 def read(data: bytes) -> None:
     with suppress(UnreadableError):
-        assert isinstance(read_checkpoint(data, PATH, lambda _: True), Listed)
+        assert isinstance(read_checkpoint(data, PATH, lambda _: True), FileClaims)
 
 
 @given(st.binary(max_size=200))
@@ -66,12 +66,12 @@ def test_any_json(value: object) -> None:
 @given(st.binary(max_size=120))
 @example(b"\x0a\x04\x0a\x02\xff\xff")
 def test_any_answer(data: bytes) -> None:
-    with suppress(BadAnswerError):
-        found = named(base64.b64encode(data).decode())
+    with suppress(InvalidResponseError):
+        found = gpus_of(base64.b64encode(data).decode())
         assert found is None or found.devices
 
 
 @given(st.text(max_size=40))
 def test_an_answer_of_any_text(text: str) -> None:
-    with suppress(BadAnswerError):
-        named(text)
+    with suppress(InvalidResponseError):
+        gpus_of(text)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Value
-from sources.dcgm.page_reader import Page, understand
+from sources.dcgm.page_reader import Page, parse_page
 from tests.support.nodes import START, uuid_of
 
 PAGES = Path(__file__).parent / "pages"
@@ -23,7 +23,7 @@ def line(name: str, value: object, gpu: int = 0, /, **labels: str) -> str:
 
 def read(page: str | bytes, plan: FieldPlan = EVERYTHING) -> Page:
     data = page.encode() if isinstance(page, str) else page
-    return understand(data, plan, START, 45)
+    return parse_page(data, plan, START, 45)
 
 
 def told(page: Page) -> Told:

@@ -31,8 +31,8 @@ async def test_a_page_is_well(tmp_path: Path) -> None:
     async with exporter(PAGE) as url:
         told = await looked(tmp_path, Options(url=url))
     assert told.verdict is Verdict.OK
-    assert told.looked_at == url
-    assert "devices" in told.saw
+    assert told.subject == url
+    assert "devices" in told.observed
 
 
 async def test_nobody_listens(tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ async def test_a_query_may_be_a_secret_and_is_not_told(tmp_path: Path, body: byt
         found = [await looked(tmp_path / "there", Options(url=f"{url}?token=hunter2"))]
     found.append(await looked(tmp_path / "gone", Options(url=f"{url}?token=hunter2")))
     for told in found:
-        assert told.looked_at == url
+        assert told.subject == url
         assert "hunter2" not in str(told)

@@ -32,7 +32,7 @@ async def test_a_log_that_can_be_read_is_well(ctx: DoctorContext, kmsg: Kmsg) ->
     kmsg.says(xid(), skip=4711)
     told = await log(ctx, kmsg.path)
     assert told.verdict is Verdict.OK
-    assert told.saw == "can be read, from record 4711 on"
+    assert told.observed == "can be read, from record 4711 on"
 
 
 async def test_one_in_which_nothing_stands_is_well(ctx: DoctorContext, kmsg: Kmsg) -> None:
@@ -45,13 +45,13 @@ async def test_the_usual_place_is_that_of_the_machine_s_devices(
 ) -> None:
     there = replace(ctx, roots=replace(ctx.roots, dev=kmsg.path.parent))
     told = await log(there, Path("/dev/kmsg"))
-    assert (told.verdict, told.looked_at) == (Verdict.OK, str(kmsg.path))
+    assert (told.verdict, told.subject) == (Verdict.OK, str(kmsg.path))
 
 
 async def test_no_such_device(ctx: DoctorContext, tmp_path: Path) -> None:
     told = await log(ctx, tmp_path / "kmsg")
     is_bad(told, "failure", "No such file", "hostPath, type CharDevice")
-    assert not told.saw.startswith(str(tmp_path))
+    assert not told.observed.startswith(str(tmp_path))
 
 
 async def test_one_that_may_not_be_opened(

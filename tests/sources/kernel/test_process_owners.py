@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.host import procfs
-from pipeline.host.cgroups import NOBODY
+from pipeline.host.cgroups import NO_CONTAINER
 from pipeline.host.procfs import HOST_PID_NAMESPACE
 from pipeline.model import NS, Instant
 from sources.kernel.kmsg_device import Log
-from sources.kernel.lookup_thread import Lookups
-from sources.kernel.process_owners import hidden, look
+from sources.kernel.lookup_thread import BlockingCalls
+from sources.kernel.process_owners import hidden_reason, lookup
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import reports, running, until
 from tests.sources.nvml.procs import OWNER, UPTIME_S, Proc
@@ -44,16 +44,16 @@ def ago(seconds: float) -> Instant:
 
 def test_a_process_of_a_pod(proc: Proc) -> None:
     proc.run(7, UPTIME_S - 60)
-    assert look(proc.root, [7], lambda: NOW)[7].owner_at(ago(1)) == OWNER
+    assert lookup(proc.root, [7], lambda: NOW)[7].owner_at(ago(1)) == OWNER
 
 
 def test_a_process_outside_all_pods(proc: Proc) -> None:
     proc.run(7, UPTIME_S - 60, "0::/system.slice/nvidia-persistenced.service\n")
-    assert look(proc.root, [7], lambda: NOW)[7].owner_at(ago(1)) == NOBODY
+    assert lookup(proc.root, [7], lambda: NOW)[7].owner_at(ago(1)) == NO_CONTAINER
 
 
 def test_a_process_that_has_ended(proc: Proc) -> None:
-    assert look(proc.root, [7], lambda: NOW) == {}
+    assert lookup(proc.root, [7], lambda: NOW) == {}
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_one_that_began_after_the_error_only_has_the_number(
     proc: Proc, began: float, error: float, owner: object
 ) -> None:
     proc.run(7, UPTIME_S - began)
-    assert look(proc.root, [7], lambda: NOW)[7].owner_at(ago(error)) == owner
+    assert lookup(proc.root, [7], lambda: NOW)[7].owner_at(ago(error)) == owner
 
 
 def test_where_it_can_t_be_told_when_it_began_it_is_taken_for_the_one(proc: Proc) -> None:
     proc.run(7)
     for text in ("", "nan 1\n", "inf 1\n"):
         (proc.root / "uptime").write_text(text)
-        assert look(proc.root, [7], lambda: NOW)[7].owner_at(ago(3600)) == OWNER
+        assert lookup(proc.root, [7], lambda: NOW)[7].owner_at(ago(3600)) == OWNER
 
 
 def test_a_look_that_takes_long_makes_no_process_older_than_it_is(
@@ -87,7 +87,7 @@ def test_a_look_that_takes_long_makes_no_process_older_than_it_is(
 
     monkeypatch.setattr(procfs, "read", slowly)
     proc.run(7, UPTIME_S + 2)
-    found = look(proc.root, [7], lambda: ago(-moment[0]))[7]
+    found = lookup(proc.root, [7], lambda: ago(-moment[0]))[7]
     assert found.owner_at(ago(1)) is None
     assert found.owner_at(ago(-3)) == OWNER
 
@@ -104,13 +104,13 @@ def test_one_that_gets_the_number_during_the_look_is_not_taken_for_the_one_befor
 
     monkeypatch.setattr(procfs, "read", meanwhile)
     proc.run(7, UPTIME_S - 60, "0::/system.slice/before.service\n")
-    assert look(proc.root, [7], lambda: NOW) == {}
+    assert lookup(proc.root, [7], lambda: NOW) == {}
 
 
 def test_this_machine_s_own() -> None:
     clock = FakeSourceContext().clock
     pid = os.getpid()
-    found = look(Path("/proc"), [pid], clock.now)[pid]
+    found = lookup(Path("/proc"), [pid], clock.now)[pid]
     assert found.began_ns is not None
     assert found.began_ns <= clock.now().mono_ns
 
@@ -126,18 +126,18 @@ HIDDEN = {
 @pytest.mark.parametrize(("whose", "name", "chosen", "why"), HIDDEN.values(), ids=HIDDEN)
 def test_whose_procfs_it_is(tmp_path: Path, whose: str, name: str, chosen: bool, why: str) -> None:
     namespace(tmp_path, whose, name)
-    found = hidden(tmp_path, chosen=chosen)
+    found = hidden_reason(tmp_path, is_configured=chosen)
     assert why in found
     assert bool(found) is bool(why)
 
 
 def test_one_that_was_chosen_is_believed_where_nobody_may_look(tmp_path: Path) -> None:
     """Whose namespace a process is in may be seen by those alone who may trace it."""
-    assert hidden(tmp_path, chosen=True)
+    assert hidden_reason(tmp_path, is_configured=True)
     (tmp_path / "1").mkdir()
     (tmp_path / "1/stat").write_text("1 (systemd) S 0\n")
-    assert not hidden(tmp_path, chosen=True)
-    assert hidden(tmp_path, chosen=False)
+    assert not hidden_reason(tmp_path, is_configured=True)
+    assert hidden_reason(tmp_path, is_configured=False)
 
 
 async def test_a_report_names_the_container(kmsg: Kmsg, proc: Proc) -> None:
@@ -178,7 +178,7 @@ async def test_a_procfs_that_hangs_keeps_no_report_waiting(
         let_go.wait()
         return ""
 
-    monkeypatch.setattr("sources.kernel.process_owners.hidden", hang)
+    monkeypatch.setattr("sources.kernel.process_owners.hidden_reason", hang)
     proc.run(1234, UPTIME_S - 60)
     ctx = FakeSourceContext()
     try:
@@ -206,7 +206,7 @@ async def test_a_log_that_is_opened_too_late_is_closed_again(
             closed.set()
 
     monkeypatch.setattr("sources.kernel.lookup_thread.Log", Late)
-    task = asyncio.create_task(Lookups().open(kmsg.path))
+    task = asyncio.create_task(BlockingCalls().open(kmsg.path))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -219,7 +219,7 @@ async def test_a_log_that_is_open_as_the_stop_comes_is_closed_again(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: asyncio.Future[Log] = asyncio.get_running_loop().create_future()
-    lookups = Lookups()
+    lookups = BlockingCalls()
     monkeypatch.setattr(lookups, "_begin", lambda _: opened)
     task = asyncio.create_task(lookups.open(kmsg.path))
     await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sources.kernel.kmsg_device import Log
-from sources.kernel.lookup_thread import Lookups
+from sources.kernel.lookup_thread import BlockingCalls
 from sources.kernel.process_owners import Process
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import codes, dropped, reports, running, until
@@ -71,7 +71,7 @@ async def test_a_stop_at_any_moment_costs_no_error_and_tells_none_twice(
     for code in (31, 79):
         async with running(ctx, kmsg.path):
             if where == "looking up":
-                monkeypatch.setattr(Lookups, "of", hang)
+                monkeypatch.setattr(BlockingCalls, "lookup", hang)
             else:
                 monkeypatch.setattr(ctx, "emit", hang)
             reached.clear()

@@ -11,8 +11,8 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.model import Event, XidsReported
 from sources.kernel.kmsg_device import Log
-from sources.kernel.log_follower import Following, Progress
-from sources.kernel.log_timestamps import Moments
+from sources.kernel.log_follower import LogReader, Progress
+from sources.kernel.log_timestamps import LogClock
 from sources.kernel.options import Options
 from sources.kernel.source import KernelSource
 from tests.sources.kernel.logs import USER, Kmsg, xid
@@ -40,7 +40,7 @@ async def test_it_says_that_it_is_there_before_anything_has_happened(kmsg: Kmsg)
 
 
 async def test_and_again_now_and_then(kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.kernel.source.LIFE_SIGN", 0.01)
+    monkeypatch.setattr("sources.kernel.source.HEARTBEAT_SECONDS", 0.01)
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
         await until(lambda: len(ctx.events) > 3)
@@ -226,8 +226,8 @@ async def test_all_that_the_real_device_has_is_understood() -> None:
     ctx = FakeSourceContext()
     lost: dict[str, int] = {}
     with Log(Path("/dev/kmsg")) as log:
-        progress = Progress(number=-1, moments=Moments(ctx.clock.now()))
-        with Following(log, progress, ctx.clock, lost.__setitem__):
+        progress = Progress(number=-1, moments=LogClock(ctx.clock.now()))
+        with LogReader(log, progress, ctx.clock, lost.__setitem__):
             before: int | None = -2
             while progress.number != before:
                 before = progress.number
@@ -241,5 +241,5 @@ async def test_all_that_the_real_device_has_is_understood() -> None:
 async def test_of_the_real_device_nothing_is_read_that_was_there_before() -> None:
     ctx = FakeSourceContext()
     with Log(Path("/dev/kmsg")) as log:
-        Following(log, Progress(), ctx.clock, lambda *_: None)
+        LogReader(log, Progress(), ctx.clock, lambda *_: None)
         assert log.read() is None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from pipeline.model import Instant, RunningContainer
 from sources.nri import mux, ttrpc
-from sources.nri.container_table import News, Roster
+from sources.nri.container_table import ContainerChanges, ContainerTable
 from sources.nri.plugin import Identity, Inject, Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
@@ -24,7 +24,7 @@ class Talk:
     number: int = -1
 
     def __post_init__(self) -> None:
-        self.roster = Roster(moment)
+        self.roster = ContainerTable(moment)
         self.plugin = Plugin(Identity("podgpu", "90"), self.roster, self.send, self.inject)
 
     def send(self, channel: int, message: ttrpc.Encoded) -> None:
@@ -57,14 +57,14 @@ class Talk:
     def tell(self, event: str, pod: bytes, container: bytes = b"") -> None:
         assert self.call(event, wire.subject(pod, container)) == (0, b"")
 
-    def news(self) -> News:
-        return self.roster.take()
+    def news(self) -> ContainerChanges:
+        return self.roster.take_changes()
 
     def running(self) -> dict[str, RunningContainer]:
         """All that run, where nothing was taken before."""
         news = self.news()
-        assert news.whole is not None
-        found = {one.subject.container_id: one for one in news.whole}
+        assert news.full_list is not None
+        found = {one.subject.container_id: one for one in news.full_list}
         for key, one in news.changes.items():
             found.pop(key, None)
             if one is not None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Claim, PartialRef
-from pipeline.model.plugin_ids import MOST_HELD
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
 from tests.fakes.nri import wire
 from tests.sources.nri.talking import Talk
 
@@ -173,8 +173,8 @@ def test_t03_what_an_annotation_of_the_pod_says_is_not_told(value: str) -> None:
     talk = Talk()
     talk.synchronize([wire.pod(annotations={KOORDINATOR: value})], [wire.container()])
     news = talk.news()
-    assert [one.claims for one in news.whole or ()] == [()]
-    assert news.complaints == []
+    assert [one.claims for one in news.full_list or ()] == [()]
+    assert news.warnings == []
 
 
 def test_one_source_tells_of_no_more_devices_than_the_join_bears() -> None:
@@ -183,11 +183,11 @@ def test_one_source_tells_of_no_more_devices_than_the_join_bears() -> None:
     containers = [wire.container(key=f"c{n}", env=many) for n in range(60)]
     talk.synchronize([wire.pod()], containers)
     news = talk.news()
-    assert news.whole is not None
-    assert len(news.whole) == 60
-    held = sum(len(claim.devices) for one in news.whole for claim in one.claims)
-    assert held == MOST_HELD
-    (complaint,) = news.complaints
+    assert news.full_list is not None
+    assert len(news.full_list) == 60
+    held = sum(len(claim.devices) for one in news.full_list for claim in one.claims)
+    assert held == MAX_CLAIMED_DEVICES
+    (complaint,) = news.warnings
     assert complaint == "containers hold more than 10000 devices; the rest is left out"
     for container in containers[:10]:
         talk.tell("StopContainer", wire.pod(), container)

@@ -57,7 +57,7 @@ async def test_a_socket_that_its_runtime_left_behind(
     """The kernel's table is the host's where what listens there alone is in it."""
     with unix_socket(tmp_path / "nri.sock", listens=False):
         told = await looked(tmp_path, tmp_path / "nri.sock", *rows)
-    assert (told.verdict.value, saw in told.saw) == (verdict, True), told
+    assert (told.verdict.value, saw in told.observed) == (verdict, True), told
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
 async def test_nri_that_is_off(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "nri.sock")
     is_bad(told, "failure", "NRI is off", "disable = false")
-    assert "enable_nri = true" in told.mend
+    assert "enable_nri = true" in told.fix
 
 
 async def test_what_is_no_socket(tmp_path: Path) -> None:

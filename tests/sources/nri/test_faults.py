@@ -18,7 +18,7 @@ from pipeline.model import ContainersReplaced, SourceLost
 from pipeline.runtime.supervision import supervise_source
 from sources.nri import connection as link
 from sources.nri.options import Options
-from sources.nri.reconnect import Losses
+from sources.nri.reconnect import ReconnectBackoff
 from sources.nri.source import NriSource
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nri.connection import PLUGIN, Connection
@@ -126,7 +126,7 @@ async def test_the_runtime_breaks_off(runtime: FakeRuntime, welcome: Welcome, te
 async def test_a_runtime_that_says_nothing_is_given_up(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_PATIENCE_NS", 200_000_000)
+    monkeypatch.setattr(link, "_SYNC_TIMEOUT_NS", 200_000_000)
     stalled = threading.Event()
     runtime.welcome = lambda _: cast(None, stalled.wait(10))
     assert await failures(runtime.path) == ["it did not synchronise within 0 s"]
@@ -136,7 +136,7 @@ async def test_a_runtime_that_says_nothing_is_given_up(
 async def test_once_synchronized_it_waits_for_ever(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_PATIENCE_NS", 200_000_000)
+    monkeypatch.setattr(link, "_SYNC_TIMEOUT_NS", 200_000_000)
     async with following(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
         await asyncio.sleep(0.5)
@@ -299,12 +299,12 @@ class TestTheRuntimeMayNotBearIt:
         assert ctx.failures[2].retry_after is not None
 
     def test_the_count(self) -> None:
-        losses = Losses()
-        pauses = [losses.lost() for _ in range(20)]
+        losses = ReconnectBackoff()
+        pauses = [losses.record_loss() for _ in range(20)]
         assert pauses[:8] == [None, None, 300, 600, 1200, 2400, 3600, 3600]
         assert pauses[-1] == 3600
-        losses.synchronized()
-        assert losses.lost() is None
+        losses.reset()
+        assert losses.record_loss() is None
 
 
 async def test_random_bytes_after_a_good_beginning(runtime: FakeRuntime) -> None:

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from pipeline.component.accepted_annotations import Accepted
+from pipeline.component.accepted_annotations import AcceptedAnnotations
 from sources.nri import mux
-from sources.nri.container_table import MOST, Roster
-from sources.nri.errors import LostError
-from sources.nri.koordinator_injection import from_koordinator
+from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
+from sources.nri.errors import ConnectionLostError
+from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.plugin import Identity, Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
@@ -106,21 +106,21 @@ def survive(rng: random.Random, count: int) -> tuple[int, int]:
         assert HEADER.unpack(header)[0] == len(body)
         assert len(body) < 4096
 
-    def fresh() -> tuple[Plugin, Roster]:
-        roster = Roster(moment)
-        inject = rng.choice([None, partial(from_koordinator, Accepted())])
+    def fresh() -> tuple[Plugin, ContainerTable]:
+        roster = ContainerTable(moment)
+        inject = rng.choice([None, partial(koordinator_adjustment, AcceptedAnnotations())])
         return Plugin(Identity("podgpu", "90"), roster, send, inject), roster
 
     plugin, roster = fresh()
     for data in frames(rng, count):
         try:
             plugin.feed(data)
-        except LostError:
+        except ConnectionLostError:
             losses += 1
             plugin, roster = fresh()
         chance = rng.random()
         if chance < 0.02:
-            roster.take()
+            roster.take_changes()
         elif chance < 0.1:
             # A frame that announces megabytes has swallowed all that came after it.
             plugin, roster = fresh()
@@ -150,13 +150,13 @@ def test_memory_stays_bounded() -> None:
 @pytest.mark.timeout(120)  # every allocation is traced
 def test_what_is_told_for_ever_stays_bounded() -> None:
     """Nobody takes it: the connection is closed, and nothing is kept but names."""
-    roster = Roster(moment)
+    roster = ContainerTable(moment)
     plugin = Plugin(Identity("podgpu", "90"), roster, lambda *_: None)
     data = wire.message({1: PLUGIN, 2: "Synchronize"})
     plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
 
     def tell() -> None:
-        for number in range(2 * MOST):
+        for number in range(2 * MAX_CONTAINERS):
             container = wire.container(f"p{number}", pid=7, env=[f"FILLER={'x' * 300}"])
             told = wire.subject(wire.pod(f"p{number}", uid="u" * 500), container)
             data = wire.message({1: PLUGIN, 2: "PostStartContainer", 3: told})
@@ -165,7 +165,7 @@ def test_what_is_told_for_ever_stays_bounded() -> None:
 
     tracemalloc.start()
     try:
-        with pytest.raises(LostError, match=f"{MOST} changes were told"):
+        with pytest.raises(ConnectionLostError, match=f"{MAX_CONTAINERS} changes were told"):
             tell()
         _, peak = tracemalloc.get_traced_memory()
     finally:

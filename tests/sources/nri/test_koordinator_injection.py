@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.component.accepted_annotations import Accepted, Gpu
+from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu
 from pipeline.model import Claim, Evidence, Origin, PartialRef, Pod, PodInfo, RawDeviceId
-from sources.nri.container_table import Roster
-from sources.nri.koordinator_injection import from_koordinator
+from sources.nri.container_table import ContainerTable
+from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.plugin import Inject
 from tests.fakes.nri import wire
 from tests.sources.nri.talking import Talk
@@ -27,7 +27,7 @@ def gpus(*minors: object) -> dict[str, str]:
 GPU = "GPU-0000000{}-5eed-4a5e-9c0d-000000000000"
 
 
-class Trusting(Accepted):
+class Trusting(AcceptedAnnotations):
     """A node whose GPUs are all a scheduler's, and a pod that may have what it names."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Anything(frozenset[RawDeviceId]):
 
 def injecting() -> Inject:
     """Return what injects where a source of pods has accepted the annotation."""
-    return partial(from_koordinator, Trusting())
+    return partial(koordinator_adjustment, Trusting())
 
 
 def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_koordinators_choice(
 ) -> None:
     talk = Talk(injecting())
     assert adjusted(talk, annotations, **of) == ({} if expected is None else {ENV: expected})
-    assert talk.news().complaints == []
+    assert talk.news().warnings == []
 
 
 def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plugins() -> None:
@@ -130,7 +130,7 @@ def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text
     talk = Talk(injecting())
     for _ in range(3):
         assert adjusted(talk, {KOORDINATOR: value}) == {}
-    (complaint,) = talk.news().complaints
+    (complaint,) = talk.news().warnings
     assert complaint.startswith(f"pod ml/train-0: annotation {KOORDINATOR}: ")
     assert text in complaint
     assert complaint.endswith("; nothing is injected")
@@ -142,21 +142,21 @@ def test_what_cannot_be_read_is_answered_with_nothing(payload: bytes) -> None:
 
 
 def test_a_fault_of_ours_costs_no_container() -> None:
-    def broken(payload: bytes, roster: Roster) -> bytes:
+    def broken(payload: bytes, roster: ContainerTable) -> bytes:
         raise ZeroDivisionError("by zero")
 
     talk = Talk(broken)
     for _ in range(3):
         assert talk.call("CreateContainer") == (0, b"")
-    assert talk.news().complaints == ["nothing is injected: ZeroDivisionError: by zero"]
+    assert talk.news().warnings == ["nothing is injected: ZeroDivisionError: by zero"]
 
 
 def test_an_observer_injects_nothing() -> None:
     assert adjusted(Talk(), gpus(1)) == {}
 
 
-def accepting(*claims: Claim) -> Accepted:
-    accepted = Accepted()
+def accepting(*claims: Claim) -> AcceptedAnnotations:
+    accepted = AcceptedAnnotations()
     accepted.gpus = Trusting().gpus
     accepted.replace("pods", [Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=claims)])
     return accepted
@@ -175,19 +175,21 @@ def allowed(*minors: int) -> Claim:
 @pytest.mark.parametrize(
     ("accepted", "why"),
     [
-        pytest.param(Accepted(), "no source of kind pods has told of the pod yet", id="unknown"),
+        pytest.param(
+            AcceptedAnnotations(), "no source of kind pods has told of the pod yet", id="unknown"
+        ),
         pytest.param(accepting(), "doesn't request what it names", id="requests nothing"),
         pytest.param(accepting(allowed(1)), "names other GPUs", id="others, fewer"),
         pytest.param(accepting(allowed(1, 3)), "names other GPUs", id="others, as many"),
     ],
 )
 def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
-    accepted: Accepted, why: str
+    accepted: AcceptedAnnotations, why: str
 ) -> None:
-    talk = Talk(partial(from_koordinator, accepted))
+    talk = Talk(partial(koordinator_adjustment, accepted))
     for _ in range(2):
         assert adjusted(talk, gpus(1, 2)) == {}
-    (complaint,) = talk.news().complaints
+    (complaint,) = talk.news().warnings
     assert why in complaint
 
 
@@ -217,21 +219,21 @@ def test_t03_a_gpu_that_is_no_scheduler_s_or_another_pod_s_is_not_injected(
 ) -> None:
     accepted = Trusting()
     accepted.gpus = known
-    talk = Talk(partial(from_koordinator, accepted))
+    talk = Talk(partial(koordinator_adjustment, accepted))
     for _ in range(2):
         assert adjusted(talk, annotation) == ({} if why else {ENV: "1"})
-    assert [why in complaint for complaint in talk.news().complaints] == [True] * bool(why)
+    assert [why in complaint for complaint in talk.news().warnings] == [True] * bool(why)
 
 
 def test_t03_one_number_beside_two_ids_is_no_choice() -> None:
     both = [{"minor": 1, "id": uuid} for uuid in (A, B)]
     talk = Talk(injecting())
     assert adjusted(talk, {KOORDINATOR: json.dumps({"gpu": both})}) == {}
-    (complaint,) = talk.news().complaints
+    (complaint,) = talk.news().warnings
     assert ".gpu[1]: minor 1 stands beside two ids" in complaint
 
 
 def test_t03_a_pod_that_requests_it_gets_it() -> None:
-    assert adjusted(Talk(partial(from_koordinator, accepting(allowed(1, 2)))), gpus(1, 2)) == {
-        ENV: "1,2"
-    }
+    assert adjusted(
+        Talk(partial(koordinator_adjustment, accepting(allowed(1, 2)))), gpus(1, 2)
+    ) == {ENV: "1,2"}

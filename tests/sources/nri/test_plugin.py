@@ -3,8 +3,8 @@
 import pytest
 
 from sources.nri import mux, ttrpc
-from sources.nri.container_table import MOST, Roster
-from sources.nri.errors import LostError, ProtocolError
+from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
+from sources.nri.errors import ConnectionLostError, ProtocolError
 from sources.nri.messages import METHODS
 from sources.nri.plugin import Identity, Plugin
 from tests.fakes.nri import wire
@@ -47,7 +47,7 @@ def test_it_registers() -> None:
 def test_a_refusal_is_told() -> None:
     talk = Talk()
     data = wire.message({1: wire.message({1: 2, 2: "invalid plugin\nname"})})
-    with pytest.raises(LostError, match="it refuses the plugin: invalid plugin name"):
+    with pytest.raises(ConnectionLostError, match="it refuses the plugin: invalid plugin name"):
         talk.feed(mux.RUNTIME, HEADER.pack(len(data), 1, 2, 0) + data)
 
 
@@ -115,7 +115,7 @@ class TestAnswersComeFirst:
     )
     def test_even_to_what_cannot_be_read(self, talk: Talk, method: str, payload: bytes) -> None:
         sent: list[tuple[int, ttrpc.Encoded]] = []
-        plugin = Plugin(Identity("p", "90"), Roster(moment), lambda *one: sent.append(one))
+        plugin = Plugin(Identity("p", "90"), ContainerTable(moment), lambda *one: sent.append(one))
         data = wire.message({1: PLUGIN, 2: method, 3: payload})
         with pytest.raises(ProtocolError, match="can't be read"):
             plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
@@ -127,7 +127,7 @@ class TestAnswersComeFirst:
 class TestSynchronize:
     def test_each_part_is_answered_in_kind(self, talk: Talk) -> None:
         assert talk.synchronize([POD], more=True) == (0, b"\x10\x01")
-        assert talk.news().whole is None
+        assert talk.news().full_list is None
         assert not talk.plugin.synchronized
         assert talk.synchronize([], [RUNS]) == (0, b"")
         assert talk.plugin.synchronized
@@ -174,8 +174,8 @@ class TestSynchronize:
         talk.synchronize([POD], [MADE])
         talk.tell("PostStartContainer", POD, RUNS)
         news = talk.news()
-        assert news.whole is not None
-        assert [one.pid for one in news.whole] == [None]
+        assert news.full_list is not None
+        assert [one.pid for one in news.full_list] == [None]
         assert [one and one.pid for one in news.changes.values()] == [77]
 
     def test_a_second_list_takes_the_place_of_the_first(self, talk: Talk) -> None:
@@ -185,8 +185,8 @@ class TestSynchronize:
         assert list(talk.running()) == ["train-0.other"]
 
     def test_too_many_are_refused(self, talk: Talk) -> None:
-        many = [wire.message({1: f"c{n}", 2: "s", 3: "n"}) for n in range(MOST + 1)]
-        with pytest.raises(LostError, match="more than 10000"):
+        many = [wire.message({1: f"c{n}", 2: "s", 3: "n"}) for n in range(MAX_CONTAINERS + 1)]
+        with pytest.raises(ConnectionLostError, match="more than 10000"):
             talk.synchronize([], many, more=True)
 
 
@@ -263,21 +263,21 @@ class TestEvents:
 
     def test_what_nobody_takes_is_bounded(self, synchronized: Talk) -> None:
         def churn() -> None:
-            for n in range(MOST + 1):
+            for n in range(MAX_CONTAINERS + 1):
                 container = wire.container(key=f"c{n}", pid=7)
                 synchronized.tell("PostStartContainer", POD, container)
                 synchronized.tell("StopContainer", POD, container)
 
-        with pytest.raises(LostError, match="that the event loop has not taken"):
+        with pytest.raises(ConnectionLostError, match="that the event loop has not taken"):
             churn()
 
     def test_more_than_a_node_has_are_refused(self, synchronized: Talk) -> None:
         def start() -> None:
-            for n in range(MOST + 1):
+            for n in range(MAX_CONTAINERS + 1):
                 synchronized.tell("PostStartContainer", POD, wire.container(key=f"c{n}", pid=7))
                 synchronized.news()
 
-        with pytest.raises(LostError, match="more than 10000 containers"):
+        with pytest.raises(ConnectionLostError, match="more than 10000 containers"):
             start()
 
     def test_names_too_long_to_be_true_are_passed_over(self, synchronized: Talk) -> None:

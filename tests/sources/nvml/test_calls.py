@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.nvml.topology_poller import Surveyor
+from sources.nvml.topology_poller import TopologyPoller
 from tests.fakes.nvml import FakeNvml, h100s, linked, mig_node
 from tests.sources.nvml.harness import next_rounds, options, rounds, running, until
 from tests.support.contexts import FakeSourceContext
@@ -20,10 +20,10 @@ NOT_OF_ROUNDS = re.compile("Event(Set|Types)|RegisterEvents")
 def no_surveys(monkeypatch: pytest.MonkeyPatch) -> None:
     """How the GPUs are joined is asked beside the rounds; other tests look at that."""
 
-    async def after_round(_: Surveyor, *, slow: bool) -> None:
+    async def after_round(_: TopologyPoller, *, slow: bool) -> None:
         pass
 
-    monkeypatch.setattr(Surveyor, "after_round", after_round)
+    monkeypatch.setattr(TopologyPoller, "after_round", after_round)
 
 
 def documented(heading: str) -> Counter[str]:

@@ -6,32 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.nvml.device_filter import EVERYTHING, ID_MOST, Choice, numbered
+from sources.nvml.device_filter import EVERYTHING, MAX_ID, DeviceFilter, instance_numbers
 from sources.nvml.options import Options
 
-FLEXIBLE = Choice(True, None, None)
+FLEXIBLE = DeviceFilter(True, None, None)
 
 GOOD = [
     ("all", EVERYTHING, "all"),
     ("f", FLEXIBLE, "f"),
-    ("g", Choice(False, (), None), "g"),
-    ("i", Choice(False, None, ()), "i"),
-    ("g:0", Choice(False, (0,), None), "g:0"),
-    ("g:0,2-3", Choice(False, (0, 2, 3), None), "g:0,2-3"),
-    ("g:3,1,2,3", Choice(False, (1, 2, 3), None), "g:1-3"),
-    ("g:2-2", Choice(False, (2,), None), "g:2"),
-    ("i:0,2-4", Choice(False, None, (0, 2, 3, 4)), "i:0,2-4"),
+    ("g", DeviceFilter(False, (), None), "g"),
+    ("i", DeviceFilter(False, None, ()), "i"),
+    ("g:0", DeviceFilter(False, (0,), None), "g:0"),
+    ("g:0,2-3", DeviceFilter(False, (0, 2, 3), None), "g:0,2-3"),
+    ("g:3,1,2,3", DeviceFilter(False, (1, 2, 3), None), "g:1-3"),
+    ("g:2-2", DeviceFilter(False, (2,), None), "g:2"),
+    ("i:0,2-4", DeviceFilter(False, None, (0, 2, 3, 4)), "i:0,2-4"),
     ("g+i", EVERYTHING, "all"),
     ("i+g", EVERYTHING, "all"),
-    ("g:0+i", Choice(False, (0,), ()), "g:0+i"),
-    ("g+i:7", Choice(False, (), (7,)), "g+i:7"),
-    ("i:7+g:1", Choice(False, (1,), (7,)), "g:1+i:7"),
+    ("g:0+i", DeviceFilter(False, (0,), ()), "g:0+i"),
+    ("g+i:7", DeviceFilter(False, (), (7,)), "g+i:7"),
+    ("i:7+g:1", DeviceFilter(False, (1,), (7,)), "g:1+i:7"),
 ]
 
 
 @pytest.mark.parametrize(("text", "choice", "shortest"), GOOD)
-def test_words(text: str, choice: Choice, shortest: str) -> None:
-    assert Choice.parse(text) == choice
+def test_words(text: str, choice: DeviceFilter, shortest: str) -> None:
+    assert DeviceFilter.parse(text) == choice
     assert str(choice) == shortest
     assert Options(devices=text).devices == text
 
@@ -70,26 +70,26 @@ def test_what_means_nothing_is_refused_with_the_mend(text: str, why: str) -> Non
     assert str(raised.value).startswith(repr(text))
 
 
-ids = st.none() | st.frozensets(st.integers(0, ID_MOST), max_size=30).map(
+ids = st.none() | st.frozensets(st.integers(0, MAX_ID), max_size=30).map(
     lambda found: tuple(sorted(found))
 )
-choices = st.just(FLEXIBLE) | st.builds(Choice, st.just(False), ids, ids).filter(
+choices = st.just(FLEXIBLE) | st.builds(DeviceFilter, st.just(False), ids, ids).filter(
     lambda choice: (choice.gpus, choice.instances) != (None, None)
 )
 
 
 @given(choices)
-def test_a_choice_is_read_as_it_was_written(choice: Choice) -> None:
-    assert Choice.parse(str(choice)) == choice
+def test_a_choice_is_read_as_it_was_written(choice: DeviceFilter) -> None:
+    assert DeviceFilter.parse(str(choice)) == choice
 
 
 @given(st.text(alphabet="afgil:+-,0123", max_size=12))
 def test_whatever_is_read_means_the_same_when_written_anew(text: str) -> None:
     try:
-        choice = Choice.parse(text)
+        choice = DeviceFilter.parse(text)
     except ValueError:
         return
-    assert Choice.parse(str(choice)) == choice
+    assert DeviceFilter.parse(str(choice)) == choice
 
 
 # A GPU by its index: is it read?
@@ -107,7 +107,7 @@ HAS_GPU = [
 
 @pytest.mark.parametrize(("text", "index", "read"), HAS_GPU)
 def test_which_gpus_are_read(text: str, index: int, read: bool) -> None:
-    assert Choice.parse(text).has_gpu(index) is read
+    assert DeviceFilter.parse(text).has_gpu(index) is read
 
 
 HAS_INSTANCE = [
@@ -124,7 +124,7 @@ HAS_INSTANCE = [
 
 @pytest.mark.parametrize(("text", "number", "read"), HAS_INSTANCE)
 def test_which_instances_are_read(text: str, number: int, read: bool) -> None:
-    assert Choice.parse(text).has_instance(number) is read
+    assert DeviceFilter.parse(text).has_instance(number) is read
 
 
 NUMBERS = [
@@ -154,7 +154,7 @@ NUMBERS = [
 def test_gpu_instances_are_numbered_by_gpu_size_and_id(
     index: int, instances: list[tuple[int, str]], numbers: dict[int, int]
 ) -> None:
-    assert numbered(index, 7, instances) == numbers
+    assert instance_numbers(index, 7, instances) == numbers
 
 
 CONTRADICTIONS = [
@@ -182,5 +182,5 @@ CONTRADICTIONS = [
 def test_what_can_t_be_had_on_this_node(
     text: str, count: int, cut: list[int], any_mig: bool | None, why: str
 ) -> None:
-    said = Choice.parse(text).contradiction(count, cut, any_mig=any_mig)
+    said = DeviceFilter.parse(text).conflict_with_node(count, cut, any_mig=any_mig)
     assert said.startswith(why) if why else said == ""

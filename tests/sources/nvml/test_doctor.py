@@ -39,7 +39,7 @@ async def test_a_healthy_node_is_well_in_all_and_nvml_is_given_back(
     ctx = context(tmp_path, PROFILING, roots=healthy(tmp_path, 2))
     found = await looked(ctx)
     assert verdicts(found) == WELL
-    assert of(found, "nvml.driver").saw == "driver 580.95.05, 2 GPUs"
+    assert of(found, "nvml.driver").observed == "driver 580.95.05, 2 GPUs"
     calls = fake_nvml.calls()
     assert calls["nvmlShutdown"] == calls["nvmlInitWithFlags"] == 2
 
@@ -95,7 +95,7 @@ async def test_a_host_without_a_driver(
     is_bad(of(found, "nvml.driver"), "failure", saw, mend)
     told = verdicts(found)
     assert told["nvml.versions"] == told["nvml.nodes"] == "skipped", "what follows is said once"
-    assert [finding.check for finding in found if finding.mend] == ["nvml.driver"]
+    assert [finding.check for finding in found if finding.fix] == ["nvml.driver"]
 
 
 @pytest.mark.parametrize("hangs", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"])
@@ -135,7 +135,7 @@ async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     found = await looked(context(tmp_path, environ=environ))
     is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", mend)
-    assert "cannot open shared object file" in of(found, "nvml.library").saw
+    assert "cannot open shared object file" in of(found, "nvml.library").observed
 
 
 async def test_windows_driver_without_its_library_here_is_a_failure(
@@ -158,7 +158,7 @@ async def test_windows_driver_that_fails_is_not_passed_over(
     ctx = context(tmp_path)
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
-    bad = [finding for finding in await looked(ctx) if finding.mend]
+    bad = [finding for finding in await looked(ctx) if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
 
 
@@ -201,7 +201,7 @@ async def test_an_initialisation_that_fails_is_told_by_its_code(
 ) -> None:
     code, check, saw, mend = row
     fake_nvml.set(Scenario(init_error=code))
-    bad = [finding for finding in await looked(context(tmp_path)) if finding.mend]
+    bad = [finding for finding in await looked(context(tmp_path)) if finding.fix]
     assert [finding.check for finding in bad] == [check]
     is_bad(bad[0], "failure", saw, mend)
 
@@ -211,7 +211,7 @@ async def test_calls_that_all_fail_are_the_work_of_a_daemon_reload(
 ) -> None:
     fake_nvml.set(replace(h100s(2), errors={"*": 999}))
     found = await looked(context(tmp_path))
-    bad = [finding for finding in found if finding.mend]
+    bad = [finding for finding in found if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
     is_bad(bad[0], "failure", "every call answers unknown (999)", "daemon-reload of systemd")
 
@@ -221,7 +221,7 @@ async def test_what_is_no_node_cannot_be_opened(fake_nvml: FakeNvml, tmp_path: P
     node = ctx.roots.dev / "nvidiactl"
     node.unlink()
     node.mkdir()
-    bad = [finding for finding in await looked(ctx) if finding.mend]
+    bad = [finding for finding in await looked(ctx) if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
     is_bad(bad[0], "failure", "can't be opened: is a directory", "dmesg")
 
@@ -248,7 +248,7 @@ async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
 
     monkeypatch.setattr(library_checks, "_open", refuse)
     found = await looked(context(tmp_path))
-    bad = [finding for finding in found if finding.mend]
+    bad = [finding for finding in found if finding.fix]
     is_bad(bad[0], "failure", saw, mend)
 
 
@@ -263,5 +263,5 @@ async def test_device_nodes_that_are_missing_are_named(fake_nvml: FakeNvml, tmp_
     found = await looked(ctx)
     told = of(found, "nvml.nodes")
     is_bad(told, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
-    assert f"{ctx.roots.dev}/nvidiactl" in told.saw
-    assert [finding.check for finding in found if finding.mend] == ["nvml.nodes"]
+    assert f"{ctx.roots.dev}/nvidiactl" in told.observed
+    assert [finding.check for finding in found if finding.fix] == ["nvml.nodes"]

@@ -22,7 +22,7 @@ async def test_a_lost_gpu_is_named_and_the_others_are_looked_at(
     found = await looked(context(tmp_path, roots=healthy(tmp_path, 3)))
     told = of(found, "nvml.gpus")
     is_bad(told, "failure", "gpu_is_lost (15)", "nvidia-smi --gpu-reset")
-    assert told.looked_at.startswith("GPU 1")
+    assert told.subject.startswith("GPU 1")
     assert of(found, "nvml.mig").verdict is Verdict.OK
 
 
@@ -46,14 +46,14 @@ async def test_a_gpu_s_mend_is_by_what_it_answers_and_a_reset_for_a_lost_one_alo
     code, saw, mend, never = row
     fake_nvml.set(replace(h100s(2), errors={call: code}))
     found = await looked(context(tmp_path, roots=healthy(tmp_path, 2)))
-    bad = [each for each in found if each.check == "nvml.gpus" and each.mend]
+    bad = [each for each in found if each.check == "nvml.gpus" and each.fix]
     if call == "nvmlDeviceGetUUID" and code == 4:
         assert bad == [], "a GPU that refuses one reading works"
         return
     assert len(bad) == 2
     for each in bad:
         is_bad(each, "failure", saw, mend)
-        assert not never or never not in each.mend
+        assert not never or never not in each.fix
 
 
 COUNTS = [
@@ -96,7 +96,7 @@ async def test_a_mig_mode_that_is_not_told_is_not_off(
 async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path, code: int) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
     told = of(await looked(context(tmp_path)), "nvml.mig")
-    assert (told.verdict, told.saw) == (Verdict.OK, "off")
+    assert (told.verdict, told.observed) == (Verdict.OK, "off")
 
 
 async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ async def test_what_the_page_shows_decides_and_a_fault_is_what_was_chosen(
         fake_nvml.set(Scenario(gpus=[card]))
         told = of(await looked(context(tmp_path / name, text)), "nvml.profiling")
         assert told.verdict.value == verdict, told
-        unasked = told.saw == "no profiling field is asked for"
+        unasked = told.observed == "no profiling field is asked for"
         assert unasked == (which == "a list without any"), told
         if verdict == "skipped" and not unasked:
-            assert "of the usual fields are not there" in told.saw
+            assert "of the usual fields are not there" in told.observed
 
 
 async def test_where_no_gpu_answers_nobody_says_that_all_have_them(

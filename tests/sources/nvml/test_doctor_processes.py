@@ -30,12 +30,12 @@ async def test_a_pid_namespace_of_its_own_hides_processes(
     in_a_pod(ctx)
     told = of(await looked(ctx), "nvml.processes")
     assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "a namespace of its own" in told.saw
-    assert "hostPID: true" in told.saw
-    assert "who used how much is told by who holds it" in told.saw
+    assert "a namespace of its own" in told.observed
+    assert "hostPID: true" in told.observed
+    assert "who used how much is told by who holds it" in told.observed
     unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
     assert unasked.verdict is Verdict.SKIPPED
-    assert unasked.saw == "processes: false"
+    assert unasked.observed == "processes: false"
 
 
 async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
@@ -46,10 +46,10 @@ async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
     asked = Options(proc=tmp_path / "host")
     told = of(await looked(ctx, asked), "nvml.processes")
     assert told.verdict is Verdict.SKIPPED
-    assert f"{asked.proc}/1/stat can't be read" in told.saw
+    assert f"{asked.proc}/1/stat can't be read" in told.observed
     for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
         shutil.rmtree(asked.proc, ignore_errors=True)
         Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
         told = of(await looked(ctx, asked), "nvml.processes")
-        assert (told.verdict, told.looked_at) == (verdict, str(asked.proc))
-        assert ("another pid namespace" in told.saw) is (verdict is Verdict.SKIPPED)
+        assert (told.verdict, told.subject) == (verdict, str(asked.proc))
+        assert ("another pid namespace" in told.observed) is (verdict is Verdict.SKIPPED)

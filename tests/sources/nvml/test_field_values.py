@@ -71,10 +71,10 @@ async def test_one_that_fails_is_counted_and_costs_the_others_nothing(
     assert errors(ctx) == {(GPU[0], "unknown"): 1}
 
 
-@pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name].most < 1 << 40])
+@pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name].max_value < 1 << 40])
 async def test_what_cannot_be_true_is_dropped_and_counted(fake_nvml: FakeNvml, name: str) -> None:
     ctx = FakeSourceContext()
-    gpu = h100(fields={KNOWN[name].number: Field(KNOWN[name].most + 1, "ull")})
+    gpu = h100(fields={KNOWN[name].number: Field(KNOWN[name].max_value + 1, "ull")})
     assert name not in values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
     assert errors(ctx) == {(GPU[0], "out_of_range"): 1}
 
@@ -82,7 +82,7 @@ async def test_what_cannot_be_true_is_dropped_and_counted(fake_nvml: FakeNvml, n
 @pytest.mark.parametrize("name", KNOWN)
 async def test_all_ones_mean_unknown(fake_nvml: FakeNvml, name: str) -> None:
     ones = [Field(ALL_ONES_64, "ull")]
-    if KNOWN[name].most < ALL_ONES_32:  # a count of 64 bits may well get there
+    if KNOWN[name].max_value < ALL_ONES_32:  # a count of 64 bits may well get there
         ones.append(Field(ALL_ONES_32))
     for value in ones:
         ctx = FakeSourceContext()

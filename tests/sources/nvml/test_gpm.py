@@ -13,7 +13,7 @@ from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpm import METRICS, Profiler, Profiling
 from sources.nvml.library import Library
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 from tests.fakes.nvml import FakeNvml, Gpm, Scenario, h100, h100s, slices
 from tests.sources.nvml.harness import (
     GPU,
@@ -304,7 +304,7 @@ def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library
 
 def test_samples_that_are_too_close_are_not_taken(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1))
-    sheet = Sheet(GPU[0], clock())
+    sheet = GpuReadings(GPU[0], clock())
     taken = []
     for ms in (0, 50, 99, 100, 150, 199, 200, 1000):
         clock.ms = ms
@@ -318,7 +318,7 @@ def test_samples_that_are_too_close_are_not_taken(fake_nvml: FakeNvml) -> None:
 
 def test_a_sample_counts_as_taken_when_its_call_returned(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1))
-    sheet = Sheet(GPU[0], clock())
+    sheet = GpuReadings(GPU[0], clock())
     clock.coming = [0, 60, 110, 160, 170]
     assert profiler.read(sheet, sheet.at) == codes.OK, "from 0 to 60 ms"
     assert profiler.read(sheet, sheet.at) == codes.UNASKED, "50 ms after that"
@@ -327,7 +327,7 @@ def test_a_sample_counts_as_taken_when_its_call_returned(fake_nvml: FakeNvml) ->
 
 def test_a_device_that_has_none_of_the_metrics_lacks_the_reading(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1, gpm={2: None}))
-    sheet = Sheet(GPU[0], clock())
+    sheet = GpuReadings(GPU[0], clock())
     assert profiler.read(sheet, clock()) == codes.OK
     clock.ms = 100
     assert profiler.read(sheet, clock()) == codes.NOT_SUPPORTED
@@ -337,17 +337,17 @@ def test_a_device_that_has_none_of_the_metrics_lacks_the_reading(fake_nvml: Fake
 
 def test_a_buffer_is_freed_by_the_next_who_calls(fake_nvml: FakeNvml) -> None:
     profiler, clock, nvml = opened(fake_nvml, h100s(1))
-    sheet = Sheet(GPU[0], clock())
+    sheet = GpuReadings(GPU[0], clock())
     profiler.read(sheet, clock())
     assert fake_nvml.gpm_samples() == (2, 0)
-    profiler.forget()
+    profiler.reset()
     assert fake_nvml.gpm_samples() == (2, 0), "whoever forgets may be on the event loop"
     profiler.read(sheet, clock())
     assert fake_nvml.gpm_samples() == (2, 0)
     nvml.close()
     assert fake_nvml.gpm_samples() == (0, 0)
     nvml.open()
-    profiler.forget()
+    profiler.reset()
     nvml.buffers.tidy()
     assert fake_nvml.gpm_samples() == (0, 0), "not twice"
 
@@ -355,6 +355,6 @@ def test_a_buffer_is_freed_by_the_next_who_calls(fake_nvml: FakeNvml) -> None:
 def test_no_room_for_a_sample_is_an_error_like_others(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1, errors={}))
     fake_nvml.set(replace(h100s(1), errors={"nvmlGpmSampleAlloc": 20}))
-    assert profiler.read(Sheet(GPU[0], clock()), clock()) == 20
+    assert profiler.read(GpuReadings(GPU[0], clock()), clock()) == 20
     fake_nvml.set(h100s(1))
-    assert profiler.read(Sheet(GPU[0], clock()), clock()) == 0
+    assert profiler.read(GpuReadings(GPU[0], clock()), clock()) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.base.clock import SystemClock
 from pipeline.model import NS
-from sources.nvml.worker_pool import Crew, Job, Step
+from sources.nvml.worker_pool import Job, Step, WorkerPool
 from tests.sources.nvml.harness import until
 
 CLOCK = SystemClock()
@@ -34,14 +34,14 @@ class Notes:
 
 
 @pytest.fixture
-async def crew() -> AsyncIterator[Crew]:
-    made = Crew(str)
+async def crew() -> AsyncIterator[WorkerPool]:
+    made = WorkerPool(str)
     yield made
     await made.close(None, 0)
 
 
 async def test_the_urgent_one_then_the_usual_one_then_the_one_that_fills_the_time(
-    crew: Crew,
+    crew: WorkerPool,
 ) -> None:
     notes = Notes()
     jobs = [
@@ -58,7 +58,7 @@ async def test_the_urgent_one_then_the_usual_one_then_the_one_that_fills_the_tim
     assert notes.done == ["urgent0", "urgent1", "usual0", "usual1", "idle0", "idle1"]
 
 
-async def test_a_job_that_becomes_due_waits_for_one_step_at_most(crew: Crew) -> None:
+async def test_a_job_that_becomes_due_waits_for_one_step_at_most(crew: WorkerPool) -> None:
     notes = Notes()
     gate = notes.gates["idle0"] = threading.Event()
     crew.start(CLOCK, 5)
@@ -71,7 +71,7 @@ async def test_a_job_that_becomes_due_waits_for_one_step_at_most(crew: Crew) -> 
     assert notes.done == ["idle0", "usual0", "usual1", "idle1", "idle2"]
 
 
-async def test_the_time_before_a_job_is_due_is_filled(crew: Crew) -> None:
+async def test_the_time_before_a_job_is_due_is_filled(crew: WorkerPool) -> None:
     notes = Notes()
     crew.start(CLOCK, 5)
     due_ns = CLOCK.now().mono_ns + NS // 2
@@ -82,7 +82,7 @@ async def test_the_time_before_a_job_is_due_is_filled(crew: Crew) -> None:
     assert notes.done == ["idle0", "idle1", "later0", "later1"]
 
 
-async def test_a_job_that_fills_the_time_can_be_hurried(crew: Crew) -> None:
+async def test_a_job_that_fills_the_time_can_be_hurried(crew: WorkerPool) -> None:
     notes = Notes()
     gate = notes.gates["usual0"] = threading.Event()
     crew.start(CLOCK, 5)
@@ -91,8 +91,8 @@ async def test_a_job_that_fills_the_time_can_be_hurried(crew: Crew) -> None:
     job = Job(notes.steps("idle"), idle=True)
     idle = asyncio.create_task(crew.run(job))
     await asyncio.sleep(0)
-    crew.hurry(job)
+    crew.prioritize(job)
     gate.set()
     await asyncio.gather(idle, usual)
-    crew.hurry(job)
+    crew.prioritize(job)
     assert notes.done == ["usual0", "idle0", "idle1", "usual1"], "and one that ended stays ended"

@@ -19,7 +19,7 @@ from pipeline.model import (
     SourceAdded,
     SourceLost,
 )
-from sources.nvml.source import UNTIL_NEWS, NvmlSource
+from sources.nvml.source import UNTIL_CHANGED, NvmlSource
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.sources.nvml.harness import (
     GPU,
@@ -103,7 +103,7 @@ async def test_so_it_is_when_a_later_start_fails(
         with pytest.raises(TransientError):
             await source.run(ctx)
         assert shown_later(ctx) == dict.fromkeys(GPU[:4], 0)
-    words = [e for e in rounds(ctx) if good_for(e, ["gpu_up"]) == {UNTIL_NEWS}]
+    words = [e for e in rounds(ctx) if good_for(e, ["gpu_up"]) == {UNTIL_CHANGED}]
     assert len(words) == 1, "said once: each further word would show the source as up"
     await recovers(fake_nvml, ctx, source)
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.host.procfs import HOST_PID_NAMESPACE, ROOT
 from pipeline.model import NS, Instant, PartialRef
-from sources.nvml.process_owners import UNKNOWN, Found, Process, Procfs, foreign
+from sources.nvml.process_owners import UNKNOWN, PidRecord, Process, Procfs, foreign_reason
 from tests.sources.nvml.procs import ID, OWNER, POD, TICKS, UID, UPTIME_S, Proc
 
 ELSEWHERE = "pid:[4026532201]"
@@ -26,77 +26,77 @@ def proc(tmp_path: Path) -> Proc:
 
 def test_a_process_is_found_with_its_start_and_its_owner(proc: Proc) -> None:
     proc.run(7, 100)
-    (found,) = Procfs(proc.root).look([7], at()).values()
-    assert found.now == Process(100 * TICKS, OWNER)
+    (found,) = Procfs(proc.root).lookup([7], at()).values()
+    assert found.current == Process(100 * TICKS, OWNER)
     assert found.began_us == (BOOT_S + 100) * 1_000_000
-    assert found.before is None
+    assert found.previous is None
 
 
 @pytest.mark.parametrize("name", ["a b", ") S 1 2", "((", "", "x) R 1 1 1"])
 def test_a_name_with_anything_in_it_hides_nothing(proc: Proc, name: str) -> None:
     proc.run(7, 100, name=name)
-    assert Procfs(proc.root).look([7], at())[7].now == Process(100 * TICKS, OWNER)
+    assert Procfs(proc.root).lookup([7], at())[7].current == Process(100 * TICKS, OWNER)
 
 
 def test_one_that_is_known_costs_one_file(proc: Proc) -> None:
     known = Procfs(proc.root)
     for pid in (7, 8):
         proc.run(pid)
-    known.look([7, 8], at())
+    known.lookup([7, 8], at())
     (proc.root / "7/cgroup").unlink()
-    assert known.look([7], at(1)) == {7: Found(Process(100 * TICKS, OWNER))}
+    assert known.lookup([7], at(1)) == {7: PidRecord(Process(100 * TICKS, OWNER))}
 
 
 def test_a_pid_used_again_tells_of_both(proc: Proc) -> None:
     known = Procfs(proc.root)
     proc.run(7, 100)
-    known.look([7], at(0))
-    known.look([7], at(5))
+    known.lookup([7], at(0))
+    known.lookup([7], at(5))
     other = PartialRef(uid=UID, container_id="cd" * 32)
     proc.run(7, 503, POD.replace(ID, "cd" * 32))
-    found = known.look([7], at(10))[7]
-    assert found.now == Process(503 * TICKS, other)
+    found = known.lookup([7], at(10))[7]
+    assert found.current == Process(503 * TICKS, other)
     assert found.began_us == (BOOT_S + 503) * 1_000_000 + 10 * 1_000_000
-    assert (found.before, found.seen_ns) == (Process(100 * TICKS, OWNER), 5 * NS)
+    assert (found.previous, found.seen_ns) == (Process(100 * TICKS, OWNER), 5 * NS)
 
 
 def test_one_that_has_ended_is_remembered_as_of_when_it_was_seen(proc: Proc) -> None:
     known = Procfs(proc.root)
     proc.run(7)
-    known.look([7], at(0))
+    known.lookup([7], at(0))
     proc.end(7)
     for second in (5, 10):
-        found = known.look([7], at(second))[7]
-        assert found.now is None
-        assert (found.before, found.seen_ns) == (Process(100 * TICKS, OWNER), 0)
+        found = known.lookup([7], at(second))[7]
+        assert found.current is None
+        assert (found.previous, found.seen_ns) == (Process(100 * TICKS, OWNER), 0)
 
 
 def test_one_that_was_never_seen_is_nobody(proc: Proc) -> None:
-    assert Procfs(proc.root).look([7], at()) == {7: UNKNOWN}
+    assert Procfs(proc.root).lookup([7], at()) == {7: UNKNOWN}
 
 
 def test_an_owner_that_could_not_be_read_is_looked_for_again(proc: Proc) -> None:
     known = Procfs(proc.root)
     proc.run(7)
     (proc.root / "7/cgroup").unlink()
-    assert known.look([7], at())[7].now == Process(100 * TICKS, None)
+    assert known.lookup([7], at())[7].current == Process(100 * TICKS, None)
     proc.run(7)
-    assert known.look([7], at())[7] == Found(Process(100 * TICKS, OWNER))
+    assert known.lookup([7], at())[7] == PidRecord(Process(100 * TICKS, OWNER))
 
 
 def test_a_stat_that_is_none_is_no_process(proc: Proc) -> None:
     proc.run(7)
     for text in ("", "7 (x) S 1", "7 (x) S " + "x " * 30):
         (proc.root / "7/stat").write_text(text)
-        assert Procfs(proc.root).look([7], at())[7].now is None
+        assert Procfs(proc.root).lookup([7], at())[7].current is None
 
 
 def test_without_an_uptime_nobody_knows_when_it_began(proc: Proc) -> None:
     proc.run(7)
     for text in ("", "nan 1\n", "inf 1\n"):
         (proc.root / "uptime").write_text(text)
-        found = Procfs(proc.root).look([7], at())[7]
-        assert found.now is not None
+        found = Procfs(proc.root).lookup([7], at())[7]
+        assert found.current is not None
         assert found.began_us is None
 
 
@@ -104,21 +104,21 @@ def test_no_more_are_remembered_than_there_is_room_for(proc: Proc) -> None:
     known = Procfs(proc.root, most=3)
     for pid in range(1, 6):
         proc.run(pid)
-    known.look([1, 2, 3], at(0))
-    known.look([1], at(1))
-    known.look([4], at(2))
+    known.lookup([1, 2, 3], at(0))
+    known.lookup([1], at(1))
+    known.lookup([4], at(2))
     for pid in range(1, 6):
         proc.end(pid)
-    assert {pid for pid in range(1, 6) if known.look([pid], at(3))[pid].before} == {1, 3, 4}
+    assert {pid for pid in range(1, 6) if known.lookup([pid], at(3))[pid].previous} == {1, 3, 4}
 
 
 def test_this_process_is_found_in_the_real_one() -> None:
     now = ROOT / "uptime"
     assert now.exists()
-    found = Procfs(ROOT).look([os.getpid()], at())[os.getpid()]
-    assert found.now is not None
-    assert found.now.started > 0
-    assert found.now.owner is not None
+    found = Procfs(ROOT).lookup([os.getpid()], at())[os.getpid()]
+    assert found.current is not None
+    assert found.current.started > 0
+    assert found.current.owner is not None
 
 
 # -- whether it is the host's --------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_whose_procfs_it_is(  # noqa: PLR0917 - a table's columns
     tmp_path: Path, namespace: str, own: str, first: str, pid: int, hosts: bool
 ) -> None:
     root = shown(tmp_path, namespace, own, first, pid)
-    why = foreign(root, chosen=False)
+    why = foreign_reason(root, is_configured=False)
     assert (why == "") is hosts, why
     if why:
         assert ELSEWHERE in why
@@ -206,33 +206,35 @@ def test_one_that_was_chosen_has_to_be_that_of_the_own_pid_namespace(
 ) -> None:
     proc = Proc(tmp_path / "proc", numbers)
     proc.run(1)
-    why = foreign(proc.root, chosen=True)
+    why = foreign_reason(proc.root, is_configured=True)
     assert why == ("" if good else f"{proc.root} shows another pid namespace than podgpu's own")
     # podgpu has no place in it.
     (proc.root / "self/status").unlink()
-    assert "another pid namespace" in foreign(proc.root, chosen=True)
+    assert "another pid namespace" in foreign_reason(proc.root, is_configured=True)
 
 
 def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
-    assert foreign(ROOT / "self/root/proc", chosen=True) == ""
+    assert foreign_reason(ROOT / "self/root/proc", is_configured=True) == ""
 
 
 def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:
-    assert "self/ns/pid can't be read" in foreign(tmp_path, chosen=False)
-    assert "1/stat can't be read" in foreign(tmp_path / "nowhere", chosen=True)
+    assert "self/ns/pid can't be read" in foreign_reason(tmp_path, is_configured=False)
+    assert "1/stat can't be read" in foreign_reason(tmp_path / "nowhere", is_configured=True)
 
 
 def test_t4_an_mps_server_is_recognised_by_its_name(proc: Proc) -> None:
     proc.run(7, name="nvidia-cuda-mps")
     proc.run(8)
     known = Procfs(proc.root)
-    found = known.look([7, 8], at())
-    serves = {pid: one.now is not None and one.now.serves for pid, one in found.items()}
+    found = known.lookup([7, 8], at())
+    serves = {
+        pid: one.current is not None and one.current.is_mps_server for pid, one in found.items()
+    }
     assert serves == {7: True, 8: False}
     # It gets its name after it began.
     proc.run(8, name="nvidia-cuda-mps")
-    assert known.look([8], at(1))[8].now == Process(100 * TICKS, OWNER, serves=True)
+    assert known.lookup([8], at(1))[8].current == Process(100 * TICKS, OWNER, is_mps_server=True)
     proc.end(8)
-    gone = known.look([8], at(2))[8].before
+    gone = known.lookup([8], at(2))[8].previous
     assert gone is not None
-    assert gone.serves
+    assert gone.is_mps_server

@@ -269,7 +269,7 @@ async def test_a_procfs_that_hangs_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ctx = FakeSourceContext()
-    monkeypatch.setattr("sources.nvml.process_sampler._PATIENCE", 0.2)
+    monkeypatch.setattr("sources.nvml.process_sampler._LOOKUP_TIMEOUT", 0.2)
     fake_nvml.set(h100s(1, processes=[Proc(7)]))
     cgroup = proc.root / "7/cgroup"
     cgroup.unlink()

@@ -11,7 +11,7 @@ from pipeline.model import NS, Instant
 from sources.nvml import codes, process_utilization
 from sources.nvml.library import Library
 from sources.nvml.process_utilization import Utilization
-from sources.nvml.readers import Sheet
+from sources.nvml.readers import GpuReadings
 from tests.fakes.nvml import FakeNvml, Load, Sample, Scenario, h100, h100s
 
 WALL_S = 1_700_000_000
@@ -37,7 +37,7 @@ class Asking:
         nvml.open()
         _, handle = nvml.handle_at(0)
         self.one = Utilization(nvml, handle)
-        self.sheet = Sheet("", at(0))
+        self.sheet = GpuReadings("", at(0))
 
     def says(self, *samples: Sample, errors: Mapping[str, int] | None = None) -> None:
         self.fake.set(Scenario(gpus=[h100(samples=samples, errors=errors or {})]))
@@ -45,7 +45,7 @@ class Asking:
     def ask(self, when: Instant) -> dict[int, int] | None:
         """Ask; return busy milliseconds by pid."""
         assert self.one.read(self.sheet, when) == codes.OK
-        found = self.one.found
+        found = self.one.by_pid
         return None if found is None else {pid: e.busy_ns // MS for pid, e in found.items()}
 
 
@@ -72,9 +72,9 @@ def test_it_is_exact_to_the_nanosecond(asking: Asking) -> None:
     asking.ask(at(10))
     asking.says(Sample(7, sm=37, timestamp=stamp(13.123457)))
     asking.one.read(asking.sheet, at(15))
-    assert asking.one.found is not None
-    assert asking.one.found[7].busy_ns == 37 * 3_123_457 * 10
-    assert asking.one.found[7].stamp_us == stamp(13.123457)
+    assert asking.one.by_pid is not None
+    assert asking.one.by_pid[7].busy_ns == 37 * 3_123_457 * 10
+    assert asking.one.by_pid[7].stamp_us == stamp(13.123457)
 
 
 def test_nobody_had_any(asking: Asking) -> None:
@@ -166,7 +166,7 @@ def test_what_failed_is_unknown_and_so_is_the_time_until_it_works(
     asking.ask(at(5))
     asking.says(errors={"nvmlDeviceGetProcessUtilization": code})
     assert asking.one.read(asking.sheet, at(10)) == code
-    assert asking.one.found is None
+    assert asking.one.by_pid is None
     asking.says(Sample(7, sm=100, timestamp=stamp(14)))
     assert asking.ask(at(15)) is None
     asking.says(Sample(7, sm=100, timestamp=stamp(19)))
@@ -185,7 +185,7 @@ def test_there_is_an_end_to_the_room(asking: Asking, monkeypatch: pytest.MonkeyP
     asking.ask(at(0))
     asking.says(*(Sample(pid, sm=1, timestamp=stamp(4)) for pid in range(300)))
     assert asking.one.read(asking.sheet, at(5)) == codes.INSUFFICIENT_SIZE
-    assert asking.one.found is None
+    assert asking.one.by_pid is None
 
 
 # -- the driver as it is played ------------------------------------------------------------------

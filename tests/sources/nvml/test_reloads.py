@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left")
 def after_reload(ctx: FakeSourceContext) -> FakeSourceContext:
     """The context that the runtime makes for the new source."""
     new = FakeSourceContext()
-    new.kept = ctx.kept
+    new.restart_state = ctx.restart_state
     return new
 
 

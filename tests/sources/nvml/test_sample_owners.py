@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import NS, GpuProcess, Instant, PartialRef, ProcessUse
-from sources.nvml.process_owners import UNKNOWN, Found, Process
-from sources.nvml.process_utilization import Entry
-from sources.nvml.sample_owners import pids, use_of
-from sources.nvml.usage_sample import Seen
+from sources.nvml.process_owners import UNKNOWN, PidRecord, Process
+from sources.nvml.process_utilization import ProcessBusyTime
+from sources.nvml.sample_owners import pids, to_device_use
+from sources.nvml.usage_sample import RawDeviceUse
 
 WALL_S = 1_700_000_000
 OLD = Process(100, PartialRef(uid="old"))
@@ -29,20 +29,28 @@ def us(seconds: float) -> int:
 SINCE, NOW = at(5), at(10)
 BUSY = 2 * NS
 LISTED = (GpuProcess(7, "compute", GIB),)
-ENTRY = {7: Entry(BUSY, us(9))}
+ENTRY = {7: ProcessBusyTime(BUSY, us(9))}
 
 
-def seen(**changes: object) -> Seen:
-    made = {"listed": LISTED, "entries": ENTRY, **changes}
-    return Seen("GPU-1", NOW, SINCE, used=3 * GIB, reserved=GIB, energy_mj=5, **made)  # type: ignore[arg-type]
+def seen(**changes: object) -> RawDeviceUse:
+    made = {"listed": LISTED, "utilization": ENTRY, **changes}
+    return RawDeviceUse(
+        "GPU-1",
+        NOW,
+        SINCE,
+        memory_used_bytes=3 * GIB,
+        memory_reserved_bytes=GIB,
+        energy_mj=5,
+        **made,  # type: ignore[arg-type]
+    )
 
 
-def began(seconds: float, before: Process | None = None, seen_at: float = 5.1) -> Found:
-    return Found(NEW, us(seconds), before, round(seen_at * NS))
+def began(seconds: float, before: Process | None = None, seen_at: float = 5.1) -> PidRecord:
+    return PidRecord(NEW, us(seconds), before, round(seen_at * NS))
 
 
-def ended(process: Process, seen_at: float = 5.1) -> Found:
-    return Found(before=process, seen_ns=round(seen_at * NS))
+def ended(process: Process, seen_at: float = 5.1) -> PidRecord:
+    return PidRecord(previous=process, seen_ns=round(seen_at * NS))
 
 
 def use(process: Process | None, kind: str, memory: int | None, busy: int | None) -> ProcessUse:
@@ -50,10 +58,10 @@ def use(process: Process | None, kind: str, memory: int | None, busy: int | None
     return ProcessUse(7, started, owner, kind, memory, busy)  # type: ignore[arg-type]
 
 
-CASES: dict[str, tuple[Seen, Found, list[ProcessUse]]] = {
-    "one that was there before": (seen(), Found(NEW), [use(NEW, "compute", GIB, BUSY)]),
-    "one of the host's": (seen(), Found(HOST), [use(HOST, "compute", GIB, BUSY)]),
-    "one that did nothing": (seen(entries={}), Found(NEW), [use(NEW, "compute", GIB, 0)]),
+CASES: dict[str, tuple[RawDeviceUse, PidRecord, list[ProcessUse]]] = {
+    "one that was there before": (seen(), PidRecord(NEW), [use(NEW, "compute", GIB, BUSY)]),
+    "one of the host's": (seen(), PidRecord(HOST), [use(HOST, "compute", GIB, BUSY)]),
+    "one that did nothing": (seen(utilization={}), PidRecord(NEW), [use(NEW, "compute", GIB, 0)]),
     "one that began meanwhile": (seen(), began(8), [use(NEW, "compute", GIB, BUSY)]),
     "one that began as it was found at work": (
         seen(),
@@ -82,7 +90,7 @@ CASES: dict[str, tuple[Seen, Found, list[ProcessUse]]] = {
     ),
     "nor where nobody knows when the one there began": (
         seen(),
-        Found(NEW, None, OLD, round(5.1 * NS)),
+        PidRecord(NEW, None, OLD, round(5.1 * NS)),
         [use(None, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
     ),
     "one that has ended": (seen(listed=()), ended(OLD), [use(OLD, "", 0, BUSY)]),
@@ -92,7 +100,7 @@ CASES: dict[str, tuple[Seen, Found, list[ProcessUse]]] = {
         [use(None, "", 0, BUSY)],
     ),
     "one that nobody ever saw": (seen(listed=()), UNKNOWN, [use(None, "", 0, BUSY)]),
-    "one that let go of the device": (seen(listed=()), Found(NEW), [use(NEW, "", 0, BUSY)]),
+    "one that let go of the device": (seen(listed=()), PidRecord(NEW), [use(NEW, "", 0, BUSY)]),
     "one that ended after it was listed": (seen(), ended(OLD), [use(OLD, "compute", GIB, BUSY)]),
     "one that ended then, and was never seen": (
         seen(),
@@ -100,32 +108,34 @@ CASES: dict[str, tuple[Seen, Found, list[ProcessUse]]] = {
         [use(None, "compute", GIB, BUSY)],
     ),
     "one that took the pid after the list was made": (
-        seen(entries={}),
+        seen(utilization={}),
         began(10.5, OLD),
         [use(OLD, "compute", GIB, 0)],
     ),
     "at the first look nobody did anything": (
-        seen(entries=None),
-        Found(NEW),
+        seen(utilization=None),
+        PidRecord(NEW),
         [use(NEW, "compute", GIB, None)],
     ),
-    "no lists": (seen(listed=None), Found(NEW), [use(NEW, "", None, BUSY)]),
-    "neither": (seen(listed=None, entries=None), UNKNOWN, []),
+    "no lists": (seen(listed=None), PidRecord(NEW), [use(NEW, "", None, BUSY)]),
+    "neither": (seen(listed=None, utilization=None), UNKNOWN, []),
 }
 
 
 @pytest.mark.parametrize(("what", "found", "expected"), CASES.values(), ids=CASES.keys())
 def test_each_use_goes_to_whom_its_time_says(
-    what: Seen, found: Found, expected: list[ProcessUse]
+    what: RawDeviceUse, found: PidRecord, expected: list[ProcessUse]
 ) -> None:
-    made = use_of(what, {7: found}, 15)
+    made = to_device_use(what, {7: found}, 15)
     assert list(made.processes) == expected
     assert made.listed is (what.listed is not None)
-    assert made.busy_ns == (None if what.entries is None else sum(e.busy_ns or 0 for e in expected))
+    assert made.busy_ns == (
+        None if what.utilization is None else sum(e.busy_ns or 0 for e in expected)
+    )
 
 
 def test_the_rest_is_told_as_it_was_seen() -> None:
-    made = use_of(seen(), {}, 15)
+    made = to_device_use(seen(), {}, 15)
     assert (made.device, made.at, made.since, made.good_for_ns) == ("GPU-1", NOW, SINCE, 15)
     assert (made.memory_used_bytes, made.memory_reserved_bytes) == (3 * GIB, GIB)
     assert made.energy_mj == 5
@@ -135,7 +145,7 @@ def test_the_rest_is_told_as_it_was_seen() -> None:
 
 
 def test_what_an_instance_was_busy_is_nobodys_own() -> None:
-    made = use_of(seen(entries=None, busy_ns=12), {7: Found(NEW)}, 15)
+    made = to_device_use(seen(utilization=None, busy_ns=12), {7: PidRecord(NEW)}, 15)
     assert made.busy_ns == 12
     assert [one.busy_ns for one in made.processes] == [None]
 
@@ -156,11 +166,11 @@ def test_a_process_in_several_lists_has_its_memory_once(
 ) -> None:
     processes = tuple(GpuProcess(7, name, size) for name, size in listed)  # type: ignore[arg-type]
     for order in (processes, processes[::-1]):
-        (made,) = use_of(seen(listed=order), {7: Found(NEW)}, 15).processes
+        (made,) = to_device_use(seen(listed=order), {7: PidRecord(NEW)}, 15).processes
         assert (made.kind, made.memory_bytes, made.busy_ns) == (kind, memory, BUSY)
 
 
-SERVER = Process(50, PartialRef(uid="mps-daemon"), serves=True)
+SERVER = Process(50, PartialRef(uid="mps-daemon"), is_mps_server=True)
 ALL = 5 * NS
 MPS: dict[
     str, tuple[list[tuple[int, str]], dict[int, Process], dict[int, int], dict[int, int | None]]
@@ -215,29 +225,31 @@ def test_t4_what_mps_clients_do_is_unknown_and_never_the_servers(
     expected: dict[int, int | None],
 ) -> None:
     lists = tuple(GpuProcess(pid, kind, GIB) for pid, kind in listed)  # type: ignore[arg-type]
-    told = {pid: Entry(busy, us(9)) for pid, busy in entries.items()}
-    found = {pid: Found(process) for pid, process in known.items()}
-    made = use_of(seen(listed=lists, entries=told), found, 15)
+    told = {pid: ProcessBusyTime(busy, us(9)) for pid, busy in entries.items()}
+    found = {pid: PidRecord(process) for pid, process in known.items()}
+    made = to_device_use(seen(listed=lists, utilization=told), found, 15)
     assert {one.pid: one.busy_ns for one in made.processes} == expected
     assert made.busy_ns == sum(entries.values()), "the device's own is known all the same"
     assert made.mps is (None in expected.values())
 
 
 def test_all_that_were_seen_are_looked_up() -> None:
-    other = seen(listed=None, entries={9: Entry(1, 1)})
-    assert pids([seen(), other, seen(listed=None, entries=None)]) == {7, 9}
+    other = seen(listed=None, utilization={9: ProcessBusyTime(1, 1)})
+    assert pids([seen(), other, seen(listed=None, utilization=None)]) == {7, 9}
 
 
 PROCESSES = st.one_of(st.none(), st.builds(Process, st.integers(1, 9), st.just(OLD.owner)))
 FOUND = st.builds(
-    Found,
+    PidRecord,
     PROCESSES,
     st.one_of(st.none(), st.integers(us(4), us(11))),
     PROCESSES,
     st.integers(4 * NS, 6 * NS),
 )
 PIDS = st.integers(1, 4)
-ENTRIES = st.dictionaries(PIDS, st.builds(Entry, st.integers(0, BUSY), st.integers(us(5), us(10))))
+ENTRIES = st.dictionaries(
+    PIDS, st.builds(ProcessBusyTime, st.integers(0, BUSY), st.integers(us(5), us(10)))
+)
 GPU_PROCESSES = st.builds(
     GpuProcess,
     PIDS,
@@ -252,9 +264,9 @@ GPU_PROCESSES = st.builds(
     found=st.dictionaries(PIDS, FOUND),
 )
 def test_nothing_is_lost_and_nothing_is_told_twice(
-    listed: list[GpuProcess], entries: dict[int, Entry], found: dict[int, Found]
+    listed: list[GpuProcess], entries: dict[int, ProcessBusyTime], found: dict[int, PidRecord]
 ) -> None:
-    made = use_of(seen(listed=tuple(listed), entries=entries), found, 15)
+    made = to_device_use(seen(listed=tuple(listed), utilization=entries), found, 15)
     assert made.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
     told = sum(one.busy_ns or 0 for one in made.processes)
     assert told <= made.busy_ns if made.mps else told == made.busy_ns
@@ -263,5 +275,5 @@ def test_nothing_is_lost_and_nothing_is_told_twice(
     assert order == sorted(order)
     for one in made.processes:
         who = found.get(one.pid, UNKNOWN)
-        owners = {process.owner for process in (who.now, who.before) if process is not None}
+        owners = {process.owner for process in (who.current, who.previous) if process is not None}
         assert one.owner is None or one.owner in owners

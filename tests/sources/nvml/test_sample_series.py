@@ -63,29 +63,29 @@ def test_however_often_a_ring_is_read_the_window_is_the_same(reads: list[int], h
     seen = 0
     for count in reads:
         seen += count
-        often.take(everything[max(0, seen - holds) : seen])
-    once.take(everything)
-    assert often.over(0) == once.over(0)
+        often.add_ring(everything[max(0, seen - holds) : seen])
+    once.add_ring(everything)
+    assert often.summary(0) == once.summary(0)
 
 
 def test_a_short_peak_is_seen_for_as_long_as_the_window() -> None:
     series = Series(SECOND, 1000)
-    series.take([*ring(0, 10), *ring(10, 3, 700), *ring(13, 5)])
+    series.add_ring([*ring(0, 10), *ring(10, 3, 700), *ring(13, 5)])
     for number in range(18, 62):
-        series.take(ring(18, number - 17))
-        found = series.over(0)
+        series.add_ring(ring(18, number - 17))
+        found = series.summary(0)
         assert found is not None
         assert (found[0].least, found[0].most) == (100, 700)
-    series.take(ring(18, 50))
-    found = series.over(0)
+    series.add_ring(ring(18, 50))
+    found = series.summary(0)
     assert found is not None
     assert found[0].most == 100
 
 
 def test_a_sample_weighs_as_much_as_the_time_since_the_one_before() -> None:
     series = Series(10 * SECOND, 1000)
-    series.take([(SECOND, 0), (SECOND + 10, 0), (SECOND + 20, 0), (SECOND + 50, 600)])
-    found = series.over(0)
+    series.add_ring([(SECOND, 0), (SECOND + 10, 0), (SECOND + 20, 0), (SECOND + 50, 600)])
+    found = series.summary(0)
     assert found is not None
     # The first stands for a usual step, of 10, and the last for 30 of the 60 microseconds.
     assert found[0].mean == 300
@@ -94,19 +94,19 @@ def test_a_sample_weighs_as_much_as_the_time_since_the_one_before() -> None:
 
 def test_a_pause_of_the_driver_counts_for_few_samples() -> None:
     series = Series(10 * SECOND, 1000)
-    series.take([*ring(0, 4, 0), *ring(150, 1, 1000), *ring(151, 3, 0)])
-    found = series.over(0)
+    series.add_ring([*ring(0, 4, 0), *ring(150, 1, 1000), *ring(151, 3, 0)])
+    found = series.summary(0)
     assert found is not None
     assert found[0].mean == 1000 * 4 / (4 + 4 + 3), "four usual steps, not 147"
 
 
 def test_what_was_lost_in_a_ring_ends_the_window() -> None:
     series = Series(100 * SECOND, 1000)
-    series.take(ring(0, 10, 900))
-    assert series.wrapped is None
-    series.take(ring(50, 10, 300))
-    assert series.wrapped == 10
-    found = series.over(0)
+    series.add_ring(ring(0, 10, 900))
+    assert series.wrapped_samples is None
+    series.add_ring(ring(50, 10, 300))
+    assert series.wrapped_samples == 10
+    found = series.summary(0)
     assert found is not None
     summary, reach = found
     assert (summary.least, summary.most) == (300, 300)
@@ -115,30 +115,30 @@ def test_what_was_lost_in_a_ring_ends_the_window() -> None:
 
 def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
     series = Series(100 * SECOND, 1000)
-    series.take(ring(0, 10, 900))
-    series.take(ring(10, 10, 300))
-    found = series.over(0)
+    series.add_ring(ring(0, 10, 900))
+    series.add_ring(ring(10, 10, 300))
+    found = series.summary(0)
     assert found is not None
     assert (found[0].least, found[0].most) == (300, 900)
-    assert series.wrapped is None
+    assert series.wrapped_samples is None
 
 
 def test_a_clock_that_is_set_back_begins_anew() -> None:
     series = Series(SECOND, 1000)
-    series.take(ring(1000, 10, 900))
-    assert not series.take(ring(1000, 10, 900))
-    assert series.take(ring(0, 10, 300))
-    assert series.take(ring(0, 12, 300))
-    found = series.over(0)
+    series.add_ring(ring(1000, 10, 900))
+    assert not series.add_ring(ring(1000, 10, 900))
+    assert series.add_ring(ring(0, 10, 300))
+    assert series.add_ring(ring(0, 12, 300))
+    found = series.summary(0)
     assert found is not None
     assert (found[0].least, found[0].most) == (300, 300)
 
 
 def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
     series = Series(SECOND, 1000)
-    series.take(ring(0, 10, 900))
-    series.take([*ring(2, 8, 900), *ring(10_000_000, 2, 300)])
-    found = series.over(0)
+    series.add_ring(ring(0, 10, 900))
+    series.add_ring([*ring(2, 8, 900), *ring(10_000_000, 2, 300)])
+    found = series.summary(0)
     assert found is not None
     assert found[0].most == 300
     assert series.spacing == STEP
@@ -146,20 +146,20 @@ def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
 
 def test_a_window_that_the_driver_says_nothing_for_ends() -> None:
     series = Series(SECOND, 1000)
-    assert series.over(0) is None
-    series.take(ring(0, 10))
-    assert series.over(SECOND // 2) is not None
-    assert series.over(2 * SECOND) is None
+    assert series.summary(0) is None
+    series.add_ring(ring(0, 10))
+    assert series.summary(SECOND // 2) is not None
+    assert series.summary(2 * SECOND) is None
 
 
 def test_values_that_cannot_be_true_are_left_out_and_told() -> None:
     series = Series(SECOND, 1000)
-    series.take([*ring(0, 2), *ring(2, 1, ALL_ONES_32), *ring(3, 1)])
-    assert not series.wrong, "all ones means that there is no value"
+    series.add_ring([*ring(0, 2), *ring(2, 1, ALL_ONES_32), *ring(3, 1)])
+    assert not series.has_implausible, "all ones means that there is no value"
     for number, value in enumerate((1001, -1, float("nan"), float("inf"))):
-        series.take([(SECOND + (4 + number) * STEP, value)])
-        assert series.wrong
+        series.add_ring([(SECOND + (4 + number) * STEP, value)])
+        assert series.has_implausible
         series.wrong = False
-    found = series.over(0)
+    found = series.summary(0)
     assert found is not None
     assert (found[0].least, found[0].mean, found[0].most) == (100, 100, 100)

@@ -10,8 +10,8 @@ from pipeline.fields import FieldPlan, in_group
 from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml.library import Library
 from sources.nvml.options import Options
-from sources.nvml.read_plan import Wanted
-from sources.nvml.readers import Sheet
+from sources.nvml.read_plan import ReadingRequest
+from sources.nvml.readers import GpuReadings
 from sources.nvml.sample_statistics import Ring, rings
 from tests.fakes.nvml import ALL_ONES_32, FakeNvml, Gpu, Sampled, h100, h100s, slices
 from tests.fakes.nvml.scenario import FieldType, Scenario
@@ -233,7 +233,7 @@ def test_the_window_has_whole_intervals(interval: float, window: float, whole: f
     made = Options(
         interval=Duration(interval), slow_interval=Duration(60), statistics_window=Duration(window)
     )
-    assert Wanted.of(FieldPlan(), made).window_ns == whole * NS
+    assert ReadingRequest.of(FieldPlan(), made).window_ns == whole * NS
 
 
 class Clock:
@@ -257,7 +257,7 @@ def opened(fake: FakeNvml, gpu: Gpu, window_ns: int = 60 * NS) -> tuple[Ring, Cl
 
 
 def read(ring: Ring) -> tuple[int, dict[str, float]]:
-    sheet = Sheet(GPU[0], Instant(0, 0))
+    sheet = GpuReadings(GPU[0], Instant(0, 0))
     code = ring.read(sheet, sheet.at)
     return code, {reading.field: reading.value for reading in sheet}
 

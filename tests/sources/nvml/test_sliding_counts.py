@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from config.value_types import Duration
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Reading, SamplesTaken
-from sources.nvml.sliding_counts import Window
+from sources.nvml.sliding_counts import SlidingCounts
 from sources.nvml.xid_counts import XidCounts
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import GPU, next_rounds, options, running, until, values
@@ -25,7 +25,7 @@ def at(ns: int) -> Instant:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * MINUTE)), max_size=50))
 def test_a_window_counts_what_came_within_it(steps: list[tuple[int, int]]) -> None:
-    window: Window[int] = Window(MINUTE)
+    window: SlidingCounts[int] = SlidingCounts(MINUTE)
     came: list[tuple[int, int]] = []
     now = 0
     for key, gap in steps:
@@ -40,7 +40,7 @@ def test_a_window_counts_what_came_within_it(steps: list[tuple[int, int]]) -> No
 
 
 def test_a_window_grows_with_time_not_with_what_happens() -> None:
-    window: Window[int] = Window(MINUTE)
+    window: SlidingCounts[int] = SlidingCounts(MINUTE)
     for step in range(100_000):
         window.add(79, at(step * MINUTE // 20_000))
     assert len(window._parts) <= 1001
@@ -54,8 +54,8 @@ def recent(counts: XidCounts, when: int) -> list[tuple[dict[str, str], float]]:
 
 def test_xids_within_the_window_by_code() -> None:
     counts = XidCounts()
-    counts.look_back(5 * MINUTE)
-    counts.begin(GPU[0], at(0))
+    counts.set_window(5 * MINUTE)
+    counts.start_watching(GPU[0], at(0))
     size = {"window_size_in_ms": "300000"}
     assert recent(counts, 0) == [(size, 0)], "without a code while there was none"
     for code, when in ((79, 1), (79, 2), (31, 3)):
@@ -63,14 +63,14 @@ def test_xids_within_the_window_by_code() -> None:
     assert recent(counts, 3 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 2)]
     assert recent(counts, 7 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 0)]
     assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
-    counts.look_back(1 * MINUTE)
+    counts.set_window(1 * MINUTE)
     size = {"window_size_in_ms": "60000"}
     assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
 
 
 def test_a_gpu_that_is_not_watched_has_no_count() -> None:
     counts = XidCounts()
-    counts.look_back(MINUTE)
+    counts.set_window(MINUTE)
     assert recent(counts, 0) == []
 
 
@@ -146,8 +146,8 @@ async def test_counts_outlive_a_reload_unless_the_window_changes(fake_nvml: Fake
 def test_errors_are_counted_since_the_gpu_is_watched_whenever_their_code_first_came() -> None:
     counts = XidCounts()
     counts.start_at_zero((31,))
-    counts.begin(GPU[0], at(7))
+    counts.start_watching(GPU[0], at(7))
     counts.add(GPU[0], 79, at(60))
-    counts.begin(GPU[0], at(90))  # the driver was loaded anew: podgpu's own count goes on
+    counts.start_watching(GPU[0], at(90))  # the driver was loaded anew: podgpu's own count goes on
     made = counts.readings([GPU[0]], {"xid_errors"}, at(99), NS)
     assert [(reading.value, reading.window_start) for reading in made] == [(0, at(7)), (1, at(7))]

@@ -29,13 +29,13 @@ from tests.support.contexts import FakeSourceContext
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pair is asked about again, unless something happens to a GPU."""
-    monkeypatch.setattr(topology_poller, "RARER", 1 << 40)
+    monkeypatch.setattr(topology_poller, "POLL_FACTOR", 1 << 40)
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may change is asked in each slow round."""
-    monkeypatch.setattr(topology_poller, "RARER", 0)
+    monkeypatch.setattr(topology_poller, "POLL_FACTOR", 0)
 
 
 async def test_fast_rounds_ask_nothing_of_it(fake_nvml: FakeNvml, often: None) -> None:

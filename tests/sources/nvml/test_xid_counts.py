@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.model import NS, Instant, SamplesTaken
 from sources.nvml.source import NvmlSource
-from sources.nvml.xid_counts import Sayings
+from sources.nvml.xid_counts import XidLogThrottle
 from tests.fakes.nvml import FakeNvml, h100s, mixed
 from tests.sources.nvml.harness import GPU, next_rounds, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -225,7 +225,7 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
 async def test_what_was_left_out_of_the_log_is_logged_after_the_minute(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.nvml.xid_counts.SAY_EVERY_NS", NS // 2)
+    monkeypatch.setattr("sources.nvml.xid_counts.LOG_INTERVAL_NS", NS // 2)
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=0.1, slow=0.1)):
         await watched(fake_nvml, 1)
@@ -240,9 +240,9 @@ def seconds(at: float) -> Instant:
 
 
 def test_one_line_a_minute_for_each_gpu_and_code() -> None:
-    sayings = Sayings()
+    sayings = XidLogThrottle()
     heard = [
-        sayings.heard(uuid, code, seconds(at))
+        sayings.admit(uuid, code, seconds(at))
         for at, uuid, code in (
             (5, "a", 31),  # logged
             (6, "a", 31),
@@ -257,7 +257,7 @@ def test_one_line_a_minute_for_each_gpu_and_code() -> None:
     assert sayings.overdue(seconds(124.9)) == []
     assert sayings.overdue(seconds(125)) == [("a", 31, 1)]
     assert sayings.overdue(seconds(300)) == [], "nothing was left out since"
-    assert sayings.heard("a", 31, seconds(184)) is None, "that line counts as one"
+    assert sayings.admit("a", 31, seconds(184)) is None, "that line counts as one"
     sayings.forget("a")
     assert sayings.overdue(seconds(300)) == []
 

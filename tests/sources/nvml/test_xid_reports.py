@@ -8,7 +8,7 @@ from pipeline.component.xid_rate_limit import A_SECOND
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, Event, Instant, XidReport, XidsReported
 from sources.nvml.xid_reports import XidReports
-from sources.nvml.xid_watch import XidSeen
+from sources.nvml.xid_watch import XidEvent
 from tests.fakes.nvml import FakeNvml, Mig, h100s, mixed
 from tests.sources.nvml.harness import GPU, mig, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -134,10 +134,10 @@ async def test_instances_of_another_gpu_with_the_same_number_are_not_meant(
 
 async def test_a_driver_from_before_mig_names_no_instance() -> None:
     """Numbers that nobody has written are none: 0 would be an instance."""
-    seen = XidSeen(GPU[1], 31, Instant(0, 0))
+    seen = XidEvent(GPU[1], 31, Instant(0, 0))
     waiting = XidReports()
     assert waiting.add(seen, ())
-    assert [one.device for one in waiting.waiting] == [GPU[1]]
+    assert [one.device for one in waiting.pending] == [GPU[1]]
 
 
 async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeNvml) -> None:
@@ -158,12 +158,12 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sources.nvml.xid_reports._WAITING", 3)
     waiting = XidReports()
-    told = [waiting.add(XidSeen("a", code, Instant(0, 0)), ()) for code in range(5)]
+    told = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
     assert told == [True, True, True, False, False]
-    assert [one.code for one in waiting.waiting] == [0, 1, 2]
-    waiting.told(2)
-    assert waiting.add(XidSeen("a", 9, Instant(0, 0)), ())
-    assert [one.code for one in waiting.waiting] == [2, 9]
+    assert [one.code for one in waiting.pending] == [0, 1, 2]
+    waiting.mark_reported(2)
+    assert waiting.add(XidEvent("a", 9, Instant(0, 0)), ())
+    assert [one.code for one in waiting.pending] == [2, 9]
 
 
 @pytest.mark.parametrize("usage", [True, False])

@@ -24,7 +24,7 @@ async def looked(folder: Path, path: Path) -> Finding:
 async def test_a_good_list_is_well(tmp_path: Path) -> None:
     told = await looked(tmp_path, write(tmp_path / "podlist.json", LIST))
     assert told.verdict is Verdict.OK
-    assert re.fullmatch(r"1 containers hold devices; written [0-9]+ s ago", told.saw)
+    assert re.fullmatch(r"1 containers hold devices; written [0-9]+ s ago", told.observed)
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ AGES = [(30, "30 s"), (600, "10 min"), (3 * 86400, "3 d")]
 async def test_its_age_is_told(tmp_path: Path, age: int, told: str) -> None:
     path = write(tmp_path / "podlist.json", LIST)
     os.utime(path, (time.time() - age - 0.1,) * 2)
-    assert f"written {told} ago" in (await looked(tmp_path, path)).saw
+    assert f"written {told} ago" in (await looked(tmp_path, path)).observed
 
 
 async def test_a_list_from_the_future_contradicts_the_clock(tmp_path: Path) -> None:

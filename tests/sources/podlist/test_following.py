@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from config.value_types import ByteSize, Duration
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from pipeline.model import ClaimsReplaced, SourceLost
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import entry, following, listing, replace
@@ -363,7 +363,7 @@ async def test_a_list_is_parsed_away_from_the_loop(
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def read(data: bytes, path: Path, integers: Literal["minor", "index"]) -> Listed:
+    def read(data: bytes, path: Path, integers: Literal["minor", "index"]) -> FileClaims:
         threads.append(threading.current_thread())
         return read_pod_list(data, path, integers)
 

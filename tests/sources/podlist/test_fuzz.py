@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.component.claim_file_reader import Listed
+from pipeline.component.claim_file_reader import FileClaims
 from sources.podlist.list_splitter import BadDocumentError
 from sources.podlist.pod_list_file import read_pod_list
 
@@ -58,7 +58,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(text)
 
 
-def read(data: bytes) -> Listed | None:
+def read(data: bytes) -> FileClaims | None:
     try:
         listed = read_pod_list(data, PATH, "minor")
     except BadDocumentError as error:
@@ -69,7 +69,7 @@ def read(data: bytes) -> Listed | None:
     return None
 
 
-def checked(listed: Listed) -> Listed:
+def checked(listed: FileClaims) -> FileClaims:
     for claim in listed.claims:
         assert claim.subject.namespace
         assert claim.subject.pod
@@ -78,7 +78,7 @@ def checked(listed: Listed) -> Listed:
         assert all(device.text for device in claim.devices)
         assert len(set(claim.devices)) == len(claim.devices)
     assert len({claim.subject for claim in listed.claims}) == len(listed.claims)
-    assert len(listed.complaints) <= 4
+    assert len(listed.problems) <= 4
     return listed
 
 
@@ -97,7 +97,7 @@ def test_any_list(data: bytes) -> None:
     listed: list[Any] = json.loads(data)
     found = read(data)
     assert found is not None
-    for complaint in found.complaints:
+    for complaint in found.problems:
         place, _, rest = complaint.removeprefix("podlist.json:").partition(": ")
         if "more of this sort" in rest or "more of this sort" in place:
             continue
@@ -125,6 +125,6 @@ def test_no_entry_costs_another(
 def test_good_lists_draw_no_complaint(listed: list[dict[str, Any]]) -> None:
     found = read(json.dumps(listed).encode())
     assert found is not None
-    assert found.complaints == ()
+    assert found.problems == ()
     holding = {entry["name"] for entry in listed if entry["gpu_list"]}
     assert {claim.subject.pod for claim in found.claims} == holding

@@ -75,7 +75,7 @@ GOOD: dict[str, tuple[str | bytes, dict[str, list[str]]]] = {
 def test_reads(text: str | bytes, expected: dict[str, list[str]]) -> None:
     assert read(text) == expected
     listed = read_pod_list(text.encode() if isinstance(text, str) else text, PATH, "minor")
-    assert listed.complaints == ()
+    assert listed.problems == ()
 
 
 def test_numbers_are_what_the_option_says() -> None:
@@ -178,7 +178,7 @@ def test_leaves_out_what_is_no_device(gpu_list: str, text: str) -> None:
     column = len('  {"name":"p","namespace":"n","container":"c","gpu_list":') + 1
     column += "[" in text.partition(":")[0]
     assert read(data) == {"n/q/c": ["minor:1"]}
-    [complaint] = read_pod_list(data.encode(), PATH, "minor").complaints
+    [complaint] = read_pod_list(data.encode(), PATH, "minor").problems
     assert complaint == f"podlist.json:2:{column}: [1]{text}"
 
 
@@ -225,7 +225,7 @@ BAD_ENTRIES: dict[str, tuple[str, str]] = {
 def test_a_bad_entry_costs_no_other(bad: str, text: str) -> None:
     data = f"[{pod('[1]', 'q')},\n{bad},{pod('[3]', 'r')}]"
     assert read(data) == {"n/q/c": ["minor:1"], "n/r/c": ["minor:3"]}
-    assert read_pod_list(data.encode(), PATH, "minor").complaints == (f"podlist.json:{text}",)
+    assert read_pod_list(data.encode(), PATH, "minor").problems == (f"podlist.json:{text}",)
 
 
 # What strict JSON in UTF-8 has no place for, by how it is written.
@@ -254,7 +254,7 @@ def test_junk_in_a_name_costs_its_entry(junk: bytes, shown: str, key: str) -> No
     column = bad.index(junk) + 1
     data = b"[%b,\n%b,%b]" % (pod("[1]", "q").encode(), bad, pod("[3]", "r").encode())
     assert read(data) == {"n/q/c": ["minor:1"], "n/r/c": ["minor:3"]}
-    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    [complaint] = read_pod_list(data, PATH, "minor").problems
     assert complaint == f"podlist.json:2:{column}: [1].{key}: expected a name, found {shown}"
 
 
@@ -262,7 +262,7 @@ def test_junk_in_a_name_costs_its_entry(junk: bytes, shown: str, key: str) -> No
 def test_junk_among_devices_costs_its_device(junk: bytes, shown: str) -> None:
     data = b'[{"name":"p","namespace":"n","container":"c","gpu_list":[1,%b,2]}]' % junk
     assert read(data) == {"n/p/c": ["minor:1", "minor:2"]}
-    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    [complaint] = read_pod_list(data, PATH, "minor").problems
     assert complaint.endswith(f"[0].gpu_list[1]: {DEVICE}, found {shown}")
 
 
@@ -273,14 +273,14 @@ def test_junk_that_is_no_matter_costs_nothing(junk: bytes) -> None:
         more += b",%b:1" % junk
     data = b'[{%b,"name":"p","namespace":"n","container":"c","gpu_list":[1, true]}]' % more
     assert read(data) == {"n/p/c": ["minor:1"]}
-    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    [complaint] = read_pod_list(data, PATH, "minor").problems
     assert complaint.startswith(f"podlist.json:1:{len(data[:-7].decode('utf-8', 'replace')) + 1}: ")
 
 
 def test_an_entry_that_no_parser_takes_costs_itself() -> None:
     data = b'[{"note":"\xff","big":%b},%b]' % (b"9" * 5000, pod("[1]").encode())
     assert read(data) == {"n/p/c": ["minor:1"]}
-    [complaint] = read_pod_list(data, PATH, "minor").complaints
+    [complaint] = read_pod_list(data, PATH, "minor").problems
     assert complaint.startswith("podlist.json:1:2: [0]: can't be read: ")
 
 
@@ -292,7 +292,7 @@ def test_a_backslash_before_an_escape_is_no_half_of_a_pair() -> None:
 def test_tells_of_the_first_few_faults() -> None:
     data = f"[{pod('[true, true]')}, 1, {pod('[2, -2]', 'q')}, 3]"
     listed = read_pod_list(data.encode(), PATH, "minor")
-    assert [text.split(": ")[1] for text in listed.complaints] == [
+    assert [text.split(": ")[1] for text in listed.problems] == [
         "[0].gpu_list[0]",
         "[0].gpu_list[1]",
         "[1]",
@@ -310,7 +310,7 @@ def test_reads_ten_megabytes() -> None:
     assert len(data) > 10_000_000
     listed = read_pod_list(data, PATH, "minor")
     assert len(listed.claims) == 10_000
-    assert listed.complaints == ()
+    assert listed.problems == ()
 
 
 TOO_MANY: dict[str, bytes] = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import PartialRef
-from sources.podresources.completeness import RollCall
+from sources.podresources.completeness import ListCompleteness
 
 S = 1_000_000_000
 PATIENCE = 300 * S
@@ -16,15 +16,15 @@ def refs(names: str) -> list[PartialRef]:
 
 
 @pytest.fixture
-def roll() -> RollCall:
-    return RollCall(PATIENCE)
+def roll() -> ListCompleteness:
+    return ListCompleteness(PATIENCE)
 
 
 @pytest.fixture
-def known(roll: RollCall) -> RollCall:
+def known(roll: ListCompleteness) -> ListCompleteness:
     """One by which a and b were listed, by a kubelet that has run for long."""
-    roll.moved(0, 1000 * S)
-    assert roll.listed(0, refs("ab"))
+    roll.socket_changed(0, 1000 * S)
+    assert roll.record_list(0, refs("ab"))
     return roll
 
 
@@ -43,11 +43,11 @@ def known(roll: RollCall) -> RollCall:
     ],
 )
 def test_of_a_kubelet_found_at_the_start_the_socket_s_age_counts(
-    roll: RollCall, age: int, at: int, whole: bool
+    roll: ListCompleteness, age: int, at: int, whole: bool
 ) -> None:
-    roll.moved(0, age * S)
-    assert roll.listed(at * S, refs("ab")) is whole
-    assert roll.listed(at * S, refs("abc")) is whole
+    roll.socket_changed(0, age * S)
+    assert roll.record_list(at * S, refs("ab")) is whole
+    assert roll.record_list(at * S, refs("abc")) is whole
 
 
 @pytest.mark.parametrize(
@@ -62,43 +62,43 @@ def test_of_a_kubelet_found_at_the_start_the_socket_s_age_counts(
     ],
 )
 def test_after_a_restart_all_of_before_are_waited_for(
-    known: RollCall, lists: list[str], whole: list[bool]
+    known: ListCompleteness, lists: list[str], whole: list[bool]
 ) -> None:
-    known.moved(10 * S)
-    assert [known.listed((11 + at) * S, refs(told)) for at, told in enumerate(lists)] == whole
+    known.socket_changed(10 * S)
+    assert [known.record_list((11 + at) * S, refs(told)) for at, told in enumerate(lists)] == whole
 
 
-def test_who_is_missing_for_too_long_is_gone(known: RollCall) -> None:
-    known.moved(10 * S)
-    assert not known.listed(309 * S, refs("a"))
-    assert known.listed(310 * S, refs("a"))
+def test_who_is_missing_for_too_long_is_gone(known: ListCompleteness) -> None:
+    known.socket_changed(10 * S)
+    assert not known.record_list(309 * S, refs("a"))
+    assert known.record_list(310 * S, refs("a"))
     # From now on nobody is missing any more.
-    known.moved(400 * S)
-    assert known.listed(401 * S, refs("a"))
+    known.socket_changed(400 * S)
+    assert known.record_list(401 * S, refs("a"))
 
 
-def test_where_nobody_held_anything_nobody_is_waited_for(known: RollCall) -> None:
-    assert known.listed(5 * S, ())
-    known.moved(10 * S)
-    assert known.listed(11 * S, refs("a"))
+def test_where_nobody_held_anything_nobody_is_waited_for(known: ListCompleteness) -> None:
+    assert known.record_list(5 * S, ())
+    known.socket_changed(10 * S)
+    assert known.record_list(11 * S, refs("a"))
 
 
-def test_a_second_restart_forgets_nobody(known: RollCall) -> None:
-    known.moved(10 * S)
-    assert not known.listed(11 * S, refs("a"))
-    known.moved(20 * S)
-    assert not known.listed(21 * S, refs("a"))
-    assert not known.listed(319 * S, refs("a"))
-    assert known.listed(320 * S, refs("ab"))
+def test_a_second_restart_forgets_nobody(known: ListCompleteness) -> None:
+    known.socket_changed(10 * S)
+    assert not known.record_list(11 * S, refs("a"))
+    known.socket_changed(20 * S)
+    assert not known.record_list(21 * S, refs("a"))
+    assert not known.record_list(319 * S, refs("a"))
+    assert known.record_list(320 * S, refs("ab"))
 
 
-def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: RollCall) -> None:
+def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: ListCompleteness) -> None:
     """Both may have started while the API server was away."""
-    roll.moved(0, 20 * S)
-    assert not roll.listed(1 * S, refs("a"))
-    roll.moved(10 * S)
-    assert not roll.listed(11 * S, refs("a"))
-    assert roll.listed(310 * S, refs("a"))
+    roll.socket_changed(0, 20 * S)
+    assert not roll.record_list(1 * S, refs("a"))
+    roll.socket_changed(10 * S)
+    assert not roll.record_list(11 * S, refs("a"))
+    assert roll.record_list(310 * S, refs("a"))
 
 
 @given(
@@ -109,17 +109,17 @@ def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: RollCall) ->
 def test_never_whole_while_one_of_before_may_still_be_unknown(
     steps: list[tuple[int, bool, set[str]]],
 ) -> None:
-    roll = RollCall(PATIENCE)
-    roll.moved(0, 1000 * S)
-    assert roll.listed(0, ())
+    roll = ListCompleteness(PATIENCE)
+    roll.socket_changed(0, 1000 * S)
+    assert roll.record_list(0, ())
     now, since = 0, -1000
     last: set[str] = set()
     owed: set[str] = set()
     for seconds, restarted, names in steps:
         now += seconds
         if restarted:
-            roll.moved(now * S)
+            roll.socket_changed(now * S)
             since, owed = now, owed | last
         owed = set() if now >= since + 300 else owed - names
-        assert roll.listed(now * S, refs("".join(names))) is not bool(owed)
+        assert roll.record_list(now * S, refs("".join(names))) is not bool(owed)
         last = names

@@ -10,7 +10,7 @@ import pytest
 
 from config.value_types import Duration
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics.kubelet_roots import ROOTS, elsewhere_than
+from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
 from sources.podresources import doctor
 from sources.podresources.doctor import examine
 from sources.podresources.options import Options
@@ -45,8 +45,8 @@ async def test_a_healthy_kubelet_is_well_in_all(tmp_path: Path) -> None:
         "podresources.devices": "ok",
         "podresources.sharing": "ok",
     }
-    assert of(found, "podresources.socket").saw == "1 claims by v1 List"
-    assert of(found, "podresources.devices").saw == "1 of nvidia.com/gpu"
+    assert of(found, "podresources.socket").observed == "1 claims by v1 List"
+    assert of(found, "podresources.devices").observed == "1 of nvidia.com/gpu"
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ async def test_a_folder_without_a_socket(tmp_path: Path) -> None:
 def names_other_roots(told: Finding) -> None:
     """A container sees no other root, so that it has to be named."""
     for root, whose in ROOTS:
-        assert f"/{root} of {whose}" in told.mend
-    assert "kubeletPath=ROOT/pod-resources" in told.mend
+        assert f"/{root} of {whose}" in told.fix
+    assert "kubeletPath=ROOT/pod-resources" in told.fix
 
 
 @pytest.mark.parametrize(("root", "whose"), ROOTS)
 def test_the_root_that_is_looked_at_is_not_named_as_another(root: str, whose: str) -> None:
-    told = elsewhere_than(Path("/", root, "pod-resources/kubelet.sock"))
+    told = other_roots(Path("/", root, "pod-resources/kubelet.sock"))
     assert whose not in told
     assert told.count("/") > len(ROOTS)
 
@@ -218,8 +218,8 @@ async def test_time_slicing_is_told_and_no_fault(tmp_path: Path, ids: list[str])
         found = await looked(tmp_path, made.path)
     told = of(found, "podresources.sharing")
     assert told.verdict is Verdict.OK, "who set it up has meant it"
-    assert "time-slicing" in told.saw
-    assert "podgpu_device_holder_info" in told.saw
+    assert "time-slicing" in told.observed
+    assert "podgpu_device_holder_info" in told.observed
 
 
 async def test_each_socket_is_looked_at(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import AdvertisedResource, Evidence, Origin, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import matcher
+from pipeline.model.plugin_ids import glob_matcher
 from sources.podresources.options import Options
 from sources.podresources.responses import (
-    BadAnswerError,
-    Held,
+    InvalidResponseError,
+    ListedClaims,
     Selection,
-    get_request,
+    encode_get_request,
     is_prepared,
     read_allocatable,
     read_list,
@@ -25,7 +25,7 @@ from tests.fakes.kubelet import claim, devices, message, pod
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
 UUID = "GPU-fef8089b-4820-abfc-e83e-94318197576e"
-SELECTION = Selection(matcher(Options().resources), matcher(Options().drivers))
+SELECTION = Selection(glob_matcher(Options().resources), glob_matcher(Options().drivers))
 
 
 def encoded(*pods: Any) -> bytes:
@@ -33,11 +33,11 @@ def encoded(*pods: Any) -> bytes:
     return made
 
 
-def read(*pods: Any) -> Held:
+def read(*pods: Any) -> ListedClaims:
     return read_list(encoded(*pods), "here", SELECTION)
 
 
-def said(held: Held) -> dict[str, list[str]]:
+def said(held: ListedClaims) -> dict[str, list[str]]:
     return {
         f"{one.subject.namespace}/{one.subject.pod}/{one.subject.container} {one.resource}": [
             f"{raw.scheme}:{raw.text}" for raw in one.devices
@@ -105,11 +105,11 @@ def test_one_claim_for_each_container_and_resource_in_a_fixed_order() -> None:
     [pod("a"), pod("a", {"rdma/hca": ["mlx5"], "cpu": ["1"]}), message("PodResources", name="a")],
 )
 def test_pods_without_gpus_claim_nothing(one: Any) -> None:
-    assert read(one) == Held(())
+    assert read(one) == ListedClaims(())
 
 
 def test_nobody() -> None:
-    assert read() == Held(())
+    assert read() == ListedClaims(())
 
 
 DRA: dict[str, tuple[Any, list[str]]] = {
@@ -160,7 +160,7 @@ def test_claims_of_which_nothing_is_known_yet() -> None:
 
 
 def test_every_driver_may_be_wanted() -> None:
-    everything = Selection(SELECTION.resources, matcher(["*"]))
+    everything = Selection(SELECTION.resources, glob_matcher(["*"]))
     held = read_list(
         encoded(pod("a", claims=[claim("x/y/z"), claim(cdi=["a/b=c"])])), "", everything
     )
@@ -169,7 +169,7 @@ def test_every_driver_may_be_wanted() -> None:
 
 def test_more_than_a_node_can_hold() -> None:
     pods = [pod(f"p{n}", {GPU: [f"GPU-{m}" for m in range(2001)]}) for n in range(5)]
-    with pytest.raises(BadAnswerError, match="more than 10000 devices"):
+    with pytest.raises(InvalidResponseError, match="more than 10000 devices"):
         read(*pods)
 
 
@@ -203,7 +203,7 @@ def test_whether_a_pod_s_claims_are_prepared(one: Any, prepared: bool) -> None:
 
 
 def test_asking_for_one_pod() -> None:
-    asked = type(message("GetPodResourcesRequest")).FromString(get_request("ml", "a"))
+    asked = type(message("GetPodResourcesRequest")).FromString(encode_get_request("ml", "a"))
     assert (asked.pod_namespace, asked.pod_name) == ("ml", "a")
 
 
@@ -214,5 +214,5 @@ def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
         lambda: read_allocatable(data, SELECTION),
         lambda: is_prepared(data),
     ):
-        with suppress(BadAnswerError):
+        with suppress(InvalidResponseError):
             read_it()

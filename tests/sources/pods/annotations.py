@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.model import PodContainer
-from sources.pods.allocations import Facts, allocations
+from sources.pods.allocations import PodFacts, allocations
 
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 HAMI = "hami.io/vgpu-devices-allocated"
@@ -51,10 +51,10 @@ def facts(
     annotations: dict[str, Any],
     containers: tuple[PodContainer, ...] = ONE,
     requested: Mapping[str, str] | None = None,
-) -> Facts:
+) -> PodFacts:
     asked = ASKED if requested is None else requested
     every = {one.name: asked for one in containers if one.kind != "ephemeral"}
-    return Facts("ml", "train-0", "uid-1", annotations, containers, "node-1", every)
+    return PodFacts("ml", "train-0", "uid-1", annotations, containers, "node-1", every)
 
 
 Told = tuple[str, tuple[str, ...], float | None]

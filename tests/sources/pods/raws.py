@@ -4,15 +4,15 @@ from typing import Any
 
 from pipeline.model import Instant, Pod
 from sources.pods.options import Options
-from sources.pods.pod_mapper import Distiller, Left
-from sources.pods.timestamps import Moments
+from sources.pods.pod_mapper import PodMapper, PodOmissions
+from sources.pods.timestamps import Timestamps
 
 BASE = Instant(5_000_000_000, 1_800_000_000_000_000_000)
 STARTED = "2026-11-01T08:00:00Z"
 
 
 def at(stamp: str = STARTED) -> Instant:
-    found = Moments(lambda: BASE).parse(stamp)
+    found = Timestamps(lambda: BASE).parse(stamp)
     assert found is not None
     return found
 
@@ -68,9 +68,11 @@ def distilled(raw: dict[str, Any], **options: Any) -> Pod:
     return pod
 
 
-def distilled_with_left(raw: dict[str, Any], **options: Any) -> tuple[Pod | None, list[Left]]:
-    left: list[Left] = []
-    distil = Distiller(Options(**options), Moments(lambda: BASE), left.append)
+def distilled_with_left(
+    raw: dict[str, Any], **options: Any
+) -> tuple[Pod | None, list[PodOmissions]]:
+    left: list[PodOmissions] = []
+    distil = PodMapper(Options(**options), Timestamps(lambda: BASE), left.append)
     return distil(raw), left
 
 

@@ -242,9 +242,9 @@ async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
         put(raw_pod("new", labels=other_labels, metadata=other_owners))
         told = of(await looked(tmp_path, server), "twins")
     assert told.verdict.value == verdict, told
-    assert "ml/new, ml/old" in told.saw
+    assert "ml/new, ml/old" in told.observed
     under_way = "an update is under way (ml/new, ml/old): the old pod goes when the new one is"
-    assert (under_way in told.saw) == (verdict == "ok")
+    assert (under_way in told.observed) == (verdict == "ok")
 
 
 async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:

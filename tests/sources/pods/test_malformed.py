@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import PodContainer
-from sources.pods.allocations import Complaint, allocations
+from sources.pods.allocations import AnnotationProblem, allocations
 from sources.pods.allocations.annotation_table import _READERS
 from tests.sources.pods.annotations import (
     ALIYUN,
@@ -69,7 +69,7 @@ EVERY = [annotation for readers in _READERS.values() for annotation in readers]
 )
 def test_koordinator_malformed(value: str, text: str) -> None:
     found = allocations(facts({KOORDINATOR: value}))
-    assert found == ((), (Complaint(KOORDINATOR, text),))
+    assert found == ((), (AnnotationProblem(KOORDINATOR, text),))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_koordinator_malformed(value: str, text: str) -> None:
     ],
 )
 def test_hami_malformed(annotations: dict[str, str], text: str) -> None:
-    assert allocations(facts(annotations)) == ((), (Complaint(HAMI, text),))
+    assert allocations(facts(annotations)) == ((), (AnnotationProblem(HAMI, text),))
 
 
 def test_hami_for_another_number_of_containers() -> None:
@@ -132,7 +132,7 @@ def test_hami_for_another_number_of_containers() -> None:
 def test_malformed(annotation: str, value: object, text: str) -> None:
     good = koordinator(gpu(0)) if annotation != KOORDINATOR else {ALIYUN: "0"}
     claims, complaints = allocations(facts({annotation: value, DECIDED: "1", **good}, TWO), (OURS,))
-    assert complaints == (Complaint(annotation, text),)
+    assert complaints == (AnnotationProblem(annotation, text),)
     # It costs that annotation alone.
     assert [d.text for claim in claims for d in claim.devices] == ["0"]
 

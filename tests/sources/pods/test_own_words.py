@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.allocations import koordinator
-from pipeline.allocations.own_annotations import MARK, marked, own
+from pipeline.allocations.own_annotations import MARK, mark_value, own_annotations
 from pipeline.model import NS, PodsReplaced
 from sources.pods.allocations import allocations
 from sources.pods.allocations.annotation_table import _READERS
@@ -70,12 +70,12 @@ from tests.support.nodes import claims, uuid_of
     ],
 )
 def test_what_is_podgpu_s_own(annotations: dict[str, Any], ours: dict[str, str]) -> None:
-    assert own(annotations) == ours
+    assert own_annotations(annotations) == ours
 
 
 def test_the_mark_is_in_one_order_and_compact() -> None:
-    assert marked({"b": "1"}, {"a": "2", "c": "3"}) == '{"a":"2","b":"1","c":"3"}'
-    assert marked({"a": "1"}, {"a": "2"}) == '{"a":"2"}'
+    assert mark_value({"b": "1"}, {"a": "2", "c": "3"}) == '{"a":"2","b":"1","c":"3"}'
+    assert mark_value({"a": "1"}, {"a": "2"}) == '{"a":"2"}'
 
 
 TEXTS = st.text(st.characters(codec="utf-8"))
@@ -90,7 +90,7 @@ def test_what_was_marked_is_own_and_nothing_else(
     before: dict[str, str], changes: dict[str, str], others: dict[str, str]
 ) -> None:
     ours = before | changes
-    assert own({**others, **ours, MARK: marked(before, changes)}) == ours
+    assert own_annotations({**others, **ours, MARK: mark_value(before, changes)}) == ours
 
 
 # -- as the source reads it

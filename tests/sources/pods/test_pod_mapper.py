@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import Instant, Pod, PodContainer, PodInfo
-from sources.pods.pod_mapper import requested
-from sources.pods.timestamps import Moments
+from sources.pods.pod_mapper import requested_resources
+from sources.pods.timestamps import Timestamps
 from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
 from tests.sources.pods.raws import (
     BASE,
@@ -287,7 +287,7 @@ def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
     assert pod is not None
     assert [name for name, _ in pod.info.labels] == [f"l{number:02}" for number in range(20)]
     assert pod.info.annotations == (("b", "x" * 1024), ("c", ""))
-    assert [(told.pod, told.beyond) for told in left] == [("ml/train-0", 11)]
+    assert [(told.pod, told.omitted) for told in left] == [("ml/train-0", 11)]
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
     ],
 )
 def test_timestamps(stamp: object, seconds: float | None) -> None:
-    found = Moments(lambda: BASE).parse(stamp)
+    found = Timestamps(lambda: BASE).parse(stamp)
     if seconds is None:
         assert found is None
     else:
@@ -359,7 +359,7 @@ def test_requests_are_read_of_each_container_and_the_limit_counts() -> None:
             raw_container("side"),
         ],
     }
-    assert requested(spec) == {
+    assert requested_resources(spec) == {
         "prepare": {"a/x": "2"},
         "main": {"a/x": "3", "cpu": "2"},
         "side": {},

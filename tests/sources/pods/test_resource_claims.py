@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.base.errors import ApiError
 from pipeline.model import RawDeviceId, ResourceClaim
-from sources.pods.resource_claims import distil, names
-from sources.pods.timestamps import Moments
+from sources.pods.resource_claims import claims_of, map_claim
+from sources.pods.timestamps import Timestamps
 from tests.sources.pods.raws import BASE, raw_pod
 from tests.sources.pods.running import FakeCluster, Following, following
 from tests.support.kube import Collection, FakeApi
@@ -63,22 +63,22 @@ def test_claims_are_those_that_are_named_made_from_templates_and_made_for_resour
         "resourceClaimStatuses": [{"resourceClaimName": "b-made"}, {"name": "none"}],
         "extendedResourceClaimStatus": {"resourceClaimName": "a-extended"},
     }
-    assert [each.name for each in names(spec, status)] == ["a-extended", "b-made", "c"]
-    assert names({"resourceClaims": 7}, {"resourceClaimStatuses": "x"}) == ()
+    assert [each.name for each in claims_of(spec, status)] == ["a-extended", "b-made", "c"]
+    assert claims_of({"resourceClaims": 7}, {"resourceClaimStatuses": "x"}) == ()
 
 
 def test_a_claim_says_when_it_was_allocated_and_what_is_admin_access() -> None:
-    moments = Moments(lambda: BASE)
+    moments = Timestamps(lambda: BASE)
     created, allocated = (moments.parse(f"2026-01-01T00:00:0{second}Z") for second in (0, 9))
-    assert distil(RAW, moments) == ResourceClaim("c", "u", False, created, allocated, ADMIN)
+    assert map_claim(RAW, moments) == ResourceClaim("c", "u", False, created, allocated, ADMIN)
     template = {"annotations": {"resource.kubernetes.io/pod-claim-name": "r"}}
-    own = distil({"metadata": {"name": "c", "uid": "u"} | template}, moments)
+    own = map_claim({"metadata": {"name": "c", "uid": "u"} | template}, moments)
     assert own == ResourceClaim("c", "u", own=True)
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": 7}, {"metadata": {"name": "c"}}])
 def test_what_has_no_identity_is_no_claim(raw: dict[str, Any]) -> None:
-    assert distil(raw, Moments(lambda: BASE)) is None
+    assert map_claim(raw, Timestamps(lambda: BASE)) is None
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.base.errors import ApiError
 from pipeline.model import DeviceAliasesReplaced, RawDeviceId
-from sources.pods.resource_slices import Pools, Slice, distil
-from sources.pods.timestamps import Moments
+from sources.pods.resource_slices import Pools, Slice, map_slice
+from sources.pods.timestamps import Timestamps
 from tests.sources.pods.raws import BASE, raw_pod, raw_slice
 from tests.sources.pods.running import SLICES, FakeCluster, Following, following
 from tests.support.kube import Collection, FakeApi
@@ -17,13 +17,13 @@ UUID = "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d"
 
 
 def part(raw: dict[str, Any]) -> Slice:
-    found = distil(raw)
+    found = map_slice(raw)
     assert found is not None
     return found
 
 
 def names(*slices: dict[str, Any], pools: Pools | None = None) -> dict[str, str]:
-    aliases = (pools or Pools()).names([part(raw) for raw in slices]).aliases
+    aliases = (pools or Pools()).aliases([part(raw) for raw in slices]).aliases
     assert list(aliases) == sorted(aliases)
     return {name.text: uuid for name, uuid in aliases}
 
@@ -80,11 +80,11 @@ def test_a_device_without_name_or_uuid_has_no_alias(device: object) -> None:
 def test_t15_a_slice_says_since_when_it_is_as_it_is(
     metadata: dict[str, Any], since: str | None
 ) -> None:
-    moments = Moments(lambda: BASE)
-    found = distil(raw_slice(metadata=metadata), moments)
+    moments = Timestamps(lambda: BASE)
+    found = map_slice(raw_slice(metadata=metadata), moments)
     assert found is not None
     assert found.since == moments.parse(since)
-    named = Pools().names([found])
+    named = Pools().aliases([found])
     assert named.since == ((named.aliases[0][0], found.since),)
 
 
@@ -122,7 +122,7 @@ def test_a_uuid_may_be_under_the_drivers_own_name() -> None:
 
 @pytest.mark.parametrize("raw", [{}, {"spec": 7}, {"metadata": {"name": "x"}, "spec": {}}])
 def test_what_has_no_pool_is_no_slice(raw: dict[str, Any]) -> None:
-    assert distil(raw) is None
+    assert map_slice(raw) is None
 
 
 def test_the_newest_generation_counts_once_it_is_whole() -> None:

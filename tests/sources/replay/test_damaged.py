@@ -22,7 +22,7 @@ from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.join import Join
 from pipeline.ledger.batch_writer import Store
-from pipeline.ledger.change_tracker import Book
+from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.model import (
     NS,
@@ -60,7 +60,7 @@ from pipeline.runtime.runtime import Runtime
 from sinks.jsonl.line_encoder import LineEncoder
 from sinks.otlp.encoding.encoder import Encoder
 from sources.replay.options import Options
-from sources.replay.recording_pass import Reading
+from sources.replay.recording_pass import ReplayPass
 from sources.replay.source import ReplaySource
 from sources.replay.time_mapping import Timeline
 from tests.e2e.processes import free_ports
@@ -205,10 +205,10 @@ class Shown:
         self._page = Renderer(PageOptions(), PLAN, "node-1", meter)
         self._sent = Encoder("node-1", PLAN)
         self._lines = LineEncoder("node-1", PLAN)
-        self._book = Book(at(0), {})
+        self._book = LedgerAccumulator(at(0), {})
 
     def commit(self, store: Store) -> None:
-        store.put(self._book.cut())
+        store.write_batch(self._book.take_batch())
 
     def take(self, envelope: Envelope) -> None:
         self._join.apply(envelope)
@@ -218,7 +218,7 @@ class Shown:
             self._page.body(form)
         self._sent.encode(snapshot)
         self._lines.devices(snapshot)
-        self._book.take(snapshot)
+        self._book.add_snapshot(snapshot)
 
 
 def test_r4_what_a_damaged_line_tells_stops_nothing(path: Path, store: Store) -> None:
@@ -228,7 +228,7 @@ def test_r4_what_a_damaged_line_tells_stops_nothing(path: Path, store: Store) ->
         path.write_bytes(gzip.compress(text, 1))
         began = Instant(10**12, START.wall_ns + 10**17)
         original = count % 2 == 1
-        playing = Reading(path, lambda one: Timeline(one.started, began, 1.0, original=original))  # noqa: B023
+        playing = ReplayPass(path, lambda one: Timeline(one.started, began, 1.0, original=original))  # noqa: B023
         shown = Shown()
         try:
             while batch := playing.read():

@@ -17,7 +17,7 @@ async def looked(folder: Path, path: str) -> Finding:
 async def test_the_demo_s_recording_is_well(tmp_path: Path) -> None:
     told = await looked(tmp_path, DEMO)
     assert told.verdict is Verdict.OK
-    assert "recorded on node" in told.saw
+    assert "recorded on node" in told.observed
 
 
 @pytest.mark.parametrize("text", ["", "no recording", "{}\n"])

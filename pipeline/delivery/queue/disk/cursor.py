@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pipeline.delivery.queue.disk.record_format import MOST
+from pipeline.delivery.queue.disk.record_format import MAX_NUMBER
 
 _SLOT: Final = 8 << 10
 _SLOTS: Final = 4
@@ -17,10 +17,10 @@ _HEAD: Final = struct.Struct("<4sII")  # magic, length, CRC
 _MAGIC: Final = b"pgc1"
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class CursorState(msgspec.Struct, frozen=True, kw_only=True):
     """What the cursor says.
 
     Attributes:
@@ -50,7 +50,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, _Number] = {}
 
 
-def read_cursor(path: Path) -> tuple[Mark | None, bool]:
+def read_cursor(path: Path) -> tuple[CursorState | None, bool]:
     """Return the newest mark of a file, and whether one was broken.
 
     Raises:
@@ -61,18 +61,18 @@ def read_cursor(path: Path) -> tuple[Mark | None, bool]:
     return max(marks, key=_generation), broken
 
 
-def _unpack_all(data: bytes) -> tuple[list[Mark | None], bool]:
+def _unpack_all(data: bytes) -> tuple[list[CursorState | None], bool]:
     slots = [data[start : start + _SLOT] for start in range(0, _SLOT * _SLOTS, _SLOT)]
     marks = [_unpack(slot) for slot in slots]
     broken = any(mark is None and any(slot) for mark, slot in zip(marks, slots, strict=True))
     return marks, broken
 
 
-def _generation(mark: Mark | None) -> int:
+def _generation(mark: CursorState | None) -> int:
     return mark.generation if mark else -1
 
 
-def _unpack(slot: bytes) -> Mark | None:
+def _unpack(slot: bytes) -> CursorState | None:
     if len(slot) < _HEAD.size:
         return None
     magic, length, crc = _HEAD.unpack_from(slot)
@@ -80,7 +80,7 @@ def _unpack(slot: bytes) -> Mark | None:
     if magic != _MAGIC or len(body) != length or zlib.crc32(body) != crc:
         return None
     try:
-        return msgspec.json.decode(body, type=Mark)
+        return msgspec.json.decode(body, type=CursorState)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -116,11 +116,11 @@ class CursorFile:
         self._flushed = int(_generation(marks[2]) > _generation(marks[3]))
         self.dirty = False
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the file at the path is still this one."""
         return same_file(self._fd, self._path)
 
-    def save(self, mark: Mark) -> None:
+    def save(self, mark: CursorState) -> None:
         """Write a mark.
 
         Raises:
@@ -129,8 +129,8 @@ class CursorFile:
         self._write(mark, self._generation % 2)
         self.dirty = True
 
-    def save_to_flush(self, mark: Mark) -> None:
-        """Write a mark that is to be flushed next, and tell it then to `flushed`.
+    def save_to_flush(self, mark: CursorState) -> None:
+        """Write a mark that is to be flushed next, and tell it then to `mark_flushed`.
 
         Raises:
             OSError: it can't be written.
@@ -138,7 +138,7 @@ class CursorFile:
         self._write(mark, 2 + self._flushed % 2)
         self.dirty = True
 
-    def flushed(self) -> None:
+    def mark_flushed(self) -> None:
         """Take it that the last mark is on the disk."""
         self._flushed += 1
         self.dirty = False
@@ -154,7 +154,7 @@ class CursorFile:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
-    def _write(self, mark: Mark, slot: int) -> None:
+    def _write(self, mark: CursorState, slot: int) -> None:
         self._generation += 1
         body = msgspec.json.encode(msgspec.structs.replace(mark, generation=self._generation))
         data = _HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body

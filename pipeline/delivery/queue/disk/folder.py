@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.delivery.queue.disk.cursor import same_file
-from pipeline.delivery.queue.disk.record_format import MOST
+from pipeline.delivery.queue.disk.record_format import MAX_NUMBER
 from pipeline.files import lock_file
 from pipeline.files.disk_sync import flush_folder, flush_names
 
@@ -23,12 +23,12 @@ _ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
 _MOST_ASIDE: Final = 4
 
 
-_held: Final[Counter[tuple[int, int]]] = Counter()
+_lock_holders: Final[Counter[tuple[int, int]]] = Counter()
 """How often this process has, or tries to get, which lock file, by device and inode.
 
 A process number would not tell whose a lock is: in containers each podgpu may be number 1.
 """
-_held_guard: Final = threading.Lock()
+_lock_holders_guard: Final = threading.Lock()
 
 
 class LockedError(OSError):
@@ -36,16 +36,16 @@ class LockedError(OSError):
 
     Attributes:
         owner: the process that wrote its number into the lock file; empty if it didn't.
-        ours: whether it is this process.
+        own_process: whether it is this process.
     """
 
-    def __init__(self, path: Path, owner: str, *, ours: bool) -> None:
+    def __init__(self, path: Path, owner: str, *, own_process: bool) -> None:
         super().__init__(errno.EAGAIN, f"in use by {owner or 'another process'}", str(path))
         self.owner = owner
-        self.ours = ours
+        self.own_process = own_process
 
 
-class Folder:
+class QueueFolder:
     """A folder that is ours as long as we hold its lock.
 
     The lock goes with the process, however that ends; the file stays.
@@ -85,27 +85,27 @@ class Folder:
             LockedError: somebody else has it.
             OSError: there can be no lock.
         """
-        if self.locked():
+        if self.is_locked():
             return
         self._unlock()
         self._lock = os.open(self.path / LOCK, lock_file.FLAGS, 0o600)
-        holders = _hold(os.fstat(self._lock), 1)
+        holders = _count_lock_holder(os.fstat(self._lock), 1)
         try:
             lock_file.take(self._lock)
         except BlockingIOError:
             owner = lock_file.signed(self._lock)
             self._unlock()
-            raise LockedError(self.path, owner, ours=holders > 1) from None
+            raise LockedError(self.path, owner, own_process=holders > 1) from None
         except OSError:
             self._unlock()
             raise
         lock_file.sign(self._lock)
 
-    def locked(self) -> bool:
+    def is_locked(self) -> bool:
         """Whether the lock file is the one that is held."""
         return self._lock >= 0 and same_file(self._lock, self.path / LOCK)
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether what stands at the path is still this folder."""
         return same_file(self._self, self.path)
 
@@ -121,7 +121,7 @@ class Folder:
             fd, self._lock = self._lock, -1
             file = os.fstat(fd)
             os.close(fd)
-            _hold(file, -1)  # not before: whoever finds it locked has to know by whom
+            _count_lock_holder(file, -1)  # not before: whoever finds it locked has to know by whom
 
     def segment(self, number: int) -> Path:
         """Return where a segment is."""
@@ -135,7 +135,7 @@ class Folder:
         """
         flush_names(self._self)
 
-    def put_aside(self, path: Path, wall_ns: int) -> Path:
+    def quarantine(self, path: Path, wall_ns: int) -> Path:
         """Rename a file that can't be used, and remove all but the newest of those.
 
         Raises:
@@ -161,14 +161,14 @@ class Folder:
                     (self.path / name).unlink()
 
 
-def _hold(lock: os.stat_result, change: int) -> int:
+def _count_lock_holder(lock: os.stat_result, change: int) -> int:
     """Count who in this process has a lock file, or tries to; returns how many do."""
     file = lock.st_dev, lock.st_ino
-    with _held_guard:
-        _held[file] += change
-        holders = _held[file]
+    with _lock_holders_guard:
+        _lock_holders[file] += change
+        holders = _lock_holders[file]
         if not holders:
-            del _held[file]
+            del _lock_holders[file]
     return holders
 
 
@@ -190,4 +190,4 @@ def segment_numbers(path: Path) -> list[int]:
     """
     names = os.listdir(path)  # noqa: PTH208 - names are all it takes
     found = (int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name)))
-    return sorted(number for number in found if number < MOST)
+    return sorted(number for number in found if number < MAX_NUMBER)

@@ -17,10 +17,10 @@ from pipeline.delivery.contract import SIGNALS, Record
 VERSION: Final = 1
 MARKER: Final = b"\xf5rec"
 _LENGTH_BITS: Final = 30
-LONGEST: Final = (1 << _LENGTH_BITS) - 1
+MAX_RECORD_BYTES: Final = (1 << _LENGTH_BITS) - 1
 """Bytes that a record has at most."""
 
-MOST: Final = 1 << 62
+MAX_NUMBER: Final = 1 << 62
 """No number, position or count of points is beyond: adding two of them stays within 64 bits."""
 
 _MAGIC: Final = b"podgpu\xf5q"
@@ -33,7 +33,7 @@ _MADE: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentHead:
+class SegmentHeader:
     """What a segment says about itself.
 
     Attributes:
@@ -54,20 +54,20 @@ class SegmentHead:
         return packed + _CRC.pack(zlib.crc32(packed))
 
 
-def read_segment_head(data: bytes) -> SegmentHead | None:
+def read_segment_header(data: bytes) -> SegmentHeader | None:
     """Return the header of a segment; None if these aren't the bytes of one."""
     if len(data) < SEGMENT_SIZE or _crc(data, 0, _SEGMENT.size) != zlib.crc32(
         data[: _SEGMENT.size]
     ):
         return None
     magic, version, number, position, record = _SEGMENT.unpack_from(data)
-    if magic != _MAGIC or max(number, position, record) > MOST:
+    if magic != _MAGIC or max(number, position, record) > MAX_NUMBER:
         return None
-    return SegmentHead(version, number, position, record)
+    return SegmentHeader(version, number, position, record)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordHead:
+class RecordHeader:
     """What stands before a record.
 
     Attributes:
@@ -75,7 +75,7 @@ class RecordHead:
         points: how many points stand in it.
         number: of the record, over all segments.
         position: points before it, over all segments.
-        made_ns: when it was made, by the wall clock.
+        created_ns: when it was made, by the wall clock.
         crc: of the record.
         signal: which of the sink's kinds of message it belongs to.
     """
@@ -84,12 +84,12 @@ class RecordHead:
     points: int
     number: int
     position: int
-    made_ns: int
+    created_ns: int
     crc: int
     signal: int = 0
 
 
-def pack_record_head(record: Record, number: int, position: int, segment: int) -> bytes:
+def pack_record_header(record: Record, number: int, position: int, segment: int) -> bytes:
     """Return the header of a record in a segment.
 
     Raises:
@@ -98,23 +98,23 @@ def pack_record_head(record: Record, number: int, position: int, segment: int) -
     if not 0 <= record.signal < SIGNALS:
         raise ValueError(f"there is no signal {record.signal}")
     length = record.signal << _LENGTH_BITS | len(record.data)
-    made = min(max(record.made_ns, -_MADE), _MADE - 1)
+    made = min(max(record.created_ns, -_MADE), _MADE - 1)
     crc = zlib.crc32(record.data)
     packed = _RECORD.pack(MARKER, length, record.points, number, position, made, crc)
     return packed + _CRC.pack(zlib.crc32(packed, segment & 0xFFFFFFFF))
 
 
-def read_record_head(data: bytes, segment: int) -> RecordHead | None:
+def read_record_header(data: bytes, segment: int) -> RecordHeader | None:
     """Return the header of a record in a segment; None if these aren't the bytes of one."""
     if len(data) < RECORD_SIZE or data[: len(MARKER)] != MARKER:
         return None
     if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):
         return None
     _, packed, points, number, position, made, crc = _RECORD.unpack_from(data)
-    length, signal = packed & LONGEST, packed >> _LENGTH_BITS
-    if not length or not 0 < points <= MOST or max(number, position) > MOST:
+    length, signal = packed & MAX_RECORD_BYTES, packed >> _LENGTH_BITS
+    if not length or not 0 < points <= MAX_NUMBER or max(number, position) > MAX_NUMBER:
         return None
-    return RecordHead(length, points, number, position, made, crc, signal)
+    return RecordHeader(length, points, number, position, made, crc, signal)
 
 
 def _crc(data: bytes, start: int, size: int) -> int:

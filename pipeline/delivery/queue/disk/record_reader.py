@@ -4,16 +4,16 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.delivery.queue.counters import Notices
+from pipeline.delivery.queue.counters import FaultLog
 from pipeline.delivery.queue.disk.record_format import SEGMENT_SIZE
-from pipeline.delivery.queue.disk.retry_budget import Patience
-from pipeline.delivery.queue.disk.segment_reader import Found, SegmentFile, find
-from pipeline.delivery.queue.disk.segments import Segment, Shelf
-from pipeline.delivery.queue.error_reasons import ours, reason_of, text_of
+from pipeline.delivery.queue.disk.retry_budget import RetryBudget
+from pipeline.delivery.queue.disk.segment_reader import FoundRecord, SegmentFile, find_record
+from pipeline.delivery.queue.disk.segments import Segment, SegmentList
+from pipeline.delivery.queue.error_reasons import is_resource_shortage, reason_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """Between two records.
 
     Attributes:
@@ -29,12 +29,12 @@ class Place:
     record: int
 
 
-def start_of(segment: Segment) -> int:
+def first_record_offset(segment: Segment) -> int:
     """Return where the first record stands; with a broken header that has to be searched for."""
-    return SEGMENT_SIZE if segment.sound else 0
+    return SEGMENT_SIZE if segment.header_valid else 0
 
 
-class MissingError(Exception):
+class SegmentMissingError(Exception):
     """A segment isn't there any more.
 
     Attributes:
@@ -46,46 +46,51 @@ class MissingError(Exception):
         self.index = index
 
 
-class Reader:
+class SegmentReader:
     """Where the next record is to be taken.
 
     Args:
-        shelf: the segments.
-        place: where to begin.
+        segments: the segments.
+        position: where to begin.
         folder: where the segments are.
-        notices: where it is noted that the disk can't be read.
-        patience: with such a disk.
+        fault_log: where it is noted that the disk can't be read.
+        retry_budget: with such a disk.
     """
 
     def __init__(
-        self, shelf: Shelf, place: Place, folder: Path, notices: Notices, patience: Patience
+        self,
+        segments: SegmentList,
+        position: ReadPosition,
+        folder: Path,
+        fault_log: FaultLog,
+        retry_budget: RetryBudget,
     ) -> None:
-        self.place = place
-        self._shelf = shelf
+        self.position = position
+        self._segments = segments
         self._folder = folder
-        self._notices = notices
-        self._patience = patience
+        self._fault_log = fault_log
+        self._retry_budget = retry_budget
         self._file: SegmentFile | None = None
-        self._sick: int | None = None
-        self._seen: tuple[Place, int, Found | None] | None = None
+        self._failing_segment: int | None = None
+        self._seen: tuple[ReadPosition, int, FoundRecord | None] | None = None
 
     def oldest_ns(self, end: int) -> int | None:
         """Return when the next record was made, if there is one.
 
-        If it can't be read now, that of the record that was there before: the next `look` tells.
+        If it can't be read now, that of the record that was there before: the next `peek` tells.
         """
-        tried = self._patience.tried
-        if not tried and (self._seen is None or self._seen[:2] != (self.place, end)):
+        tried = self._retry_budget.is_failing
+        if not tried and (self._seen is None or self._seen[:2] != (self.position, end)):
             try:
-                found = self.look(end, room=-1)  # which may change the place
-                self._seen = self.place, end, found
-            except MissingError:
+                found = self.peek(end, room=-1)  # which may change the place
+                self._seen = self.position, end, found
+            except SegmentMissingError:
                 return None
             except OSError:
                 pass
-        return self._seen[2].head.made_ns if self._seen and self._seen[2] else None
+        return self._seen[2].header.created_ns if self._seen and self._seen[2] else None
 
-    def look(self, end: int, room: int | None) -> Found | None:
+    def peek(self, end: int, room: int | None) -> FoundRecord | None:
         """Return the next record, and leave it.
 
         Args:
@@ -96,13 +101,13 @@ class Reader:
             MissingError: its segment is not there.
             OSError: it can't be read now; that it never can be is known after a while.
         """
-        index = self._shelf.index(self.place.segment)
-        while index < len(self._shelf):
-            segment = self._shelf[index]
-            if segment.number != self.place.segment:
-                self._go(segment.number, start_of(segment))
-            if self.place.offset < segment.size:
-                span = self.place.position, self._shelf.first_after(index, end)
+        index = self._segments.index(self.position.segment)
+        while index < len(self._segments):
+            segment = self._segments[index]
+            if segment.number != self.position.segment:
+                self._go(segment.number, first_record_offset(segment))
+            if self.position.offset < segment.size:
+                span = self.position.position, self._segments.first_after(index, end)
                 found = self._find(index, span, room)
                 if found:
                     return found
@@ -111,18 +116,20 @@ class Reader:
             index += 1
         return None
 
-    def advance(self, found: Found) -> Place:
+    def advance(self, found: FoundRecord) -> ReadPosition:
         """Go on behind a record; returns where it stands."""
-        head = found.head
-        before = Place(found.segment, found.place, head.position, head.number)
-        self.place = Place(found.segment, found.end, head.position + head.points, head.number + 1)
+        head = found.header
+        before = ReadPosition(found.segment, found.offset, head.position, head.number)
+        self.position = ReadPosition(
+            found.segment, found.end, head.position + head.points, head.number + 1
+        )
         return before
 
-    def skip(self, position: int) -> None:
+    def skip_to(self, position: int) -> None:
         """Take it that there is nothing before a position."""
-        self.place = replace(self.place, position=position)
+        self.position = replace(self.position, position=position)
 
-    def forget(self, segment: int) -> None:
+    def close_segment(self, segment: int) -> None:
         """Close a segment, which is removed: as long as it is open it takes room on the disk."""
         if self._file is not None and self._file.number == segment:
             self.close()
@@ -133,46 +140,46 @@ class Reader:
             self._file.close()
             self._file = None
 
-    def _find(self, index: int, span: tuple[int, int], room: int | None) -> Found | None:
-        patience, segment = self._patience, self._shelf[index]
+    def _find(self, index: int, span: tuple[int, int], room: int | None) -> FoundRecord | None:
+        patience, segment = self._retry_budget, self._segments[index]
         try:
             file = self._open(index)
-            file.lenient |= patience.over
-            found = find(file, self.place.offset, segment.size, span, room)
+            file.lenient |= patience.is_exhausted
+            found = find_record(file, self.position.offset, segment.size, span, room)
         except OSError as error:
-            if ours(error):
+            if is_resource_shortage(error):
                 raise
-            if not patience.over:
-                patience.failed()
+            if not patience.is_exhausted:
+                patience.record_failure()
                 raise
             self._give_up(segment.number, error)
-            patience.worked()
+            patience.record_success()
             return None
         if file.error is not None:
             self._give_up(segment.number, file.error)
             file.error = None
-        patience.worked()
-        self._notices.works("read", f"the queue in {self._folder} can be read again")
+        patience.record_success()
+        self._fault_log.record_recovery("read", f"the queue in {self._folder} can be read again")
         return found
 
     def _give_up(self, segment: int, error: OSError) -> None:
-        self._notices.count("read", reason_of(error))
-        if segment != self._sick:
-            self._sick = segment
-            self._notices.say(
+        self._fault_log.count_fault("read", reason_of(error))
+        if segment != self._failing_segment:
+            self._failing_segment = segment
+            self._fault_log.add_note(
                 f"a part of the queue in {self._folder} still cannot be read: {text_of(error)}; "
                 "what was in it is lost and counted. Look after that disk"
             )
 
     def _go(self, segment: int, offset: int) -> None:
-        self.place = replace(self.place, segment=segment, offset=offset)
+        self.position = replace(self.position, segment=segment, offset=offset)
 
     def _open(self, index: int) -> SegmentFile:
-        segment = self._shelf[index]
+        segment = self._segments[index]
         if self._file is None or self._file.number != segment.number:
             self.close()
             try:
                 self._file = SegmentFile(os.fspath(segment.path), segment.number)
             except (FileNotFoundError, NotADirectoryError):
-                raise MissingError(index) from None
+                raise SegmentMissingError(index) from None
         return self._file

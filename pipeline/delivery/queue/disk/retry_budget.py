@@ -10,7 +10,7 @@ _HOPELESS_NS: Final = 600 * NS
 _TRIES: Final = 10
 
 
-class Patience:
+class RetryBudget:
     """Ends a minute after the first of all tries that failed, one after the other.
 
     A cable, a controller or a network may be away for a while, and what is on the disk is sound.
@@ -27,24 +27,24 @@ class Patience:
         self._tries = 0
 
     @property
-    def tried(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last try has failed."""
         return self._since_ns is not None
 
     @property
-    def over(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether what can't be read is to be given up, while something else can."""
         return self._tries >= _TRIES and self._waited_ns() >= _LONGEST_NS
 
     @property
-    def hopeless(self) -> bool:
+    def is_hopeless(self) -> bool:
         """Whether all is to be given up, though nothing at all can be read."""
-        return self.over and self._waited_ns() >= _HOPELESS_NS
+        return self.is_exhausted and self._waited_ns() >= _HOPELESS_NS
 
     def _waited_ns(self) -> int:
         return 0 if self._since_ns is None else self._now().mono_ns - self._since_ns
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Note that a try has failed."""
         now_ns = self._now().mono_ns
         if self._since_ns is None:
@@ -53,6 +53,6 @@ class Patience:
             self._last_ns = now_ns
             self._tries += 1
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """Begin anew: all that was asked for was read, or given up."""
         self._since_ns = None

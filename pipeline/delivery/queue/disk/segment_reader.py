@@ -10,10 +10,10 @@ from pipeline.delivery.queue.disk.record_format import (
     MARKER,
     RECORD_SIZE,
     SEGMENT_SIZE,
-    RecordHead,
-    SegmentHead,
-    read_record_head,
-    read_segment_head,
+    RecordHeader,
+    SegmentHeader,
+    read_record_header,
+    read_segment_header,
 )
 
 _PIECE: Final = 256 << 10
@@ -52,28 +52,28 @@ class SegmentFile:
         """Give it back."""
         os.close(self._fd)
 
-    def head(self) -> SegmentHead | None:
+    def header(self) -> SegmentHeader | None:
         """Return its header, if that is sound."""
-        return read_segment_head(self.read(0, SEGMENT_SIZE))
+        return read_segment_header(self.read(0, SEGMENT_SIZE))
 
-    def record_head(self, place: int, size: int) -> RecordHead | None:
+    def record_header(self, offset: int, size: int) -> RecordHeader | None:
         """Return the header at a place, if there is a sound one whose record ends within `size`."""
-        head = read_record_head(self.read(place, RECORD_SIZE), self.number)
-        return head if head and place + RECORD_SIZE + head.length <= size else None
+        head = read_record_header(self.read(offset, RECORD_SIZE), self.number)
+        return head if head and offset + RECORD_SIZE + head.length <= size else None
 
-    def read(self, place: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> bytes:
         """Return bytes; fewer at the end of the file.
 
         Raises:
             OSError: the disk can't read them, and this isn't put up with.
         """
         try:
-            data = os.pread(self._fd, length, place)
+            data = os.pread(self._fd, length, offset)
             if len(data) == length or not data:
                 return data
             pieces = [data]
             while (got := sum(map(len, pieces))) < length:
-                if not (data := os.pread(self._fd, length - got, place + got)):
+                if not (data := os.pread(self._fd, length - got, offset + got)):
                     break
                 pieces.append(data)
             return b"".join(pieces)
@@ -81,41 +81,41 @@ class SegmentFile:
             if not self.lenient:
                 raise
             self.error = error
-        return b"".join(self._blocks(place, min(length, max(self.size - place, 0))))
+        return b"".join(self._blocks(offset, min(length, max(self.size - offset, 0))))
 
-    def _blocks(self, place: int, length: int) -> Iterator[bytes]:
-        end = place + length
-        while place < end:
-            step = min(_BLOCK - place % _BLOCK, end - place)
+    def _blocks(self, offset: int, length: int) -> Iterator[bytes]:
+        end = offset + length
+        while offset < end:
+            step = min(_BLOCK - offset % _BLOCK, end - offset)
             data = b""
             if self._unreadable < _MOST_UNREADABLE:
                 try:
-                    data = os.pread(self._fd, step, place)
+                    data = os.pread(self._fd, step, offset)
                     self._unreadable = 0
                 except OSError:
                     self._unreadable += 1
             yield data.ljust(step, b"\0")
-            place += step
+            offset += step
 
-    def search(self, place: int, size: int) -> int:
+    def find_marker(self, offset: int, size: int) -> int:
         """Return where the next marker stands, within `size`; -1 without one."""
-        while place < size:
+        while offset < size:
             start, data = self._piece
-            if not start <= place <= start + len(data) - len(MARKER):
-                start, data = place, self.read(place, min(_PIECE, size - place))
+            if not start <= offset <= start + len(data) - len(MARKER):
+                start, data = offset, self.read(offset, min(_PIECE, size - offset))
                 # Kept for the next search: where there is one marker there may be many.
                 self._piece = start, data
                 if len(data) < len(MARKER):
                     return -1
-            found = data.find(MARKER, place - start)
+            found = data.find(MARKER, offset - start)
             if found >= 0:
                 return start + found
-            place = start + len(data) - len(MARKER) + 1
+            offset = start + len(data) - len(MARKER) + 1
         return -1
 
-    def sound(self, place: int, head: RecordHead) -> bool:
+    def is_valid(self, offset: int, head: RecordHeader) -> bool:
         """Whether the record whose header stands at a place is what was written."""
-        crc, start, end = 0, place + RECORD_SIZE, place + RECORD_SIZE + head.length
+        crc, start, end = 0, offset + RECORD_SIZE, offset + RECORD_SIZE + head.length
         while start < end:
             data = self.read(start, min(_PIECE, end - start))
             if not data:
@@ -124,44 +124,44 @@ class SegmentFile:
             start += len(data)
         return crc == head.crc
 
-    def walk(self, place: int, size: int) -> Iterator[tuple[int, RecordHead, bool]]:
+    def iter_records(self, offset: int, size: int) -> Iterator[tuple[int, RecordHeader, bool]]:
         """Yield all sound headers and where they stand, and whether their records are sound."""
-        while 0 <= place <= size - RECORD_SIZE:
-            head = self.record_head(place, size)
+        while 0 <= offset <= size - RECORD_SIZE:
+            head = self.record_header(offset, size)
             if head is not None:
-                sound = self.sound(place, head)
-                yield place, head, sound
+                sound = self.is_valid(offset, head)
+                yield offset, head, sound
                 if sound:
-                    place += RECORD_SIZE + head.length
+                    offset += RECORD_SIZE + head.length
                     continue
-            place = self.search(place + 1, size)
+            offset = self.find_marker(offset + 1, size)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecord:
     """A record in a segment.
 
     Attributes:
         segment: number of the segment.
-        place: where its header stands.
-        head: the header.
+        offset: where its header stands.
+        header: the header.
         body: the record; None if there was no room for it.
     """
 
     segment: int
-    place: int
-    head: RecordHead
+    offset: int
+    header: RecordHeader
     body: bytes | None
 
     @property
     def end(self) -> int:
         """Where the next record should stand."""
-        return self.place + RECORD_SIZE + self.head.length
+        return self.offset + RECORD_SIZE + self.header.length
 
 
-def find(
-    file: SegmentFile, place: int, size: int, span: tuple[int, int], room: int | None
-) -> Found | None:
+def find_record(
+    file: SegmentFile, offset: int, size: int, span: tuple[int, int], room: int | None
+) -> FoundRecord | None:
     """Return the next sound record.
 
     A record whose header or bytes aren't sound is passed over in search of the next marker, byte by
@@ -169,18 +169,18 @@ def find(
 
     Args:
         file: the segment.
-        place: where to begin.
+        offset: where to begin.
         size: where the segment ends.
         span: the positions between which it must lie; others are left-overs of something.
         room: bytes that it may have; a larger one is returned without its body, unchecked.
     """
-    while 0 <= place <= size - RECORD_SIZE:
-        head = file.record_head(place, size)
+    while 0 <= offset <= size - RECORD_SIZE:
+        head = file.record_header(offset, size)
         if head and span[0] <= head.position and head.position + head.points <= span[1]:
             if room is not None and head.length > room:
-                return Found(file.number, place, head, None)
-            body = file.read(place + RECORD_SIZE, head.length)
+                return FoundRecord(file.number, offset, head, None)
+            body = file.read(offset + RECORD_SIZE, head.length)
             if len(body) == head.length and zlib.crc32(body) == head.crc:
-                return Found(file.number, place, head, body)
-        place = file.search(place + 1, size)
+                return FoundRecord(file.number, offset, head, body)
+        offset = file.find_marker(offset + 1, size)
     return None

@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import Final
 
-from pipeline.delivery.queue.counters import Notices
+from pipeline.delivery.queue.counters import FaultLog
 from pipeline.delivery.queue.disk.cursor import same_file
-from pipeline.delivery.queue.disk.folder import Folder
-from pipeline.delivery.queue.disk.record_format import SEGMENT_SIZE, VERSION, SegmentHead
+from pipeline.delivery.queue.disk.folder import QueueFolder
+from pipeline.delivery.queue.disk.record_format import SEGMENT_SIZE, VERSION, SegmentHeader
 from pipeline.delivery.queue.disk.segments import Segment
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _NEW: Final = _OPEN | os.O_CREAT | os.O_TRUNC
 
 
-class Writer:
+class SegmentWriter:
     """Has the last segment open, if it is one to go on in.
 
     Args:
@@ -25,17 +25,17 @@ class Writer:
         notices: where it is noted that the disk doesn't flush.
     """
 
-    def __init__(self, folder: Folder, notices: Notices, *, flushes: bool) -> None:
+    def __init__(self, folder: QueueFolder, notices: FaultLog, *, flushes: bool) -> None:
         self._folder = folder
-        self._notices = notices
+        self._fault_log = notices
         self._flushes = flushes
         self._fd = -1
         self._path = folder.path
         self._size = 0
-        self._dirty = self._unnamed = self._stained = self._failed = False
+        self._dirty = self._name_unflushed = self._flush_failed = self._failed = False
 
     @property
-    def opened(self) -> bool:
+    def is_open(self) -> bool:
         """Whether there is a segment to go on in."""
         return self._fd >= 0
 
@@ -49,7 +49,7 @@ class Writer:
         """Bytes in the segment."""
         return self._size
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the segment is still at its path, if there is one."""
         return self._fd < 0 or same_file(self._fd, self._path)
 
@@ -61,12 +61,12 @@ class Writer:
         Raises:
             OSError: it can't be made.
         """
-        self.leave()
+        self.close_flushed()
         path = self._folder.segment(number)
         unfinished = Path(f"{path}.tmp")
         fd = os.open(unfinished, _NEW, 0o600)
         try:
-            _write(fd, [SegmentHead(VERSION, number, position, record).pack()], 0)
+            _write(fd, [SegmentHeader(VERSION, number, position, record).pack()], 0)
             if self._flushes:
                 self.sync(fd)
             unfinished.rename(path)
@@ -75,13 +75,13 @@ class Writer:
             with contextlib.suppress(OSError):
                 unfinished.unlink()
             raise
-        self._take(fd, path, SEGMENT_SIZE)
-        self._unnamed = True
+        self._use(fd, path, SEGMENT_SIZE)
+        self._name_unflushed = True
         if self._flushes:
             self.sync(None)
         return Segment(number, path, position, SEGMENT_SIZE)
 
-    def go_on(self, segment: Segment, size: int) -> bool:
+    def resume(self, segment: Segment, size: int) -> bool:
         """Go on in a segment that is there, cut to a size; whether that can be done."""
         fd = -1
         try:
@@ -92,14 +92,14 @@ class Writer:
             if fd >= 0:
                 os.close(fd)
             return False
-        self._take(fd, segment.path, size)
+        self._use(fd, segment.path, size)
         # An earlier process may have left it unflushed.
         self._dirty = True
         return True
 
-    def _take(self, fd: int, path: Path, size: int) -> None:
+    def _use(self, fd: int, path: Path, size: int) -> None:
         self._fd, self._path, self._size = fd, path, size
-        self._dirty = self._unnamed = self._stained = False
+        self._dirty = self._name_unflushed = self._flush_failed = False
 
     def write(self, head: bytes, body: bytes) -> None:
         """Write a record.
@@ -114,7 +114,7 @@ class Writer:
             try:
                 os.ftruncate(self._fd, self._size)
             except OSError:
-                self.leave()  # a reader finds no record there
+                self.close_flushed()  # a reader finds no record there
             raise
         self._size += len(head) + len(body)
         self._dirty = True
@@ -129,26 +129,28 @@ class Writer:
         if not self._flushes or not self._dirty or self._fd < 0:
             return
         again = self._failed
-        if self.sync(self._fd) and (not self._unnamed or self.sync(None)):
+        if self.sync(self._fd) and (not self._name_unflushed or self.sync(None)):
             self._dirty = self._failed = False
-            self._notices.works("fsync", f"{self._folder.path} is flushed to the disk again")
-            if self._stained:
-                self.forget()
+            self._fault_log.record_recovery(
+                "fsync", f"{self._folder.path} is flushed to the disk again"
+            )
+            if self._flush_failed:
+                self.close()
         else:
-            self._stained = self._failed = True
+            self._flush_failed = self._failed = True
             if not again:
-                self.forget()
+                self.close()
 
     def sync(self, fd: int | None) -> bool:
         """Flush a file of the queue, or the names in the folder; whether that was done."""
         try:
             if fd is None:
                 self._folder.flush()
-                self._unnamed = False
+                self._name_unflushed = False
             else:
                 os.fsync(fd)
         except OSError as error:
-            self._notices.fails(
+            self._fault_log.record_failure(
                 "fsync",
                 error,
                 f"cannot flush {self._folder.path} to the disk: {{}}; what was written last may "
@@ -157,12 +159,12 @@ class Writer:
             return False
         return True
 
-    def leave(self) -> None:
+    def close_flushed(self) -> None:
         """Flush and close the segment; the next record needs a new one."""
         self.flush()
-        self.forget()
+        self.close()
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """Close the segment as it is."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
@@ -171,12 +173,12 @@ class Writer:
                 os.close(fd)
 
 
-def _write(fd: int, pieces: list[bytes], place: int) -> None:
+def _write(fd: int, pieces: list[bytes], offset: int) -> None:
     total = sum(map(len, pieces))
-    written = os.pwritev(fd, pieces, place)
+    written = os.pwritev(fd, pieces, offset)
     while 0 < written < total:
         rest = memoryview(b"".join(pieces))[written:]
-        more = os.pwrite(fd, rest, place + written)
+        more = os.pwrite(fd, rest, offset + written)
         if not more:
             break
         written += more

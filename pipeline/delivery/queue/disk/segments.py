@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.delivery.queue.disk.folder import segment_numbers
 from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, VERSION
 from pipeline.delivery.queue.disk.segment_reader import SegmentFile
-from pipeline.delivery.queue.error_reasons import ours
+from pipeline.delivery.queue.error_reasons import is_resource_shortage
 
 _PIECE: Final = 256 << 10
 _STRANGE: Final = frozenset(
@@ -34,19 +34,19 @@ class Segment:
     Attributes:
         number: in its name.
         path: where it is.
-        first: points before its first record.
+        first_point: points before its first record.
         size: bytes of it that count.
-        sound: whether its header is.
+        header_valid: whether its header is.
     """
 
     number: int
     path: Path
-    first: int
+    first_point: int
     size: int
-    sound: bool = True
+    header_valid: bool = True
 
 
-class Shelf:
+class SegmentList:
     """Segments in their order, and how much room they take."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Shelf:
     def __getitem__(self, index: int) -> Segment:
         return self._segments[index]
 
-    def put(self, segment: Segment) -> None:
+    def append(self, segment: Segment) -> None:
         """Put a segment at the end."""
         self._segments.append(segment)
         self.size += segment.size
 
-    def grow(self, more: int) -> None:
+    def grow_last(self, more: int) -> None:
         """Let the last one be larger."""
         self._segments[-1].size += more
         self.size += more
@@ -83,37 +83,37 @@ class Shelf:
         """Return how many points stand before the segment behind this one; or before the end."""
         if index + 1 == len(self._segments):
             return end
-        first = self._segments[index + 1].first
+        first = self._segments[index + 1].first_point
         # Never less than its own: the file of another queue, under a name of this one.
-        return first if first >= self._segments[index].first else end
+        return first if first >= self._segments[index].first_point else end
 
 
 @dataclass(slots=True)
-class Survey:
+class FolderScan:
     """What is in a folder.
 
     Attributes:
         segments: those that can be used.
-        useless: those in which nothing is, or nothing that isn't done with.
+        disposable: those in which nothing is, or nothing that isn't done with.
         broken: those that say nothing, or in a version that isn't ours.
         error: why one that is broken could not be read; None if all could.
-        top: the highest number seen, 0 without any.
+        highest_number: the highest number seen, 0 without any.
         end: points before the end of the last segment.
         next_record: number of the record after the last.
-        clean: where the last sound record of the last segment ends.
+        valid_end: where the last sound record of the last segment ends.
     """
 
     segments: list[Segment] = field(default_factory=list)
-    useless: list[Path] = field(default_factory=list)
+    disposable: list[Path] = field(default_factory=list)
     broken: list[Path] = field(default_factory=list)
     error: OSError | None = None
-    top: int = 0
+    highest_number: int = 0
     end: int = 0
     next_record: int = 0
-    clean: int = 0
+    valid_end: int = 0
 
 
-def survey(folder: Path, oldest: int, *, lenient: bool = False) -> Survey:
+def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderScan:
     """Look at the headers of all segments, and through the last one; nothing is changed.
 
     Args:
@@ -124,45 +124,47 @@ def survey(folder: Path, oldest: int, *, lenient: bool = False) -> Survey:
     Raises:
         OSError: a segment can't be looked at.
     """
-    found = Survey()
+    found = FolderScan()
     for number in segment_numbers(folder):
-        found.top = number
+        found.highest_number = number
         path = folder / f"{number:020}.seg"
         try:
             if stat.S_ISREG(path.lstat().st_mode):
-                _look(found, path, number, oldest, lenient)
+                _scan_segment(found, path, number, oldest, lenient)
         except FileNotFoundError:
             continue  # whoever asks without the lock may come when it goes
         except OSError as error:
-            if ours(error) or not (lenient or error.errno in _STRANGE):
+            if is_resource_shortage(error) or not (lenient or error.errno in _STRANGE):
                 raise
             found.broken.append(path)
             if error.errno not in _STRANGE:
                 found.error = error
     if found.segments:
-        _look_through(found, found.segments[-1], lenient)
+        _scan_last(found, found.segments[-1], lenient)
     return found
 
 
-def _look(found: Survey, path: Path, number: int, oldest: int, lenient: bool) -> None:
+def _scan_segment(survey: FolderScan, path: Path, number: int, oldest: int, lenient: bool) -> None:
     if number < oldest:
-        found.useless.append(path)
+        survey.disposable.append(path)
         return
     file = SegmentFile(os.fspath(path), number, lenient=lenient)
     try:
-        size, head = file.size, file.head()
+        size, head = file.size, file.header()
         if head and head.number == number:
             if head.version == VERSION:
-                found.segments.append(Segment(number, path, head.position, size))
+                survey.segments.append(Segment(number, path, head.position, size))
             else:
-                found.broken.append(path)
+                survey.broken.append(path)
             return
-        for _, record, sound in file.walk(0, size):
+        for _, record, sound in file.iter_records(0, size):
             if sound:
-                found.segments.append(Segment(number, path, record.position, size, sound=False))
+                survey.segments.append(
+                    Segment(number, path, record.position, size, header_valid=False)
+                )
                 return
-        (found.useless if _empty(file, size) else found.broken).append(path)
-        found.error = file.error or found.error
+        (survey.disposable if _empty(file, size) else survey.broken).append(path)
+        survey.error = file.error or survey.error
     finally:
         file.close()
 
@@ -174,17 +176,19 @@ def _empty(file: SegmentFile, size: int) -> bool:
     return file.error is None
 
 
-def _look_through(found: Survey, last: Segment, lenient: bool) -> None:
+def _scan_last(survey: FolderScan, last: Segment, lenient: bool) -> None:
     file = SegmentFile(os.fspath(last.path), last.number, lenient=lenient)
     try:
-        head = file.head()
-        found.end, found.clean = last.first, SEGMENT_SIZE
-        found.next_record = head.record if head and last.sound else 0
-        for place, record, sound in file.walk(SEGMENT_SIZE if last.sound else 0, last.size):
+        head = file.header()
+        survey.end, survey.valid_end = last.first_point, SEGMENT_SIZE
+        survey.next_record = head.record if head and last.header_valid else 0
+        for place, record, sound in file.iter_records(
+            SEGMENT_SIZE if last.header_valid else 0, last.size
+        ):
             # One whose bytes alone are broken was written all the same: it is lost, and counts.
-            found.end = max(found.end, record.position + record.points)
-            found.next_record = max(found.next_record, record.number + 1)
+            survey.end = max(survey.end, record.position + record.points)
+            survey.next_record = max(survey.next_record, record.number + 1)
             if sound:
-                found.clean = place + RECORD_SIZE + record.length
+                survey.valid_end = place + RECORD_SIZE + record.length
     finally:
         file.close()

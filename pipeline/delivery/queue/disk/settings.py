@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.delivery.queue.counters import Notices, Tally
-from pipeline.delivery.queue.disk.in_flight import Flight
-from pipeline.delivery.queue.disk.retry_budget import Patience
+from pipeline.delivery.queue.counters import FaultLog, PointCounters
+from pipeline.delivery.queue.disk.in_flight import InFlightRecords
+from pipeline.delivery.queue.disk.retry_budget import RetryBudget
 from pipeline.model import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class StoreConfig:
     """What a store is told once.
 
     Attributes:
@@ -21,10 +21,10 @@ class Setup:
         kind: a word for what the records are.
         flushes: whether it flushes to the disk.
         now: the clocks.
-        tally: of all points that are done with.
-        notices: what goes wrong.
-        flight: what is in flight.
-        patience: with a disk that can't be read.
+        counters: of all points that are done with.
+        fault_log: what goes wrong.
+        in_flight: what is in flight.
+        retry_budget: with a disk that can't be read.
     """
 
     path: Path
@@ -32,10 +32,10 @@ class Setup:
     kind: str
     flushes: bool
     now: Callable[[], Instant]
-    tally: Tally
-    notices: Notices
-    flight: Flight
-    patience: Patience
+    counters: PointCounters
+    fault_log: FaultLog
+    in_flight: InFlightRecords
+    retry_budget: RetryBudget
 
 
 class KindError(OSError):

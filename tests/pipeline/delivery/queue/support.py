@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.delivery.contract import Queue, QueueState, Record
-from pipeline.delivery.queue.counters import Notices, Tally
+from pipeline.delivery.queue.counters import FaultLog, PointCounters
 from pipeline.delivery.queue.disk.disk_queue import DiskQueue
 from pipeline.delivery.queue.error_reasons import reason_of
-from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from pipeline.delivery.queue.memory_buffer import check_count
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import NS, Instant
@@ -55,15 +55,15 @@ class DiskAlone(DiskQueue):
     def __init__(
         self, path: Path, max_size: int, *, fsync_ns: int, now: Callable[[], Instant]
     ) -> None:
-        self.tally = Tally()
+        self.tally = PointCounters()
         super().__init__(
             path,
             max_size,
             kind="lines",
             fsync_ns=fsync_ns,
             now=now,
-            tally=self.tally,
-            notices=Notices(),
+            counters=self.tally,
+            fault_log=FaultLog(),
         )
 
     def append(self, records: Sequence[Record]) -> None:
@@ -75,14 +75,14 @@ class DiskAlone(DiskQueue):
                     self.tally.drop(reason_of(error), record.points)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        if self.taken:
+        if self.in_flight:
             raise RuntimeError("what was taken before is neither settled nor released")
         return super().take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        check_count(count, self.taken)
+        check_count(count, self.in_flight)
         self.tally.settle(self.points_of(count), acked, rejected or {})
         self.forget(count)
 
@@ -106,7 +106,7 @@ class Bench:
             queue = DiskAlone(self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now)
             queue.open()
             return queue
-        return SafeQueue(
+        return FallbackQueue(
             self.path,
             self.max_size,
             kind="lines",
@@ -159,13 +159,13 @@ def settle(queue: Queue, records: Iterable[Record]) -> None:
 
 def kill(queue: Queue) -> None:
     """Leave the queue as a process that is killed does: the kernel closes its files."""
-    disk = queue._disk if isinstance(queue, SafeQueue) else queue
+    disk = queue._disk if isinstance(queue, FallbackQueue) else queue
     assert isinstance(disk, DiskQueue)
     store = disk._store
     if store is None:
         return
     disk._store = None
-    store._writer.forget()
+    store._writer.close()
     store._reader.close()
     store._cursor.close()
     store._folder.close()

@@ -61,7 +61,7 @@ def test_f1_any_bytes_are_read_without_an_error(
 
 
 def _points_in_flight(queue: object) -> int:
-    flight = queue._flight  # type: ignore[attr-defined]
+    flight = queue._in_flight  # type: ignore[attr-defined]
     return int(flight.points(len(flight)))
 
 

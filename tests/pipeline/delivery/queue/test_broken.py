@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Record
-from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_head
-from pipeline.delivery.queue.disk.segment_reader import SegmentFile, find
+from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_header
+from pipeline.delivery.queue.disk.segment_reader import SegmentFile, find_record
 from tests.pipeline.delivery.queue.breaking import flipped, folder
 from tests.pipeline.delivery.queue.support import (
     Bench,
@@ -124,7 +124,7 @@ def test_d5_a_record_of_another_segment_is_none_of_this(tmp_path: Path) -> None:
     for number in range(2):
         foreign = record(50 + number, points=1)
         segment = 1 - number  # the first one is as if it were written here
-        head = pack_record_head(foreign, 0, 5 * number, segment)
+        head = pack_record_header(foreign, 0, 5 * number, segment)
         data = record(number).data + head + foreign.data
         queue.append([Record(data, 5, 1)])
     (path,) = segments(bench.path)
@@ -184,8 +184,8 @@ def test_d5_records_of_other_places_are_passed_over(
     queue = bench.open()
     assert [one.points for one in fill(queue, 3)] == [1, 2, 3]
     file = SegmentFile(str(segments(bench.path)[0]), 1)
-    found = find(file, 0, file.size, span, None)
-    assert (found.head.number if found else None) == number
+    found = find_record(file, 0, file.size, span, None)
+    assert (found.header.number if found else None) == number
     file.close()
 
 

@@ -110,17 +110,17 @@ def test_what_is_settled_has_to_add_up(
 
 def test_it_says_how_old_the_oldest_is(queue: Queue) -> None:
     put = fill(queue, 3)
-    assert checked(queue).oldest_ns == put[0].made_ns
+    assert checked(queue).oldest_ns == put[0].created_ns
     queue.take(80)
-    assert checked(queue).oldest_ns == put[0].made_ns
+    assert checked(queue).oldest_ns == put[0].created_ns
     queue.settle(1, acked=put[0].points)
-    assert checked(queue).oldest_ns == put[1].made_ns
+    assert checked(queue).oldest_ns == put[1].created_ns
     queue.release()
-    assert checked(queue).oldest_ns == put[1].made_ns
+    assert checked(queue).oldest_ns == put[1].created_ns
     drain(queue)
     assert checked(queue).oldest_ns is None
     later = fill(queue, 1, start=9)
-    assert checked(queue).oldest_ns == later[0].made_ns
+    assert checked(queue).oldest_ns == later[0].created_ns
 
 
 def test_d2_the_oldest_make_room_and_are_counted(queue: Queue) -> None:
@@ -192,6 +192,6 @@ def test_closing_puts_back_what_was_taken(bench: Bench) -> None:
     state = checked(again)
     assert state.recovered == points(put[1:])
     assert state.totals == totals
-    assert state.earlier is not None
-    assert state.earlier.appended == state.earlier.acked == put[0].points
+    assert state.previous is not None
+    assert state.previous.appended == state.previous.acked == put[0].points
     assert drain(again) == put[1:]

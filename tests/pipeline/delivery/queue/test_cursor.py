@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.queue.disk.cursor import CursorFile, Mark, read_cursor
+from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState, read_cursor
 
 SLOT = 8192
 
@@ -29,24 +29,24 @@ def test_d4_what_was_flushed_last_is_there_if_everything_since_is_torn(
 ) -> None:
     path, after = tmp_path / "cursor", tmp_path / "after"
     cursor = CursorFile(path)
-    cursor.save_to_flush(Mark(position=0))
-    cursor.flushed()
+    cursor.save_to_flush(CursorState(position=0))
+    cursor.mark_flushed()
     before = path.read_bytes()
     for position in range(1, 12):
         if position % reopened == 0:
             cursor.close()
             cursor = CursorFile(path)
         for _ in range(position % 4):
-            cursor.save(Mark(position=position))
-        cursor.save_to_flush(Mark(position=position))
+            cursor.save(CursorState(position=position))
+        cursor.save_to_flush(CursorState(position=position))
         if refused:
-            cursor.save_to_flush(Mark(position=position))
+            cursor.save_to_flush(CursorState(position=position))
         after.write_bytes(torn(path.read_bytes(), before))
         mark, broken = read_cursor(after)
         assert mark is not None
         assert mark.position == position - 1
         assert broken
-        cursor.flushed()
+        cursor.mark_flushed()
         before = path.read_bytes()
     cursor.close()
 
@@ -54,10 +54,10 @@ def test_d4_what_was_flushed_last_is_there_if_everything_since_is_torn(
 def test_d3_a_write_that_is_torn_leaves_the_mark_before(tmp_path: Path) -> None:
     path, after = tmp_path / "cursor", tmp_path / "after"
     cursor = CursorFile(path)
-    cursor.save(Mark(position=0))
+    cursor.save(CursorState(position=0))
     for position in range(1, 6):
         before = path.read_bytes()
-        cursor.save(Mark(position=position))
+        cursor.save(CursorState(position=position))
         after.write_bytes(torn(path.read_bytes(), before))
         mark, _ = read_cursor(after)
         assert mark is not None
@@ -70,10 +70,10 @@ def test_the_last_mark_counts(tmp_path: Path) -> None:
     assert cursor.mark is None
     assert not cursor.broken
     for position in range(7):
-        cursor.save(Mark(position=position, acked=position, dropped={"corrupt": 1}))
+        cursor.save(CursorState(position=position, acked=position, dropped={"corrupt": 1}))
     cursor.close()
     again = CursorFile(tmp_path / "cursor")
-    assert again.mark == Mark(generation=7, position=6, acked=6, dropped={"corrupt": 1})
+    assert again.mark == CursorState(generation=7, position=6, acked=6, dropped={"corrupt": 1})
     assert (tmp_path / "cursor").stat().st_size == 4 * SLOT
     again.close()
 
@@ -86,7 +86,7 @@ def test_f1_any_bytes_are_no_error(
     path.write_bytes(bytes(place) + data)
     cursor = CursorFile(path)
     assert cursor.mark is None
-    cursor.save(Mark(position=3))
+    cursor.save(CursorState(position=3))
     cursor.close()
     mark, _ = read_cursor(path)
     assert mark is not None
@@ -101,4 +101,4 @@ def test_f1_a_sound_slot_that_says_what_it_may_not_is_none(tmp_path: Path, body:
     path = tmp_path / "cursor"
     path.write_bytes(struct.pack("<4sII", b"pgc1", len(body), zlib.crc32(body)) + body)
     mark, broken = read_cursor(path)
-    assert (mark == Mark(), broken) == ((True, False) if body == b"{}" else (False, True))
+    assert (mark == CursorState(), broken) == ((True, False) if body == b"{}" else (False, True))

@@ -10,10 +10,10 @@ import pytest
 from config.value_types import ByteSize, Duration
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.disk.cursor import CursorFile, Mark
-from pipeline.delivery.queue.disk.folder import LOCK, Folder
+from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState
+from pipeline.delivery.queue.disk.folder import LOCK, QueueFolder
 from pipeline.delivery.queue.factory import inspect, open_queue
-from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import Clock, checked, drain, fill, on_disk, points
 
@@ -27,7 +27,7 @@ def test_without_a_path_it_is_in_memory() -> None:
 def test_with_a_path_it_is_on_the_disk_and_made_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down"
     queue = open_queue(QueueOptions(path=path), "lines", NOW)
-    assert isinstance(queue, SafeQueue)
+    assert isinstance(queue, FallbackQueue)
     assert path.stat().st_mode & 0o777 == 0o700
     fill(queue, 1)
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o600}
@@ -40,7 +40,7 @@ def test_the_options_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("flushed"))
     queue = open_queue(options, "lines", NOW)
     fill(queue, 30, size=100_000)
-    queue.tend(10**18)
+    queue.maintain(10**18)
     assert 0 < on_disk(tmp_path / "queue") <= 1 << 20
     assert checked(queue).totals.dropped
     queue.close()
@@ -110,7 +110,7 @@ def test_a_folder_that_does_not_tell_its_kind_is_taken(tmp_path: Path, how: str)
     (path / "cursor").unlink()
     if how == "older":
         cursor = CursorFile(path / "cursor")
-        cursor.save(Mark(segment=1, end=points(put), next_record=3))
+        cursor.save(CursorState(segment=1, end=points(put), next_record=3))
         cursor.close()
     queue = open_queue(options, "jsonl", NOW)
     assert drain(queue) == put
@@ -163,10 +163,10 @@ def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
 
 
 def test_who_only_looks_whether_it_is_in_use_keeps_nobody_from_opening_it(tmp_path: Path) -> None:
-    Folder(tmp_path, flushes=False).close()
+    QueueFolder(tmp_path, flushes=False).close()
     looks = os.open(tmp_path / LOCK, os.O_RDONLY)
     fcntl.flock(looks, fcntl.LOCK_SH)
     gone = threading.Timer(0.02, os.close, [looks])
     gone.start()
-    Folder(tmp_path, flushes=False).close()
+    QueueFolder(tmp_path, flushes=False).close()
     gone.join()

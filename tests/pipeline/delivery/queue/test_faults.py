@@ -81,17 +81,17 @@ def test_d7_a_folder_that_can_not_be_had_yet_is_opened_later(
     taken = queue.take(80)
     assert taken == tuple(put[:2])
     disk.on = False
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     state = checked(queue)
     assert state.recovered == points(old[1:])
-    assert state.earlier is not None
-    assert (state.earlier.appended, state.earlier.acked) == (old[0].points, old[0].points)
+    assert state.previous is not None
+    assert (state.previous.appended, state.previous.acked) == (old[0].points, old[0].points)
     assert state.totals.appended == points(old + put)
     assert state.totals.acked == old[0].points
     # What is in flight came before it was known that there is something older.
     queue.settle(1, acked=put[0].points)
     queue.release()
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert checked(queue).writable
     assert drain(queue) == old[1:] + put[1:]
     assert checked(queue).totals.acked == points(old + put)
@@ -133,7 +133,7 @@ def test_d7_a_fault_of_flushing_costs_two_segments_and_not_one_each_time(
     disk = failing(monkeypatch, "fsync", errno.EIO)
     disk.on = True
     for number in range(1, 30):
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
         put += fill(queue, 1, start=number)
     assert len(segments(bench.path)) == 2
     state = checked(queue)
@@ -141,7 +141,7 @@ def test_d7_a_fault_of_flushing_costs_two_segments_and_not_one_each_time(
     assert len(state.notes) == 1
     disk.on = False
     for number in range(30, 33):
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
         put += fill(queue, 1, start=number)
     assert len(segments(bench.path)) == 3
     assert checked(queue).notes == (f"{bench.path} is flushed to the disk again",)
@@ -160,7 +160,7 @@ def test_it_flushes_as_often_as_it_is_told_and_only_what_is_new(
     for step in range(8):
         if step < 5:
             fill(queue, 1)
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
         counts.append(disk.tries)
     assert counts == [2, 2, 4, 4, 6, 6, 6, 6]
 
@@ -199,7 +199,7 @@ def test_d7_a_segment_that_can_not_be_removed_keeps_its_room(
     assert state.totals.dropped == {"queue_over_size": put[0].points}
     assert ("remove", "permission") in state.faults
     disk.on = False
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert f"segments in {bench.path} are removed again" in checked(queue).notes
     left = drain(queue)
     assert left == put[-len(left) :]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Record
-from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from tests.pipeline.delivery.queue.failing import failing, safe
 from tests.pipeline.delivery.queue.support import checked, drain, fill, numbers, points, record
 
@@ -22,7 +22,7 @@ def test_d6_a_disk_that_stays_full_is_told_once_and_asked_once_a_second(
     for _ in range(50):
         fill(queue, 10)
         bench.clock.pass_(0.1)
-        queue.tend(bench.clock.mono_ns)
+        queue.maintain(bench.clock.mono_ns)
     assert 5 <= disk.tries <= 7
     state = checked(queue)
     assert len(state.notes) == 1
@@ -47,7 +47,7 @@ def test_d6_memory_that_is_full_costs_its_oldest_for_the_disks_reason(
     totals = checked(queue).totals
     assert totals.acked == points(put + late) - points(lost)
     disk.on = False
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     queue.close()
     again = checked(bench.open()).totals
     assert again == totals
@@ -65,9 +65,9 @@ def test_d6_what_is_in_flight_from_memory_moves_to_the_disk_with_the_rest(
     taken = queue.take(120)
     assert taken == tuple(put[:3])
     disk.on = False
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     put += fill(queue, 2, start=6)
-    assert isinstance(queue, SafeQueue)
+    assert isinstance(queue, FallbackQueue)
     assert not queue._memory
     assert checked(queue).totals.queued == points(put)
     queue.settle(settled, acked=points(put[:settled]))
@@ -87,7 +87,7 @@ def test_d6_a_disk_that_fills_again_at_once_keeps_the_order(
     put = fill(queue, 6)
     queue.take(120)
     disk.tries, disk.after = 0, moved + 1  # a segment's header is one more
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert checked(queue).writable == (moved == 6)
     assert checked(queue).totals.queued == points(put)
     queue.settle(2, acked=points(put[:2]))
@@ -143,7 +143,7 @@ def test_d6_a_disk_that_stays_full_says_so_once_though_memory_is_sent(
     for number in range(60):
         put += fill(queue, 1, start=number)
         found += drain(queue)
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
         state = checked(queue)
         assert not state.writable
         notes += state.notes

@@ -212,7 +212,7 @@ def some_work(queue: Queue, acked: list[int], appended: list[int]) -> None:
             acked += numbers(taken[:2])
             queue.settle(2, acked=points(taken[:2]))
             queue.release()
-        queue.tend(number * 10**9)
+        queue.maintain(number * 10**9)
     fill(queue, 1, start=99)
     appended.append(99)
     queue.close()

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from pipeline.delivery.contract import Queue, Record
-from pipeline.delivery.queue.fallback_queue import SafeQueue
+from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from tests.pipeline.delivery.queue.support import (
     MAX,
     Bench,
@@ -67,7 +67,7 @@ class Calls(RuleBasedStateMachine):
         try:
             self.disk.on = False
             self.bench.clock.pass_(2)
-            self.queue.tend(self.bench.clock.mono_ns)
+            self.queue.maintain(self.bench.clock.mono_ns)
             self.put_back()
             for found in drain(self.queue, 100_000):
                 self.find([found])
@@ -141,7 +141,7 @@ class Calls(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 0.7, 3]))
     def tend(self, seconds: float) -> None:
-        self.queue.tend(self.bench.clock.pass_(seconds))
+        self.queue.maintain(self.bench.clock.pass_(seconds))
 
     @precondition(lambda self: self.kind != "memory" and not self.disk.on)
     @rule()
@@ -167,7 +167,7 @@ class Calls(RuleBasedStateMachine):
     @precondition(lambda self: self.kind != "memory")
     @rule()
     def killed(self) -> None:
-        if isinstance(self.queue, SafeQueue) and len(self.queue._memory):
+        if isinstance(self.queue, FallbackQueue) and len(self.queue._memory):
             return  # that is lost, as memory is
         if self.refused:
             self.queue.settle(0)  # what was refused was counted, but not noted yet

@@ -15,9 +15,9 @@ from pipeline.delivery.queue.disk import cursor
 def test_r4_a_cursor_whose_checksum_is_right_and_whose_content_is_not(
     old: bytes, new: bytes
 ) -> None:
-    fields = {one.name: one for one in msgspec.structs.fields(cursor.Mark)}
+    fields = {one.name: one for one in msgspec.structs.fields(cursor.CursorState)}
     required = {name: 0 for name, one in fields.items() if one.required}
-    mark = msgspec.convert(required | {"kind": "otlp"}, cursor.Mark)
+    mark = msgspec.convert(required | {"kind": "otlp"}, cursor.CursorState)
     sound = msgspec.json.encode(mark)
 
     def slot(body: bytes) -> bytes:

@@ -47,7 +47,7 @@ def test_d4_a_power_cut_costs_no_more_than_was_not_flushed(
             settled += numbers(taken[:count])
             queue.release()
         if chance.random() < 0.2:
-            queue.tend(bench.clock.pass_(1))
+            queue.maintain(bench.clock.pass_(1))
             flushed_appended, flushed_settled = appended.copy(), settled.copy()
     for cut in range(8):
         after = Bench("disk", tmp_path / f"after{cut}", fsync=1)
@@ -89,7 +89,7 @@ def test_d4_the_disk_of_these_tests_does_lose_what_was_not_flushed(
     disk = Disk(bench.path, monkeypatch)
     queue = bench.open()
     fill(queue, 20, size=5000)
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     fill(queue, 20, size=5000, start=20)
     chance = random.Random(1)
     left = set()

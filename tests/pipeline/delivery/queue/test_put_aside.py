@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.queue.disk.record_format import SegmentHead
+from pipeline.delivery.queue.disk.record_format import SegmentHeader
 from tests.pipeline.delivery.queue.breaking import folder
 from tests.pipeline.delivery.queue.support import (
     checked,
@@ -61,7 +61,7 @@ def test_d10_another_version_is_put_aside(tmp_path: Path, number: int) -> None:
     bench = folder(tmp_path)
     bench.path.mkdir()
     path = bench.path / f"{number:020}.seg"
-    path.write_bytes(SegmentHead(2, number, 0, 0).pack() + b"what it says")
+    path.write_bytes(SegmentHeader(2, number, 0, 0).pack() + b"what it says")
     queue = bench.open()
     assert checked(queue).faults == {("open", "quarantined"): 1}
     put = fill(queue, 3)

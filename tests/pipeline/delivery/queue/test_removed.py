@@ -157,7 +157,7 @@ def test_d8_a_folder_that_can_not_be_made_again_leaves_data_in_memory(tmp_path: 
     assert state.totals.dropped == {"removed": points(put)}
     assert state.totals.queued == points(late)
     (tmp_path / "parent").unlink()
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert checked(queue).writable
     assert drain(reopened(bench, queue)) == late
 

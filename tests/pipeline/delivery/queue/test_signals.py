@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pipeline.delivery.contract import SIGNALS, Queue, Record
 from pipeline.delivery.queue.disk.record_format import (
-    LONGEST,
+    MAX_RECORD_BYTES,
     RECORD_SIZE,
-    pack_record_head,
-    read_record_head,
+    pack_record_header,
+    read_record_header,
 )
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import KINDS, Bench, checked, points, record
@@ -80,22 +80,22 @@ def test_the_order_stays_whatever_the_signals(signals: list[int], most: int) -> 
 
 @given(st.integers(0, SIGNALS - 1), st.integers(1, 300))
 def test_a_header_comes_back_as_it_was(signal: int, size: int) -> None:
-    packed = pack_record_head(Record(b"." * size, 3, 10**9, signal), 7, 21, 5)
-    head = read_record_head(packed, 5)
+    packed = pack_record_header(Record(b"." * size, 3, 10**9, signal), 7, 21, 5)
+    head = read_record_header(packed, 5)
     assert head is not None
     assert (head.length, head.signal, head.points) == (size, signal, 3)
-    assert head.length <= LONGEST
+    assert head.length <= MAX_RECORD_BYTES
     assert len(packed) == RECORD_SIZE
 
 
 def test_the_first_signal_is_stored_as_records_were_before_there_were_any() -> None:
-    packed = pack_record_head(Record(b"." * 40, 3, 10**9), 7, 21, 5)
+    packed = pack_record_header(Record(b"." * 40, 3, 10**9), 7, 21, 5)
     assert packed == WRITTEN_BEFORE
-    head = read_record_head(WRITTEN_BEFORE, 5)
+    head = read_record_header(WRITTEN_BEFORE, 5)
     assert head is not None
     assert (head.length, head.signal) == (40, 0)
 
 
 def test_there_are_no_more_signals_than_have_room() -> None:
     with pytest.raises(ValueError, match="no signal 4"):
-        pack_record_head(Record(b".", 1, 0, SIGNALS), 1, 1, 1)
+        pack_record_header(Record(b".", 1, 0, SIGNALS), 1, 1, 1)

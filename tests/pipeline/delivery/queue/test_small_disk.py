@@ -75,13 +75,13 @@ def test_d6_what_waits_keeps_its_room_on_a_small_disk(
     put = fill(queue, 4, size=20_000)
     assert not checked(queue).writable
     taken = queue.take(40_000)
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert not checked(queue).writable
     queue.settle(1, acked=points(taken[:1]))
     queue.release()
     assert queue.take(20_000) == (put[1],)
     queue.settle(1, acked=points(put[1:2]))
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert checked(queue).writable
     assert drain(queue) == put[2:]
     assert not checked(queue).totals.dropped

@@ -84,7 +84,7 @@ def test_d7_a_disk_that_can_not_be_read_is_told_of_once_and_when_it_is_well(
             assert queue.take(1) == ()
             state = checked(queue)
             notes += state.notes
-            assert state.oldest_ns == put[times - 1].made_ns
+            assert state.oldest_ns == put[times - 1].created_ns
             bench.clock.pass_(1)
         assert checked(queue).faults == {("read", "io_error"): 20 * times}
         disk.sick = False
@@ -113,7 +113,7 @@ def test_d7_blocks_that_stay_unreadable_cost_the_records_in_them_after_a_minute(
     seconds = 0
     while len(found) < 8 and seconds < 200:
         found += drain(queue)
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
         seconds += 1
         if seconds < 60:
             assert not checked(queue).totals.dropped
@@ -164,10 +164,10 @@ def test_d7_a_folder_of_which_nothing_can_be_read_is_waited_for_longer(
     disk = SickDisk(monkeypatch, 0, 1 << 20)
     queue = bench.open()
     for _ in range(60 * minutes + 5):
-        queue.tend(bench.clock.pass_(1))
+        queue.maintain(bench.clock.pass_(1))
     disk.sick = False
     late = fill(queue, 1, start=40)
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
     assert drain(queue) == ([] if costs else put) + late
     assert checked(queue).totals.dropped == ({"corrupt": points(put)} if costs else {})
     assert len(list(bench.path.glob("*.corrupt-*"))) == (4 if costs else 0)

@@ -184,11 +184,11 @@ async def test_r12_every_answer_has_the_same_headers_and_no_version(
     web.write("http_server_config:", "  headers:", "    X-Frame-Options: deny")
     async with web.serving():
         (lease,) = web.listeners._listeners.values()
-        (mounts,) = lease.leases
+        (mounts,) = lease.registrations
         mounts.mount("/b", says("b"), title="B", methods=("POST",), body_bytes=10)
         mounts.mount("/fails", fails, title="F")  # type: ignore[arg-type]
         if status == 503:
-            web.listeners.shares._limits = Limits(connections=0)
+            web.listeners.accounting._limits = Limits(connections=0)
         client = await web.connect()
         answered, headers, body = await asked(client, text)
         assert answered == status

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.http.access import password_check
-from pipeline.http.access.password_check import Passwords, Verdict
+from pipeline.http.access.password_check import CheckResult, Passwords
 from pipeline.http.access.rules import credentials
 from tests.support.attackers import attacked
 from tests.support.web import Web, basic, hashed
@@ -52,7 +52,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
         return real(password, stored)
 
     monkeypatch.setattr(password_check, "_matches", counted)
-    monkeypatch.setattr(password_check, "_LONGEST_REST", 0.01)
+    monkeypatch.setattr(password_check, "_MAX_PAUSE", 0.01)
     return checks
 
 
@@ -193,7 +193,7 @@ async def test_r3_no_number_of_guessing_addresses_locks_another_out(
         asked = asyncio.create_task(keeper.check(USERS, b"alice", SECRET.encode(), "10.9.9.9"))
         await asyncio.sleep(0.05)
         checks.gate.set()
-        assert await asked is Verdict.GOOD
+        assert await asked is CheckResult.GOOD
         # The check under way, and one of the network that the others are in.
         assert checks.made <= 3
         await asyncio.gather(*guesses)
@@ -213,11 +213,11 @@ async def test_r3_who_never_failed_is_ahead_of_all_who_have(
     place: Callable[[int], str], checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each address costs others one check, wherever it is."""
-    monkeypatch.setattr(password_check, "_REST", 0.0)
+    monkeypatch.setattr(password_check, "_PAUSE_FACTOR", 0.0)
     with gatekeeper() as keeper:
         for at in range(1200):
             verdict = await keeper.check(USERS, b"alice", b"guess", place(at))
-            assert verdict is Verdict.WRONG
+            assert verdict is CheckResult.WRONG
             keeper._bad.clear()
         assert checks.made == 1200
         checks.gate.clear()
@@ -229,7 +229,7 @@ async def test_r3_who_never_failed_is_ahead_of_all_who_have(
         asked = asyncio.create_task(keeper.check(USERS, b"alice", SECRET.encode(), place(5000)))
         await asyncio.sleep(0.05)
         checks.gate.set()
-        assert await asked is Verdict.GOOD
+        assert await asked is CheckResult.GOOD
         # The one under way, his own, and one that begins while he gets his answer.
         assert checks.made <= 1200 + 3
         await asyncio.gather(*guesses)
@@ -243,7 +243,7 @@ async def test_r3_no_supply_of_fresh_addresses_keeps_another_network_out(checks:
             right = f"{SECRET} {at}".encode()
             checks.gate.clear()
             fresh = iter(range(at * 10_000, (at + 1) * 10_000))
-            guesses: list[asyncio.Task[Verdict]] = []
+            guesses: list[asyncio.Task[CheckResult]] = []
 
             async def flood(users: dict[bytes, bytes], fresh: Iterator[int]) -> None:
                 for number in fresh:
@@ -257,7 +257,7 @@ async def test_r3_no_supply_of_fresh_addresses_keeps_another_network_out(checks:
             await asyncio.sleep(0.05)
             before = checks.made
             checks.gate.set()
-            assert await asked is Verdict.GOOD
+            assert await asked is CheckResult.GOOD
             assert checks.made <= before + 3
             flooding.cancel()
             await asyncio.wait([flooding, *guesses])
@@ -267,23 +267,23 @@ async def test_r3_no_supply_of_fresh_addresses_keeps_another_network_out(checks:
 async def test_who_finds_the_right_one_after_a_wrong_one_has_not_failed(checks: Checks) -> None:
     del checks
     with gatekeeper() as keeper:
-        assert await keeper.check(USERS, b"alice", b"typo", "10.0.0.1") is Verdict.WRONG
+        assert await keeper.check(USERS, b"alice", b"typo", "10.0.0.1") is CheckResult.WRONG
         assert list(keeper._failed) == ["10.0.0.1"]
-        assert await keeper.check(USERS, b"alice", SECRET.encode(), "10.0.0.1") is Verdict.GOOD
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "10.0.0.1") is CheckResult.GOOD
         assert not keeper._failed
 
 
 async def test_what_is_checked_too_late_is_known_when_it_is_asked_again(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_check, "_PATIENCE", 0.05)
+    monkeypatch.setattr(password_check, "_MAX_WAIT", 0.05)
     checks.gate.clear()
     with gatekeeper() as keeper:
-        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is Verdict.BUSY
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is CheckResult.BUSY
         checks.gate.set()
         while keeper._jobs:
             await asyncio.sleep(0.01)
-        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is Verdict.GOOD
+        assert await keeper.check(USERS, b"alice", SECRET.encode(), "c") is CheckResult.GOOD
     assert checks.made == 1
 
 
@@ -297,7 +297,7 @@ async def test_r3_a_thousand_addresses_that_guess_keep_nobody_from_a_fresh_podgp
     try:
         async with web.serving(), asyncio.timeout(25):
             with attacked("guesses", web.port, connections=1040, sources=1040):
-                while len(web.listeners.shares) < 256:
+                while len(web.listeners.accounting) < 256:
                     await asyncio.sleep(0.01)
                 made = checks.made
                 assert await web.scrape(None, basic("alice", SECRET)) == (200, "page")
@@ -337,8 +337,8 @@ async def test_a_name_that_isnt_known_costs_the_same_as_one_that_is(
     monkeypatch.setattr(password_check, "_matches", matches)
     users = {b"a": b"$2y$12$" + b"x" * 53, b"b": b"$2y$12$" + b"y" * 53}
     with gatekeeper() as keeper:
-        assert await keeper.check(users, b"nobody", b"x", "c") is Verdict.WRONG
-        assert await keeper.check(users, b"a", b"x", "c") is Verdict.GOOD
+        assert await keeper.check(users, b"nobody", b"x", "c") is CheckResult.WRONG
+        assert await keeper.check(users, b"a", b"x", "c") is CheckResult.GOOD
     assert seen == [b"12", b"12"]
 
 
@@ -352,7 +352,7 @@ async def test_memory_is_bounded_and_holds_no_password(checks: Checks) -> None:
     users = {b"%d" % at: hashed("x").encode() for at in range(80)}
     with gatekeeper() as keeper:
         for user in users:
-            assert await keeper.check(users, user, b"x", "c") is Verdict.GOOD
+            assert await keeper.check(users, user, b"x", "c") is CheckResult.GOOD
         assert len(keeper._good) == 64
         assert all(len(key) == 32 for key in keeper._good)
 

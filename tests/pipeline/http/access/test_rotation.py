@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import ConfigError
-from pipeline.http.access.web_config_reader import Reader
+from pipeline.http.access.web_config_reader import WebConfigReader
 from tests.support.http import Client
 from tests.support.web import (
     Web,
@@ -234,15 +234,15 @@ async def test_a_mounted_secret_is_followed_through_its_links(web: Web) -> None:
 async def test_a_disk_that_doesnt_answer_is_waited_for_once(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.http.access.rules._PATIENCE", 0.2)
+    monkeypatch.setattr("pipeline.http.access.rules._READ_TIMEOUT", 0.2)
     web.secure()
     answers = threading.Event()
     async with web.serving():
 
-        def hangs(reader: Reader) -> None:
+        def hangs(reader: WebConfigReader) -> None:
             answers.wait(10)
 
-        monkeypatch.setattr(Reader, "look", hangs)
+        monkeypatch.setattr(WebConfigReader, "reload", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -256,25 +256,25 @@ async def test_a_disk_that_doesnt_answer_is_waited_for_once(
 
 def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
     web.secure()
-    reader = Reader(web.path)
-    first = reader.look()
+    reader = WebConfigReader(web.path)
+    first = reader.reload()
     assert first is not None
-    assert reader.look() is None
+    assert reader.reload() is None
     web.secure("min_version: TLS12")
-    second = reader.look()
+    second = reader.reload()
     assert second is not None
     assert second.context is not first.context
     with web.path.open("a") as file:
         file.write(f"basic_auth_users:\n  a: {hashed('one')}\n")
-    third = reader.look()
+    third = reader.reload()
     assert third is not None
     assert third.context is second.context
     (web.folder / "tls.key").write_text("nonsense")
     for _ in range(2):
         with pytest.raises(ConfigError):
-            reader.look()
+            reader.reload()
     web.pair(FIRST)
-    assert reader.look() is None
+    assert reader.reload() is None
 
 
 @pytest.mark.parametrize(("left", "key"), [(0, "cert_file"), (1, "key_file"), (2, "client_ca")])
@@ -283,7 +283,7 @@ def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
 ) -> None:
     web.trust("clients")
     web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
-    reader, make, made = Reader(web.path), os.memfd_create, 0
+    reader, make, made = WebConfigReader(web.path), os.memfd_create, 0
 
     def short(name: str, flags: int) -> int:
         nonlocal made
@@ -297,5 +297,5 @@ def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
         with pytest.raises(
             ConfigError, match=rf"{key}[^:]*: this cannot be .*: Too many open files"
         ):
-            reader.look()
-    assert reader.look() is not None
+            reader.reload()
+    assert reader.reload() is not None

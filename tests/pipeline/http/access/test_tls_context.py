@@ -276,7 +276,7 @@ async def test_a_handshake_that_never_comes_is_given_up(web: Web, tmp_path: obje
         client = await slow.connect()
         async with asyncio.timeout(5):
             assert await client.ended()
-        assert not slow.listeners.shares
+        assert not slow.listeners.accounting
 
 
 async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> None:
@@ -287,7 +287,7 @@ async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> N
         for client in slow[::2]:
             client.send(b"\x16\x03\x01")  # the beginning of a hello
         assert await answered(few, NOBODY)
-        assert len(few.listeners.shares) <= 10
+        assert len(few.listeners.accounting) <= 10
         assert await slow[0].ended()
 
 

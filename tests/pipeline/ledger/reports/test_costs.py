@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ledger.reports import By, Prices, report
-from pipeline.ledger.reports.costs import Cost, cost, part_of, rounded
-from pipeline.model.usage_window import Spent
+from pipeline.ledger.reports import GroupBy, Prices, build_report
+from pipeline.ledger.reports.costs import Cost, cost, gpu_fraction, round_to_total
+from pipeline.model.usage_window import UsageRow
 from tests.pipeline.ledger.reports.windows import MODEL, spent, whose, window
 
 WHOLE = {"GPU-0": Fraction(1), "GPU-1": Fraction(1)}
@@ -35,7 +35,7 @@ BOTH = Prices(gpu_hour=Decimal("2.50"), kwh=Decimal("0.31"))
     ],
 )
 def test_the_part_of_a_gpu_that_is_charged(device: str, name: str, part: Fraction | None) -> None:
-    assert part_of(device, name) == part
+    assert gpu_fraction(device, name) == part
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def test_an_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
 
 def test_a_total_that_lacks_a_cost_says_so() -> None:
     known, unknown = spent("GPU-0", whose("a"), 1, 1, 1), spent("GPU-1", whose("b"), 1, 1, None)
-    found = report(window([known, unknown]), By("pod"), Prices(kwh=Decimal(1)))
+    found = build_report(window([known, unknown]), GroupBy("pod"), Prices(kwh=Decimal(1)))
     assert [row.cost for row in found.rows] == [Decimal("1.00"), None]
     assert (found.total.cost, found.total.cost_partial) == (Decimal("1.00"), True)
 
 
 def test_without_prices_there_are_no_costs() -> None:
-    found = report(window([spent("GPU-0", whose("a"), 1, 1, 1)]), By("pod"), Prices())
+    found = build_report(window([spent("GPU-0", whose("a"), 1, 1, 1)]), GroupBy("pod"), Prices())
     assert [row.cost for row in (*found.rows, found.unattributed, found.total)] == [None] * 3
     assert not found.total.partial
 
 
 def test_three_thirds_of_a_cent_are_a_cent() -> None:
     every = [spent("GPU-0", whose(name), 1, 1, 1) for name in "abc"]
-    found = report(window(every), By("pod"), Prices(gpu_hour=Decimal("3.335")))
+    found = build_report(window(every), GroupBy("pod"), Prices(gpu_hour=Decimal("3.335")))
     assert [row.cost for row in found.rows] == [Decimal(text) for text in ("3.34", "3.33", "3.33")]
     assert found.total.cost == Decimal("10.00")
 
@@ -90,7 +90,7 @@ parts = st.lists(st.fractions(min_value=0, max_value=10**12, max_denominator=10*
 
 @given(parts, st.integers(0, 4))
 def test_shown_costs_add_up_and_are_near(exact: list[Fraction], digits: int) -> None:
-    shown = rounded(exact, digits)
+    shown = round_to_total(exact, digits)
     unit = Fraction(1, 10**digits)
     assert len(shown) == len(exact)
     assert abs(Fraction(sum(shown, Decimal(0))) - sum(exact, Fraction(0))) <= unit / 2
@@ -101,6 +101,6 @@ def test_shown_costs_add_up_and_are_near(exact: list[Fraction], digits: int) -> 
 
 @given(st.integers(0, 10**18), st.decimals(0, 10**6, places=9))
 def test_no_binary_fraction_comes_between(held_ns: int, price: Decimal) -> None:
-    one = Spent("GPU-0", None, held_ns, None, None)
+    one = UsageRow("GPU-0", None, held_ns, None, None)
     exact = cost([one], WHOLE, Prices(gpu_hour=price)).known
     assert exact == Fraction(price) * held_ns / (3600 * 10**9)

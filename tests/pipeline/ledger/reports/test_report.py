@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ledger.reports import By, ByError, Prices, Report, Row, Sum, report
-from pipeline.model.usage_window import Spent
+from pipeline.ledger.reports import GroupBy, GroupByError, Prices, Report, Row, Sum, build_report
+from pipeline.model.usage_window import UsageRow
 from tests.pipeline.ledger.reports.windows import HOUR, day, spent, whose, window, windows
 
 FREE = Prices()
-EVERY = [By.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
+EVERY = [GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
 PRICES = [
     FREE,
     Prices(Decimal("2.50")),
@@ -22,8 +22,8 @@ PRICES = [
 ]
 
 
-def made(*every: Spent, by: str = "pod", prices: Prices = FREE) -> Report:
-    return report(window(every), By.parse(by), prices)
+def made(*every: UsageRow, by: str = "pod", prices: Prices = FREE) -> Report:
+    return build_report(window(every), GroupBy.parse(by), prices)
 
 
 def names(found: Report) -> list[str]:
@@ -62,7 +62,7 @@ def names(found: Report) -> list[str]:
     ],
 )
 def test_the_groups_of_a_day_those_that_held_the_most_first(by: str, expected: list[str]) -> None:
-    assert names(report(day(), By.parse(by), FREE)) == expected
+    assert names(build_report(day(), GroupBy.parse(by), FREE)) == expected
 
 
 KNOWN = whose("a", "ml", owner=("Job", "j"), team="x")
@@ -99,15 +99,15 @@ def test_who_stands_together(first: object, second: object, by: str, expected: l
     [("pod", "pod"), ("label:a.b/c_d", "label:a.b/c_d"), ("label:Team", "label:Team")],
 )
 def test_by_is_read_and_written(text: str, shown: str) -> None:
-    assert str(By.parse(text)) == shown
+    assert str(GroupBy.parse(text)) == shown
 
 
 @pytest.mark.parametrize(
     "text", ["", "pods", "label", "label:", "label:a b", "label:a\x1b", "Pod", f"label:{'a' * 64}"]
 )
 def test_by_says_what_may_be_written(text: str) -> None:
-    with pytest.raises(ByError, match=r"^write "):
-        By.parse(text)
+    with pytest.raises(GroupByError, match=r"^write "):
+        GroupBy.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_energy_that_nobody_knows() -> None:
 
 
 def test_what_belongs_to_nobody_is_a_row_of_its_own() -> None:
-    found = report(day(), EVERY[0], FREE)
+    found = build_report(day(), EVERY[0], FREE)
     assert found.unattributed.key is None
     nobody = found.unattributed
     assert (nobody.held_ns, nobody.free_ns, nobody.unknown_ns) == (0, round(15.25 * HOUR), 0)
@@ -152,8 +152,8 @@ def _known(values: list[int | None]) -> int:
 
 @settings(max_examples=200)
 @given(windows, st.sampled_from(EVERY), st.sampled_from(PRICES))
-def test_the_rows_add_up(seen, by: By, prices: Prices) -> None:  # type: ignore[no-untyped-def]
-    found = report(seen, by, prices)
+def test_the_rows_add_up(seen, by: GroupBy, prices: Prices) -> None:  # type: ignore[no-untyped-def]
+    found = build_report(seen, by, prices)
     rows: tuple[Row, ...] = (*found.rows, found.unattributed)
     totals, total = seen.totals, found.total
     assert sum(row.held_ns for row in rows) == total.held_ns
@@ -161,7 +161,7 @@ def test_the_rows_add_up(seen, by: By, prices: Prices) -> None:  # type: ignore[
         assert sum(getattr(row, name) for row in rows) == getattr(total, name) >= 0
     accounted = sum(one.accounted_ns for one in totals)
     assert total.held_ns + total.free_ns + total.unknown_ns == accounted
-    if by.what == "device":
+    if by.kind == "device":
         assert {row.key.parts[0] for row in found.rows if row.key} == {t.device for t in totals}
     assert sum(row.holdings for row in rows) == total.holdings
     for name, told in (
@@ -181,8 +181,8 @@ def test_the_rows_add_up(seen, by: By, prices: Prices) -> None:  # type: ignore[
 
 
 @given(windows, st.sampled_from(EVERY))
-def test_every_group_is_there_once_under_a_name_of_its_own(seen, by: By) -> None:  # type: ignore[no-untyped-def]
-    found = report(seen, by, FREE)
+def test_every_group_is_there_once_under_a_name_of_its_own(seen, by: GroupBy) -> None:  # type: ignore[no-untyped-def]
+    found = build_report(seen, by, FREE)
     assert len({row.key for row in found.rows}) == len(found.rows)
     assert all(row.key is not None and len(row.key.parts) == len(by.fields) for row in found.rows)
     assert len(set(names(found))) == len(found.rows)
@@ -193,7 +193,7 @@ def test_the_order_in_which_it_is_told_does_not_matter(seen, by, random) -> None
     shuffled = list(seen.spent)
     random.shuffle(shuffled)
     other = window(shuffled, names={one.device: one.name for one in seen.totals})
-    before, after = report(seen, by, FREE), report(other, by, FREE)
+    before, after = build_report(seen, by, FREE), build_report(other, by, FREE)
     assert before.total == after.total
     assert {row.held_ns for row in before.rows} == {row.held_ns for row in after.rows}
 
@@ -201,7 +201,9 @@ def test_the_order_in_which_it_is_told_does_not_matter(seen, by, random) -> None
 def test_t9_each_name_keeps_what_was_had_under_it() -> None:
     """T9: the checkpoint gave b the uid of a, which had ended. a's history stays a's."""
     a, b = whose("a", "ml", uid="u1"), whose("b", "web", uid="u1")
-    found = report(window([spent("GPU-0", a, 6, 1, 1), spent("GPU-0", b, 2, 1, 1)]), EVERY[0], FREE)
+    found = build_report(
+        window([spent("GPU-0", a, 6, 1, 1), spent("GPU-0", b, 2, 1, 1)]), EVERY[0], FREE
+    )
     assert {row.key.name: row.held_ns for row in found.rows if row.key} == {
         "ml": 6 * HOUR,
         "web": 2 * HOUR,
@@ -215,15 +217,15 @@ def test_t9_what_a_uid_had_without_a_name_is_its_only_name_s() -> None:
         whose("b", "web", uid="u1"),
     )
     first = [spent("GPU-0", nameless, 1, 1, 1), spent("GPU-0", a, 6, 1, 1)]
-    assert names(report(window(first), EVERY[0], FREE)) == ["ml"]
+    assert names(build_report(window(first), EVERY[0], FREE)) == ["ml"]
     both = [*first, spent("GPU-0", b, 2, 1, 1)]
-    assert names(report(window(both), EVERY[0], FREE)) == ["ml", "web", "(none)"]
+    assert names(build_report(window(both), EVERY[0], FREE)) == ["ml", "web", "(none)"]
 
 
 def test_t25_held_free_and_unknown_are_apart() -> None:
     """T25: two GPUs, one of them given away: 50 % are allocated, not 100 %."""
     seen = window([spent("GPU-0", whose("a"), 4, 1, 1), spent("GPU-1", None, 4, 0, 1)])
-    found = report(seen, EVERY[0], FREE)
+    found = build_report(seen, EVERY[0], FREE)
     total = found.total
     assert (total.held_ns, total.free_ns, total.unknown_ns) == (4 * HOUR, 4 * HOUR, 0)
     assert (total.allocated, total.used) == (Fraction(1, 2), Fraction(1, 8))
@@ -233,7 +235,7 @@ def test_t25_where_no_source_tells_of_owners_nothing_is_known_of_allocation() ->
     seen = window([spent("GPU-0", None, 4, 1, 1)])
     [one] = seen.totals
     seen = replace(seen, totals=(replace(one, unknown_ns=4 * HOUR),))
-    total = report(seen, EVERY[0], FREE).total
+    total = build_report(seen, EVERY[0], FREE).total
     assert (total.held_ns, total.free_ns, total.unknown_ns) == (0, 0, 4 * HOUR)
     assert (total.allocated, total.used) == (None, Fraction(1, 4))
 
@@ -248,7 +250,7 @@ def test_t25_each_device_has_its_row() -> None:
             spent("MIG-0", None, 4, None, None),
         ]
     )
-    found = report(seen, By.parse("device"), FREE)
+    found = build_report(seen, GroupBy.parse("device"), FREE)
     told = {row.key.parts[0]: row for row in found.rows if row.key}
     assert {uuid: (row.held_ns, row.free_ns) for uuid, row in told.items()} == {
         "GPU-0": (3 * HOUR, HOUR),

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from pipeline.model import PartialRef
-from pipeline.model.usage_window import DeviceTotal, Gap, Spent, Whose, Window
+from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
 NS: Final = 10**9
 HOUR: Final = 3600 * NS
@@ -24,21 +24,21 @@ def whose(
     uid: str | None = None,
     owner: tuple[str, str] = ("", ""),
     **labels: str,
-) -> Whose:
+) -> ContainerIdentity:
     subject = PartialRef(namespace, pod, container, f"u-{pod}" if uid is None else uid)
-    return Whose(subject, *owner, tuple(sorted(labels.items())))
+    return ContainerIdentity(subject, *owner, tuple(sorted(labels.items())))
 
 
 def spent(  # noqa: PLR0917 - as a row of a table
     device: str,
-    who: Whose | None,
+    who: ContainerIdentity | None,
     held: float,
     busy: float | None,
     kwh: float | None,
     holdings: int = 1,
-) -> Spent:
+) -> UsageRow:
     """What was had, in hours and kilowatt hours."""
-    return Spent(
+    return UsageRow(
         device,
         who,
         round(held * HOUR),
@@ -49,15 +49,15 @@ def spent(  # noqa: PLR0917 - as a row of a table
 
 
 def window(
-    every: Iterable[Spent],
+    every: Iterable[UsageRow],
     *,
     names: dict[str, str] | None = None,
     gaps: Iterable[Gap] = (),
     hours: int = 24,
     node: str = "gpu-node-1",
-) -> Window:
+) -> UsageWindow:
     """A window in which each device's totals are the sums of what was had of it."""
-    found = tuple(sorted(every, key=lambda one: (one.device, one.whose is None)))
+    found = tuple(sorted(every, key=lambda one: (one.device, one.container is None)))
     stated = tuple(gaps)
     totals = tuple(
         DeviceTotal(
@@ -70,7 +70,7 @@ def window(
         )
         for device in dict.fromkeys(one.device for one in found)
     )
-    return Window(node, START, START + hours * HOUR, found, totals, stated)
+    return UsageWindow(node, START, START + hours * HOUR, found, totals, stated)
 
 
 def _sum(values: list[int | None]) -> int | None:
@@ -78,7 +78,7 @@ def _sum(values: list[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def day() -> Window:
+def day() -> UsageWindow:
     """Two cards over a day, with all that a report tells apart."""
     first, second = CARDS
     job = ("Job", "train")
@@ -108,7 +108,7 @@ def day() -> Window:
 # Of few, so that they meet in groups.
 _names = st.sampled_from(["", "a", "b"])
 _whose = st.builds(
-    Whose,
+    ContainerIdentity,
     st.builds(PartialRef, _names, _names, st.sampled_from(["main", "side"]), _names),
     st.sampled_from(["", "Job"]),
     _names,
@@ -119,9 +119,9 @@ _maybe = st.none() | _amount
 DEVICES: Final = ("GPU-0", "GPU-1", "MIG-0", "MIG-1")
 NAMES: Final = {"GPU-0": MODEL, "GPU-1": "", "MIG-0": f"{MODEL} 2g.20gb", "MIG-1": ""}
 
-windows: st.SearchStrategy[Window] = st.lists(
+windows: st.SearchStrategy[UsageWindow] = st.lists(
     st.builds(
-        Spent,
+        UsageRow,
         st.sampled_from(DEVICES),
         st.none() | _whose,
         _amount,

@@ -167,7 +167,7 @@ def write_day(path: Path) -> Path:
                     over.start != o.start or over.subject != o.subject for o in ended
                 ):
                     ended.append(replace(over, serial=len(ended) + 1))
-        kept.book.take(show(*accounts, ended=ended))
+        kept.book.add_snapshot(show(*accounts, ended=ended))
         kept.commit()
     kept.close()
     return path

@@ -103,7 +103,7 @@ def test_it_reads_while_it_is_written(tmp_path: Path, capsys: Capsys) -> None:
         ns = (hours - 30) * HOUR_NS
         late = used("late", held=ns // 2, busy=ns // 4, energy=hours, start=later)
         device = account(uuid_of(1), late, start=later, until=at, unheld=ns - ns // 2)
-        kept.book.take(show(device))
+        kept.book.add_snapshot(show(device))
         kept.commit()
         words = ("--since", "all", "--until", "2027-02-01", "--format", "json")
         code, out, _ = run(capsys, "--ledger", path, *words)

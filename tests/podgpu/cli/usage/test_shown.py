@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ledger.queries import HeldRow
-from pipeline.ledger.reports import By, Prices, report
-from pipeline.model.usage_window import Gap, Window
+from pipeline.ledger.queries import HoldingRecord
+from pipeline.ledger.reports import GroupBy, Prices, build_report
+from pipeline.model.usage_window import Gap, UsageWindow
 from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
 from podgpu.cli.usage.holding_table import holding_lines
@@ -32,24 +32,24 @@ from tests.pipeline.ledger.reports.windows import (
     windows,
 )
 
-BYS = [By.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
+BYS = [GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
 PRICED = Prices(Decimal("2.50"), Decimal("0.31"), "EUR")
 HOSTILE = '=cmd|"/c x"!A1\x1b[2J\n\r\t\x9b\u202e,";\N{HANGUL SYLLABLE GAG}\U000e0001'
 WIDTHS = st.integers(1, 200)
 
 
-def hostile(text: str = HOSTILE) -> Window:
+def hostile(text: str = HOSTILE) -> UsageWindow:
     who = whose(text, text, uid=text, owner=(text, text), team=text)
     gap = Gap(CARDS[0], START, START + HOUR, text)
     seen = [spent(CARDS[0], who, 1, 1, 1), spent(CARDS[0], None, 1, None, None)]
     return window(seen, names={CARDS[0]: text}, gaps=[gap], node=text)
 
 
-def held(text: str = "a") -> HeldRow:
+def held(text: str = "a") -> HoldingRecord:
     who = whose(text, text, text, uid=text, owner=(text, text))
     xids = ((31, 2), (79, 1))
     nothing = (None,) * 6
-    return HeldRow(text, who, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)
+    return HoldingRecord(text, who, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)
 
 
 def harmless(text: str) -> bool:
@@ -57,8 +57,8 @@ def harmless(text: str) -> bool:
 
 
 @pytest.mark.parametrize("by", BYS, ids=str)
-def test_nothing_that_a_terminal_would_act_on(by: By) -> None:
-    found = report(hostile(), by, PRICED)
+def test_nothing_that_a_terminal_would_act_on(by: GroupBy) -> None:
+    found = build_report(hostile(), by, PRICED)
     texts = ["\n".join(report_lines(found, width)) for width in (0, 80)]
     assert all(map(harmless, [*texts, report_csv(found), json_text(document(found))]))
     rows = [held(HOSTILE)]
@@ -68,7 +68,7 @@ def test_nothing_that_a_terminal_would_act_on(by: By) -> None:
 
 
 def test_json_has_every_character_all_the_same() -> None:
-    found = json.loads(json_text(document(report(hostile(), BYS[2], PRICED))))
+    found = json.loads(json_text(document(build_report(hostile(), BYS[2], PRICED))))
     assert (
         found["rows"][0] | {"namespace": HOSTILE, "owner_kind": HOSTILE, "owner_name": HOSTILE}
         == (found["rows"][0])
@@ -91,8 +91,8 @@ def test_a_spreadsheet_shows_names_and_does_not_reckon_with_them(first: str) -> 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=12), st.sampled_from(BYS))
-def test_csv_reads_back_whatever_the_names_are(text: str, by: By) -> None:
-    rows = list(csv.reader(io.StringIO(report_csv(report(hostile(text), by, PRICED)))))
+def test_csv_reads_back_whatever_the_names_are(text: str, by: GroupBy) -> None:
+    rows = list(csv.reader(io.StringIO(report_csv(build_report(hostile(text), by, PRICED)))))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert [row[0] for row in rows] == ["row", "group", "unattributed", "total"]
 
@@ -100,9 +100,9 @@ def test_csv_reads_back_whatever_the_names_are(text: str, by: By) -> None:
 @settings(max_examples=100, deadline=None)
 @given(windows, st.sampled_from(BYS), st.sampled_from([Prices(), PRICED]), WIDTHS)
 def test_any_report_is_shown_in_lines_of_one_width(
-    seen: Window, by: By, prices: Prices, width: int
+    seen: UsageWindow, by: GroupBy, prices: Prices, width: int
 ) -> None:
-    found = report(seen, by, prices)
+    found = build_report(seen, by, prices)
     lines = report_lines(found, width)
     assert len(lines) >= len(found.rows) + 4
     assert lines == [line.rstrip() for line in lines]
@@ -114,25 +114,27 @@ def test_any_report_is_shown_in_lines_of_one_width(
 def test_a_report_fits_80_columns_whatever_the_names_are(text: str, width: int) -> None:
     seen = replace(hostile(text), node="gpu-node-1", gaps=())
     for by in BYS:
-        lines = report_lines(report(seen, by, PRICED), width)
+        lines = report_lines(build_report(seen, by, PRICED), width)
         assert max(map(wide, lines)) <= width
 
 
 def test_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> None:
-    lines = report_lines(report(day(), BYS[2], PRICED), 80)
+    lines = report_lines(build_report(day(), BYS[2], PRICED), 80)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("lab/P") and "~" in line and "x4z " in line for line in lines)
     assert "FREE H" in lines[lines.index("") + 1]
     for width in (20, 30, 40, 60):
         heading = next(
-            line for line in report_lines(report(day(), BYS[2], PRICED), width) if "HELD H" in line
+            line
+            for line in report_lines(build_report(day(), BYS[2], PRICED), width)
+            if "HELD H" in line
         )
         assert "KWH" in heading, "what is asked for never goes"
         assert "HOLDINGS" not in heading
 
 
 def test_names_are_whole_where_nobody_looks() -> None:
-    lines = report_lines(report(day(), BYS[2], PRICED), 0)
+    lines = report_lines(build_report(day(), BYS[2], PRICED), 0)
     assert any("lab/Pod/notebook-7c9d5f6b4-x2x4z " in line for line in lines)
 
 

@@ -24,7 +24,7 @@ def write_year(path: Path, holdings: int) -> Path:
     """Write as many holdings: each half an hour of a card, of which half is busy."""
     kept = Kept(path)
     for batch in _batches(holdings):
-        kept.store.put(batch)
+        kept.store.write_batch(batch)
     kept.close()
     return path
 

@@ -18,9 +18,9 @@ from tests.podgpu.doctor.support import is_bad, of
 
 
 def test_no_daemonset_at_all() -> None:
-    told = of(daemonset_checks.look(cluster(daemonsets=[])), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
     is_bad(told, "failure", "none in any namespace", "helm install")
-    elsewhere = of(daemonset_checks.look(cluster(namespace="gpu")), "cluster.daemonset")
+    elsewhere = of(daemonset_checks.check_daemonsets(cluster(namespace="gpu")), "cluster.daemonset")
     is_bad(elsewhere, "failure", "none in gpu", "--namespace")
 
 
@@ -51,19 +51,19 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
 @pytest.mark.parametrize(("spec", "on", "saw", "mend"), WANTS_NONE)
 def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, mend: str) -> None:
     made = cluster(daemonsets=[daemonset(desired=0, spec=spec)], nodes=[on], pods=[])
-    is_bad(of(daemonset_checks.look(made), "cluster.daemonset"), "failure", saw, mend)
+    is_bad(of(daemonset_checks.check_daemonsets(made), "cluster.daemonset"), "failure", saw, mend)
 
 
 def test_zero_pods_and_no_node_to_be_seen() -> None:
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
-    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     is_bad(told, "failure", "no node can be seen", "may list nodes")
 
 
 def test_nodes_that_are_left_out_are_told_by_the_reason_and_counted() -> None:
     taints = [taint("a")] * 40 + [taint("b")] * 2 + [taint("c"), taint("d"), taint("e")]
     far = [node(f"far-{at}", taints=(each,)) for at, each in enumerate(taints)]
-    found = daemonset_checks.look(cluster(nodes=[node(), *far]))
+    found = daemonset_checks.check_daemonsets(cluster(nodes=[node(), *far]))
     told = [each for each in found if each.check == "cluster.daemonset"]
     is_bad(
         told[0],
@@ -80,22 +80,22 @@ def test_no_node_is_named_of_which_nobody_says_that_it_has_gpus() -> None:
     control = taint("node-role.kubernetes.io/control-plane")
     plain = [node(f"n{at}", None) for at in range(3)] + [node("cp", None, taints=(control,))]
     made = cluster(daemonsets=[daemonset(desired=0, spec=SELECTS)], nodes=plain, pods=[])
-    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     is_bad(told, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
-    assert "kubectl label node" not in told.mend
-    assert "toleration" not in told.mend
+    assert "kubectl label node" not in told.fix
+    assert "toleration" not in told.fix
 
 
 def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
     plain = [node("n0", None, taints=(taint("dedicated"),))]
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
-    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     is_bad(told, "failure", "taint dedicated", "where those have this taint, add the toleration")
 
 
 def test_a_gpu_node_that_is_left_out_is_named() -> None:
     far = node("gpu-2", taints=(taint("dedicated"),))
-    told = of(daemonset_checks.look(cluster(nodes=[node(), far])), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(cluster(nodes=[node(), far])), "cluster.daemonset")
     is_bad(told, "warning", "leaves out gpu-2, which has GPUs", "key: dedicated")
 
 
@@ -112,35 +112,38 @@ WAITING = [
 def test_pods_that_do_not_become_ready(waiting: Raw, saw: str) -> None:
     ours = daemonset(ready=0)
     made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", waiting)])
-    told = of(daemonset_checks.look(made), "cluster.daemonset")
+    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     saw_first = f"0 of 1 pods are ready: podgpu-gpu-1 on gpu-1 {waiting['reason']}"
     is_bad(told, "warning", saw_first, "describe")
-    assert saw in told.saw
+    assert saw in told.observed
 
 
 def test_many_pods_that_wait_are_counted() -> None:
     ours = daemonset(desired=9, ready=0)
     pods = [pod(ours, f"n{at}", WAITING[1][0]) for at in range(9)]
-    told = of(daemonset_checks.look(cluster(daemonsets=[ours], pods=pods)), "cluster.daemonset")
+    told = of(
+        daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], pods=pods)),
+        "cluster.daemonset",
+    )
     is_bad(told, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
 
 
 def test_a_pod_that_waits_for_its_node() -> None:
     ours = daemonset(ready=0)
     made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", phase="Pending")])
-    assert "is Pending" in of(daemonset_checks.look(made), "cluster.daemonset").saw
+    assert "is Pending" in of(daemonset_checks.check_daemonsets(made), "cluster.daemonset").observed
 
 
 def test_a_runtime_class_that_is_not_there() -> None:
     ours = daemonset(spec={"runtimeClassName": "nvidia"})
-    well = of(daemonset_checks.look(cluster(daemonsets=[ours])), "cluster.runtimeclass")
+    well = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[ours])), "cluster.runtimeclass")
     assert well.verdict is Verdict.OK
     others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
     made = cluster(daemonsets=[ours], runtimeclasses=others)
-    told = of(daemonset_checks.look(made), "cluster.runtimeclass")
+    told = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
     is_bad(told, "failure", "there is none; those there are: crun, gvisor", "make a RuntimeClass")
     unknown = of(
-        daemonset_checks.look(cluster(daemonsets=[ours], runtimeclasses=None)),
+        daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], runtimeclasses=None)),
         "cluster.runtimeclass",
     )
     assert unknown.verdict is Verdict.SKIPPED

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.component.findings import Verdict
 from podgpu.doctor.cluster import exporter_checks
-from podgpu.doctor.cluster.objects import exporter
+from podgpu.doctor.cluster.objects import exporter_kind
 from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, pod
 from tests.podgpu.doctor.support import is_bad, of
 
@@ -15,9 +15,9 @@ def test_two_exporters_on_the_same_nodes() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     apart = [pod(ours, "gpu-1"), pod(theirs, "gpu-2")]
     made = cluster(daemonsets=[ours, theirs], pods=apart)
-    assert of(exporter_checks.look(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
     made = cluster(daemonsets=[ours, theirs], pods=[*apart, pod(theirs, "gpu-1")])
-    told = of(exporter_checks.look(made), "cluster.exporters")
+    told = of(exporter_checks.check_exporters(made), "cluster.exporters")
     is_bad(
         told,
         "warning",
@@ -31,17 +31,18 @@ def test_a_pod_that_has_ended_is_no_second_exporter(phase: str) -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(ours, "gpu-1"), pod(theirs, "gpu-1", phase=phase)]
     made = cluster(daemonsets=[ours, theirs], pods=pods)
-    assert of(exporter_checks.look(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
     pods[1] = pod(theirs, "gpu-1")
     pods[1]["metadata"]["deletionTimestamp"] = "2026-11-01T08:00:00Z"
-    assert of(exporter_checks.look(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
 
 
 def test_exporters_on_many_nodes_are_counted() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(each, f"n{at}") for at in range(9) for each in (ours, theirs)]
     told = of(
-        exporter_checks.look(cluster(daemonsets=[ours, theirs], pods=pods)), "cluster.exporters"
+        exporter_checks.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
+        "cluster.exporters",
     )
     is_bad(told, "warning", "are both on n0, n1, n2 and 6 more", "remove one of them")
 
@@ -49,7 +50,7 @@ def test_exporters_on_many_nodes_are_counted() -> None:
 def test_podgpu_twice_on_the_same_nodes() -> None:
     a, b = daemonset(), daemonset("podgpu", "other")
     made = cluster(daemonsets=[a, b], pods=[pod(a, "gpu-1"), pod(b, "gpu-1")])
-    told = of(exporter_checks.look(made), "cluster.exporters")
+    told = of(exporter_checks.check_exporters(made), "cluster.exporters")
     is_bad(told, "warning", "DaemonSet mon/podgpu and DaemonSet other/podgpu", "remove one of them")
 
 
@@ -66,4 +67,4 @@ EXPORTERS: list[tuple[Raw, str | None]] = [
 
 @pytest.mark.parametrize(("made", "kind"), EXPORTERS)
 def test_an_exporter_is_known_by_its_image_then_by_labels(made: Raw, kind: str | None) -> None:
-    assert exporter(made) == kind
+    assert exporter_kind(made) == kind

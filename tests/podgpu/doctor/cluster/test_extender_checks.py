@@ -13,7 +13,7 @@ from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import OTHERS
 from pipeline.kube.sessions import Sessions
 from podgpu.doctor.cluster.cluster_checks import diagnose
-from podgpu.doctor.cluster.extender_checks import RIGHTS, is_extender, look
+from podgpu.doctor.cluster.extender_checks import RIGHTS, check_extenders, is_extender
 from podgpu.doctor.cluster.objects import Cluster
 from tests.e2e.documented import objects, rules
 from tests.podgpu.doctor.cluster.objects import Raw, deployment
@@ -37,7 +37,7 @@ def server(*deployments: Raw) -> ApiServer:
 async def looked(folder: Path, made: ApiServer, namespace: str = "") -> list[Finding]:
     async with made.serving():
         kubeconfig = made.kubeconfig(folder / "kubeconfig")
-        found = await diagnose(Sessions().join, kubeconfig, namespace)
+        found = await diagnose(Sessions().session, kubeconfig, namespace)
     return [each for each in found if each.check == "cluster.extender"]
 
 
@@ -45,8 +45,8 @@ async def test_one_that_has_its_rights_and_is_ready_is_well(tmp_path: Path) -> N
     made = server(deployment())
     found = of(await looked(tmp_path, made), "cluster.extender")
     assert found.verdict.value == "ok"
-    assert found.looked_at == "Deployment gpu-system/podgpu-extender"
-    assert found.saw == f"ready; {WHO} may list nodes, watch nodes"
+    assert found.subject == "Deployment gpu-system/podgpu-extender"
+    assert found.observed == f"ready; {WHO} may list nodes, watch nodes"
     assert [path for path, _ in made.created] == [OTHERS, OTHERS]
     asked = [body["spec"] for _, body in made.created]
     assert [each["resourceAttributes"] for each in asked] == [
@@ -76,7 +76,7 @@ async def test_each_verb_that_is_missing_is_a_finding_before_the_pods_that_wait_
     made = server(deployment(ready=0))
     made.unallowed = {("list", "nodes"), ("watch", "nodes")}
     found = await looked(tmp_path, made)
-    assert [each.saw for each in found] == [
+    assert [each.observed for each in found] == [
         f"{WHO} may not list nodes",
         f"{WHO} may not watch nodes",
         "0 of 2 pods are ready",
@@ -104,8 +104,8 @@ async def test_who_may_not_ask_for_others_is_told_how_to(tmp_path: Path) -> None
     made.forbidden = {("create", OTHERS)}
     found = of(await looked(tmp_path, made), "cluster.extender")
     assert found.verdict.value == "skipped"
-    assert "may not create subjectaccessreviews" in found.saw
-    assert "--as system:serviceaccount:gpu-system:podgpu-extender" in found.saw
+    assert "may not create subjectaccessreviews" in found.observed
+    assert "--as system:serviceaccount:gpu-system:podgpu-extender" in found.observed
 
 
 async def test_credentials_of_its_own_are_not_the_account_s(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_credentials_of_its_own_are_not_the_account_s(tmp_path: Path) -> N
     made = server(deployment(container=runs))
     found = of(await looked(tmp_path, made), "cluster.extender")
     assert found.verdict.value == "skipped"
-    assert "those of its --kubeconfig" in found.saw
+    assert "those of its --kubeconfig" in found.observed
     assert made.created == []
 
 
@@ -128,7 +128,7 @@ async def test_where_there_is_none_or_they_cannot_be_listed_nobody_misses_it(
     tmp_path: Path,
 ) -> None:
     other = deployment("web", container={"image": "nginx"})
-    assert of(await looked(tmp_path, server(other)), "cluster.extender").saw == (
+    assert of(await looked(tmp_path, server(other)), "cluster.extender").observed == (
         "none runs podgpu extender"
     )
     elsewhere = of(await looked(tmp_path, server(deployment()), "mon"), "cluster.extender")
@@ -136,7 +136,7 @@ async def test_where_there_is_none_or_they_cannot_be_listed_nobody_misses_it(
     made = server(deployment())
     made.refusals = {DEPLOYMENTS: status(403, "Forbidden", "no")}
     refused = of(await looked(tmp_path, made), "cluster.extender")
-    assert (refused.verdict.value, refused.saw) == ("skipped", "they can't be listed")
+    assert (refused.verdict.value, refused.observed) == ("skipped", "they can't be listed")
 
 
 RUNS: list[tuple[Raw, dict[str, str], bool]] = [
@@ -190,5 +190,5 @@ async def test_an_odd_object_or_answer_costs_no_check(
     spoilt = replaced(deployment(), list(at), odd)
     whole = [{**(spoilt if isinstance(spoilt, dict) else {}), "kind": "Deployment"}]
     api: Any = Answers(ApiError("away") if body is None else body)
-    found = await look(api, Cluster(deployments=whole))
+    found = await check_extenders(api, Cluster(deployments=whole))
     assert {each.check for each in found} == {"cluster.extender"}

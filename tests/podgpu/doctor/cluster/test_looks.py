@@ -15,13 +15,18 @@ from tests.podgpu.doctor.cluster.odd import ODD, replaced
 from tests.podgpu.doctor.cluster.scraping import EVERYTHING, PORT, SERVICE, monitor
 from tests.podgpu.doctor.support import of
 
-ALL = (daemonset_checks.look, node_gpus.look, monitor_checks.look, exporter_checks.look)
+ALL = (
+    daemonset_checks.check_daemonsets,
+    node_gpus.check_nodes,
+    monitor_checks.check_monitors,
+    exporter_checks.check_exporters,
+)
 
 
 def test_a_healthy_cluster_is_well() -> None:
     found = [finding for look in ALL for finding in look(cluster())]
-    assert [finding for finding in found if finding.mend] == []
-    assert of(found, "cluster.daemonset").saw == "1 of 1 pods are ready"
+    assert [finding for finding in found if finding.fix] == []
+    assert of(found, "cluster.daemonset").observed == "1 of 1 pods are ready"
 
 
 def test_what_cannot_be_listed_is_skipped() -> None:

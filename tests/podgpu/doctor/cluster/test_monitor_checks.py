@@ -31,10 +31,11 @@ TAKES: list[tuple[Raw, Raw]] = [
 @pytest.mark.parametrize(("made", "who"), TAKES)
 def test_a_monitor_that_is_taken(made: Raw, who: Raw) -> None:
     told = of(
-        monitor_checks.look(cluster(monitors=[made], prometheuses=[who])), "cluster.servicemonitor"
+        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
+        "cluster.servicemonitor",
     )
     assert told.verdict is Verdict.OK, told
-    assert told.saw == "taken by Prometheus prom/main"
+    assert told.observed == "taken by Prometheus prom/main"
 
 
 REFUSES: list[tuple[Raw, Raw, str, str]] = [
@@ -72,10 +73,11 @@ REFUSES: list[tuple[Raw, Raw, str, str]] = [
 @pytest.mark.parametrize(("made", "who", "saw", "mend"), REFUSES)
 def test_a_monitor_that_no_prometheus_takes(made: Raw, who: Raw, saw: str, mend: str) -> None:
     told = of(
-        monitor_checks.look(cluster(monitors=[made], prometheuses=[who])), "cluster.servicemonitor"
+        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
+        "cluster.servicemonitor",
     )
     is_bad(told, "warning", saw, mend)
-    assert "Prometheus prom/main" in told.saw
+    assert "Prometheus prom/main" in told.observed
 
 
 NAMED: Raw = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
@@ -140,7 +142,7 @@ def test_a_monitor_has_to_lead_to_podgpu(row: tuple[Raw, list[Raw], str, str], t
         services=services,
         prometheuses=[EVERYTHING] if taken else [],
     )
-    told = of(monitor_checks.look(found), "cluster.servicemonitor")
+    told = of(monitor_checks.check_monitors(found), "cluster.servicemonitor")
     if saw:
         is_bad(told, "warning", saw, mend)
     else:
@@ -152,9 +154,11 @@ def test_monitors_of_others_are_none_of_podgpu_s() -> None:
     everything = raw("ServiceMonitor", "all", "mon", spec={"selector": {}})
     for found in ([other], [everything], []):
         told = of(
-            monitor_checks.look(cluster(monitors=found, prometheuses=[prometheus()])),
+            monitor_checks.check_monitors(cluster(monitors=found, prometheuses=[prometheus()])),
             "cluster.servicemonitor",
         )
         assert told.verdict is Verdict.SKIPPED
-    alone = of(monitor_checks.look(cluster(monitors=[monitor()])), "cluster.servicemonitor")
+    alone = of(
+        monitor_checks.check_monitors(cluster(monitors=[monitor()])), "cluster.servicemonitor"
+    )
     assert alone.verdict is Verdict.SKIPPED

@@ -13,7 +13,7 @@ from pipeline.base.errors import ApiError
 from pipeline.component.findings import Finding
 from pipeline.kube.sessions import Sessions
 from podgpu.doctor.cluster.cluster_checks import diagnose
-from podgpu.doctor.cluster.network_policies import look
+from podgpu.doctor.cluster.network_policies import check_policies
 from podgpu.doctor.cluster.objects import Cluster
 from tests.podgpu.doctor.cluster.objects import Raw, deployment
 from tests.podgpu.doctor.cluster.odd import ODD, replaced
@@ -43,7 +43,7 @@ async def looked(folder: Path, *policies: Raw, one: Raw | None = None) -> Findin
         made.paths[POLICIES].put(each)
     async with made.serving():
         kubeconfig = made.kubeconfig(folder / "kubeconfig")
-        found = await diagnose(Sessions().join, kubeconfig, "")
+        found = await diagnose(Sessions().session, kubeconfig, "")
     (told,) = [each for each in found if each.check == CHECK]
     return told
 
@@ -65,8 +65,8 @@ async def test_r14_a_policy_that_selects_its_pods_is_well(tmp_path: Path, case: 
         tmp_path, policy("other", podSelector={"matchLabels": {"a": "b"}}), KEPT[case]
     )
     assert told.verdict.value == "ok"
-    assert told.saw == "NetworkPolicy extender says who may ask"
-    assert told.looked_at == "Deployment gpu-system/podgpu-extender"
+    assert told.observed == "NetworkPolicy extender says who may ask"
+    assert told.subject == "Deployment gpu-system/podgpu-extender"
 
 
 OPEN: dict[str, list[Raw]] = {
@@ -92,7 +92,7 @@ async def test_r14_one_that_lets_everybody_in_is_none(tmp_path: Path, rule: Raw)
 async def test_r14_with_a_web_config_none_is_needed(tmp_path: Path, words: list[str]) -> None:
     one = deployment(container={"image": "podgpu", "args": ["extender", *words]})
     told = await looked(tmp_path, one=one)
-    assert (told.verdict.value, "web config" in told.saw) == ("skipped", True)
+    assert (told.verdict.value, "web config" in told.observed) == ("skipped", True)
 
 
 async def test_r14_without_an_extender_or_the_right_to_list_it_is_skipped(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ async def test_r14_without_an_extender_or_the_right_to_list_it_is_skipped(tmp_pa
     made = server(deployment())
     made.refusals = {POLICIES: status(403, "Forbidden", "no")}
     async with made.serving():
-        found = await diagnose(Sessions().join, made.kubeconfig(tmp_path / "kubeconfig"), "")
+        found = await diagnose(Sessions().session, made.kubeconfig(tmp_path / "kubeconfig"), "")
     (told,) = [each for each in found if each.check == CHECK]
     assert told.verdict.value == "skipped"
-    assert "can't be listed" in told.saw
+    assert "can't be listed" in told.observed
 
 
 class Answers:
@@ -128,5 +128,5 @@ async def test_an_odd_object_costs_no_check(
     known = deployment() if of_policy else spoilt
     whole = [{**(known if isinstance(known, dict) else {}), "kind": "Deployment"}]
     body = orjson.dumps({"items": [spoilt if of_policy else policy()]}, default=str)
-    found = await look(Answers(body), Cluster(deployments=whole))  # type: ignore[arg-type]
+    found = await check_policies(Answers(body), Cluster(deployments=whole))  # type: ignore[arg-type]
     assert {each.check for each in found} == {CHECK}

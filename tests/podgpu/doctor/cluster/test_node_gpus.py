@@ -49,32 +49,32 @@ OFFERS: list[tuple[Raw, str, str]] = [
 
 @pytest.mark.parametrize(("made", "saw", "mend"), OFFERS)
 def test_what_a_node_offers_of_its_gpus(made: Raw, saw: str, mend: str) -> None:
-    told = of(node_gpus.look(cluster(nodes=[made])), "cluster.gpus")
+    told = of(node_gpus.check_nodes(cluster(nodes=[made])), "cluster.gpus")
     if not saw:
         assert told.verdict is Verdict.OK, told
         return
     is_bad(told, "warning", saw, mend)
-    assert told.looked_at == "Node gpu-1"
+    assert told.subject == "Node gpu-1"
 
 
 def test_nodes_with_the_same_fault_are_one_finding() -> None:
     made = [labelled(None) for _ in range(50)] + [labelled(8, 6), labelled(8)]
     for at, each in enumerate(made):
         each["metadata"]["name"] = f"n{at}"
-    told = node_gpus.look(cluster(nodes=made))
-    assert [each.looked_at for each in told] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
+    told = node_gpus.check_nodes(cluster(nodes=made))
+    assert [each.subject for each in told] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
     is_bad(told[0], "warning", "offers none to pods", "the device plugin's pod")
-    well = of(node_gpus.look(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
-    assert well.saw.endswith("; and 4 more")
+    well = of(node_gpus.check_nodes(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
+    assert well.observed.endswith("; and 4 more")
 
 
 def test_gpus_that_a_dra_driver_hands_out_are_offered() -> None:
     slices = [raw("ResourceSlice", "s", spec={"nodeName": "gpu-1", "driver": "gpu.nvidia.com"})]
-    told = of(node_gpus.look(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus")
+    told = of(node_gpus.check_nodes(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus")
     assert told.verdict is Verdict.OK
-    assert "gpu-1 by claims" in told.saw
+    assert "gpu-1 by claims" in told.observed
 
 
 def test_no_node_with_gpus() -> None:
-    told = of(node_gpus.look(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
+    told = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
     is_bad(told, "warning", "none of 1 says it has a GPU", "feature discovery")

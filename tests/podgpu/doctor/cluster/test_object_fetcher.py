@@ -48,7 +48,7 @@ async def looked(folder: Path, made: ApiServer, namespace: str = "") -> list[Fin
     folder.mkdir(exist_ok=True)
     async with made.serving():
         kubeconfig = made.kubeconfig(folder / "kubeconfig")
-        return await diagnose(Sessions().join, kubeconfig, namespace)
+        return await diagnose(Sessions().session, kubeconfig, namespace)
 
 
 async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None
     }
     found = await looked(tmp_path, server(**lists))
     told = of(found, "cluster.servicemonitor")
-    assert told.looked_at == "PodMonitor mon/gpu"
-    assert told.saw == "taken by PrometheusAgent mon/main"
+    assert told.subject == "PodMonitor mon/gpu"
+    assert told.observed == "taken by PrometheusAgent mon/main"
 
 
 async def test_a_list_that_is_refused_is_named_and_costs_no_other(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoi
     else:
         made.port = await free_port()
         kubeconfig = made.kubeconfig(tmp_path / "kubeconfig")
-        found = await diagnose(Sessions().join, kubeconfig, "")
+        found = await diagnose(Sessions().session, kubeconfig, "")
     assert len(found) == 1
     is_bad(of(found, "cluster.server"), "failure", "127.0.0.1", "its token is fresh")
 
@@ -116,11 +116,11 @@ async def test_many_objects_come_page_by_page_and_are_bounded(
     monkeypatch.setattr(object_fetcher, "_PAGES", 3)
     many = [node(f"gpu-{number}") for number in range(5)]
     found = await looked(tmp_path / "a", server(**{NODES: many}))
-    assert "5 have GPUs" in of(found, "cluster.gpus").saw
+    assert "5 have GPUs" in of(found, "cluster.gpus").observed
     many += [node(f"gpu-{number}") for number in range(5, 9)]
     found = await looked(tmp_path / "b", server(**{NODES: many}))
     is_bad(of(found, "cluster.server"), "warning", "more than 6 objects", "that were listed")
-    assert "6 have GPUs" in of(found, "cluster.gpus").saw
+    assert "6 have GPUs" in of(found, "cluster.gpus").observed
 
 
 class Scripted:

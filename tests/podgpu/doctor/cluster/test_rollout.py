@@ -16,7 +16,10 @@ ON_DELETE: Raw = {"type": "OnDelete"}
 
 def told_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
     ours["spec"]["updateStrategy"] = strategy
-    return of(daemonset_checks.look(cluster(daemonsets=[ours], pods=[*pods])), "cluster.daemonset")
+    return of(
+        daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], pods=[*pods])),
+        "cluster.daemonset",
+    )
 
 
 STRATEGIES = [
@@ -33,12 +36,12 @@ def test_an_update_that_is_under_way_is_told_and_no_fault(
     strategy: Raw, updated: int, saw: str
 ) -> None:
     told = told_of(daemonset(desired=4, updated=updated), strategy)
-    assert (told.verdict, told.saw) == (Verdict.OK, f"4 of 4 pods are ready; {saw}")
+    assert (told.verdict, told.observed) == (Verdict.OK, f"4 of 4 pods are ready; {saw}")
 
 
 def test_after_an_update_nothing_is_told_of_it() -> None:
     told = told_of(daemonset(desired=4, updated=4), SURGE)
-    assert (told.verdict, told.saw) == (Verdict.OK, "4 of 4 pods are ready")
+    assert (told.verdict, told.observed) == (Verdict.OK, "4 of 4 pods are ready")
 
 
 @pytest.mark.parametrize(("seen", "is_told"), [(1, True), (2, False), (None, False)])
@@ -51,7 +54,7 @@ def test_a_change_that_the_controller_has_not_seen_makes_its_counts_old(
         ours["status"]["observedGeneration"] = seen
     told = told_of(ours, SURGE)
     assert told.verdict is Verdict.OK
-    assert ("has not seen that yet" in told.saw) == is_told
+    assert ("has not seen that yet" in told.observed) == is_told
 
 
 def test_pods_that_are_not_ready_amid_an_update_are_told_with_it() -> None:
@@ -86,13 +89,13 @@ def test_an_update_is_stuck_where_a_new_pod_does_not_begin_beside_the_old_one(
     new["status"] = {"phase": "Running", kind: [{"name": "x", **container}]}
     told = told_of(ours, SURGE, pod(ours, "gpu-1"), new)
     assert told.verdict is verdict, told
-    assert "1 of 1 pods are ready; an update is under way" in told.saw
+    assert "1 of 1 pods are ready; an update is under way" in told.observed
     well = told_of(daemonset(updated=1), SURGE, pod(ours, "gpu-1"), new)
     assert well.verdict is Verdict.OK, "what is ready beside no update is ready"
 
 
 def look(*made: Any, pods: list[Raw]) -> Finding:
-    found = exporter_checks.look(cluster(daemonsets=[*made], pods=pods))
+    found = exporter_checks.check_exporters(cluster(daemonsets=[*made], pods=pods))
     return of(found, "cluster.exporters")
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podgpu.doctor.cluster.scheduling_rules import matches, obstacles, selector_text
+from podgpu.doctor.cluster.scheduling_rules import matches, scheduling_obstacles, selector_text
 from tests.podgpu.doctor.cluster.objects import Raw, node, taint
 
 
@@ -96,7 +96,7 @@ OBSTACLES: list[tuple[Raw, list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "told"), OBSTACLES)
 def test_labels_that_keep_a_pod_off(spec: Raw, told: list[str]) -> None:
-    assert [why for why, _ in obstacles(spec, NODE)] == told
+    assert [why for why, _ in scheduling_obstacles(spec, NODE)] == told
 
 
 TAINTS: list[tuple[Raw, list[Raw], bool]] = [
@@ -116,7 +116,7 @@ TAINTS: list[tuple[Raw, list[Raw], bool]] = [
 
 @pytest.mark.parametrize(("mark", "tolerations", "free"), TAINTS)
 def test_taints_that_keep_a_pod_off(mark: Raw, tolerations: list[Raw], free: bool) -> None:
-    found = obstacles({"tolerations": tolerations}, node(taints=(mark,)))
+    found = scheduling_obstacles({"tolerations": tolerations}, node(taints=(mark,)))
     assert (found == []) is free
     if not free:
         (why, mend), *_ = found
@@ -125,5 +125,5 @@ def test_taints_that_keep_a_pod_off(mark: Raw, tolerations: list[Raw], free: boo
 
 
 def test_a_mend_is_a_command_that_can_be_copied() -> None:
-    (_, mend), *_ = obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
+    (_, mend), *_ = scheduling_obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
     assert "kubectl label node gpu-9 x/y=true" in mend

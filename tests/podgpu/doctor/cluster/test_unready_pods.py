@@ -51,7 +51,7 @@ CONTAINERS: list[tuple[str, Raw, str, str]] = [
 def told_of(*pods: Raw, **more: Any) -> Finding:
     ours = more.pop("ours", None) or daemonset(ready=0)
     seen = cluster(daemonsets=[ours], pods=[*pods], **more)
-    return of(daemonset_checks.look(seen), "cluster.daemonset")
+    return of(daemonset_checks.check_daemonsets(seen), "cluster.daemonset")
 
 
 def with_status(**status: Any) -> Raw:
@@ -64,7 +64,7 @@ def test_a_container_that_is_not_ready_says_why(row: tuple[str, Raw, str, str], 
     _, container, saw, mend = row
     told = told_of(with_status(**{kind: [{"name": "prepare", **container}]}))
     if kind == "initContainerStatuses":
-        assert "podgpu-gpu-1 on gpu-1 init container prepare " in told.saw
+        assert "podgpu-gpu-1 on gpu-1 init container prepare " in told.observed
         saw = saw.removeprefix("podgpu-gpu-1 on gpu-1 ").removeprefix("on gpu-1 ")
     is_bad(told, "warning", saw, mend)
 
@@ -72,7 +72,7 @@ def test_a_container_that_is_not_ready_says_why(row: tuple[str, Raw, str, str], 
 def test_an_init_container_that_is_done_is_no_reason() -> None:
     done = {"name": "prepare", "ready": True, "state": ended("Completed", 0)}
     told = told_of(with_status(initContainerStatuses=[done], containerStatuses=[RUNS]))
-    assert "prepare" not in told.saw
+    assert "prepare" not in told.observed
 
 
 PODS = [
@@ -150,8 +150,8 @@ def test_pods_are_missing_by_the_controller_s_count_and_not_by_a_list(
     """Of a list a part alone may have come, or nothing; an unknown count is no count of 0."""
     ours = made(count, of=3)
     pods = None if listed is None else [pod(ours, f"gpu-{at}") for at in range(listed)]
-    (told, *_) = daemonset_checks.look(Cluster(daemonsets=[ours], pods=pods))
-    assert told.saw == f"0 of 3 pods are ready{missing}"
+    (told, *_) = daemonset_checks.check_daemonsets(Cluster(daemonsets=[ours], pods=pods))
+    assert told.observed == f"0 of 3 pods are ready{missing}"
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -163,4 +163,4 @@ async def test_events_are_asked_for_where_pods_are_missing(tmp_path: Path, *, sh
     told = of(await looked(tmp_path, serving), "cluster.daemonset")
     asked = [query.get("fieldSelector") for path, query in serving.requests if path == EVENTS]
     assert asked == (["involvedObject.kind=DaemonSet,reason=FailedCreate"] if short else [])
-    assert (message in told.saw) == short
+    assert (message in told.observed) == short

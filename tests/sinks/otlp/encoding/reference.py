@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import FieldPlan
-from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value, sole
+from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value, only_holder
 from sinks.otlp.encoding import device_attributes, metric_names, resource_attributes
 from sinks.otlp.encoding.attributes import Pairs, merged
 from sinks.otlp.encoding.semconv import INSTRUMENTS, SCHEMA_URL, STATES, Instrument
-from sinks.otlp.encoding.steady_time import Timeline
+from sinks.otlp.encoding.steady_time import WallTimeline
 from tests.sinks.otlp.encoding.support import Identity, Point
 
 
@@ -53,8 +53,8 @@ class Reference:
         self.node, self.plan, self.containers = node, plan, containers
         self.semconv = names == "semconv"
         self.delta = temporality == "delta"
-        self.style = Style(PageOptions(hostname=False), plan, node)
-        self.timeline = Timeline()
+        self.style = PageNaming(PageOptions(hostname=False), plan, node)
+        self.timeline = WallTimeline()
         self.least = self.most = 0
         self.seen: dict[Identity, Seen] = {}
         self.former: set[tuple[object, ...]] | None = None
@@ -63,7 +63,7 @@ class Reference:
         self.doubled = 0
 
     def encode(self, snapshot: Snapshot) -> list[Point]:
-        self.timeline.look(snapshot.at)
+        self.timeline.update(snapshot.at)
         self.least = self.most + 1_000_000
         known: dict[Identity, Candidate] = {}
         for candidate in self.candidates(snapshot):
@@ -182,9 +182,9 @@ class Reference:
             if row is None:
                 continue
             told = (
-                metric_names.semconv(row, instance=device.mig is not None)
+                metric_names.semconv_mapping(row, instance=device.mig is not None)
                 if self.semconv
-                else metric_names.dcgm(row, self.style)
+                else metric_names.dcgm_mapping(row, self.style)
             )
             if told is None:
                 continue
@@ -197,7 +197,9 @@ class Reference:
             yield Candidate(
                 self.resource(attribution),
                 told.instrument,
-                merged(self.device(attribution, told.instrument.typed, told.own), told.attrs, own),
+                merged(
+                    self.device(attribution, told.instrument.typed, told.is_own), told.attrs, own
+                ),
                 reading.value,
                 reading.at,
                 at in fresh,
@@ -260,7 +262,7 @@ class Reference:
                     INSTRUMENTS["hw.status"],
                     merged(
                         self.device(attribution, typed=True, own=True),
-                        device_attributes.constant(attribution.device),
+                        device_attributes.constant_attributes(attribution.device),
                         [("hw.state", state)],
                     ),
                     int(state == now) if sound else None,
@@ -292,7 +294,7 @@ class Reference:
         dots = self.semconv
         said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
         source = snapshot.sources.get(holder.source)
-        confirmed = source.confirmed if source else None
+        confirmed = source.confirmed_at if source else None
         age = None if confirmed is None else confirmed.seconds_until(snapshot.at)
         for dotted, page, unit, value, attrs, about in (
             ("info", "info", "", 1, said, "Containers that hold the device; always 1."),
@@ -341,11 +343,11 @@ class Reference:
     def device(self, attribution: Attribution, typed: bool, own: bool) -> Pairs:
         device = attribution.device
         if self.semconv:
-            return device_attributes.semconv(device, typed=typed)
-        return device_attributes.dcgm(device, self.style, own=own)
+            return device_attributes.semconv_attributes(device, typed=typed)
+        return device_attributes.dcgm_attributes(device, self.style, own=own)
 
     def resource(self, attribution: Attribution) -> Pairs:
-        holder = sole(attribution.holders) if self.containers else None
+        holder = only_holder(attribution.holders) if self.containers else None
         if holder is None:
             return resource_attributes.of_node(self.node, {})
         return resource_attributes.of_container(holder, self.node, {})

@@ -64,7 +64,7 @@ class Reloaded(Churn):
         self.records[second] += self.encoder.encode(snapshot)
         if self._pushes % self.every == 0:
             settings = self.settings[self._pushes // self.every % 2]
-            self.encoder = Encoder("node-1", former=self.encoder, **settings)
+            self.encoder = Encoder("node-1", previous=self.encoder, **settings)
         self.records[second] += self.encoder.encode(replace(snapshot, fresh=()))
 
 
@@ -126,7 +126,7 @@ def test_another_resource_takes_the_series_along() -> None:
     reloaded = Reloaded("cumulative", 10_000, {"resource": {"k8s.cluster.name": "lab"}}).run(5)
     before = reloaded.records[4]
     reloaded.stop()
-    reloaded.encoder = Encoder("node-1", former=reloaded.encoder, **reloaded.settings[1])
+    reloaded.encoder = Encoder("node-1", previous=reloaded.encoder, **reloaded.settings[1])
     reloaded.run(2)
     after = points([*reloaded.records[5], *reloaded.records[6]])
     living = set(reloaded.alive.values())
@@ -150,7 +150,7 @@ def test_another_receiver_gets_final_values_that_the_first_one_has(
     reloaded.run(10)
     reloaded.stop()
     reloaded.run(2)
-    reloaded.encoder = Encoder("node-1", PLAN, receiver=receiver, former=reloaded.encoder)
+    reloaded.encoder = Encoder("node-1", PLAN, receiver=receiver, previous=reloaded.encoder)
     reloaded.run(4)
     after = [
         p
@@ -178,7 +178,7 @@ def test_increments_of_readings_count_from_the_last_point(changed: dict[str, Any
         node.reads(reading(gpu(0), "pcie_replays", value, when=at(second)))
         found += [p for p in points(encoder.encode(node.snapshot())) if not p.ended]
         if second == 2:
-            encoder = Encoder("node-1", plan, temporality="delta", former=encoder, **changed)
+            encoder = Encoder("node-1", plan, temporality="delta", previous=encoder, **changed)
     assert [p.value for p in found] == [0, 5, 4, 11]
     assert [p.start for p in found[1:]] == [p.time for p in found[:-1]]
 
@@ -192,7 +192,7 @@ def test_a_field_that_the_plan_has_lost_ends() -> None:
         reading(gpu(0), "gpu_temperature_celsius", 40, when=at(0)),
     )
     first = points(encoder.encode(node.snapshot()))
-    encoder = Encoder("node-1", FieldPlan(["power_watts"]), former=encoder)
+    encoder = Encoder("node-1", FieldPlan(["power_watts"]), previous=encoder)
     after = points(encoder.encode(node.snapshot()))
     (ended,) = [point for point in after if point.ended]
     assert ended.name == "hw.temperature"
@@ -208,7 +208,7 @@ def test_own_increments_count_from_the_last_point() -> None:
         record = encoder.telemetry(at(second), own.collect({}))
         assert record is not None
         told += [float(p.value or 0) for p in named(points([record]), "podgpu.sink.errors")]
-        encoder = Encoder("node-1", PLAN, temporality="delta", former=encoder)
+        encoder = Encoder("node-1", PLAN, temporality="delta", previous=encoder)
     assert told == [5, 5, 5]
 
 

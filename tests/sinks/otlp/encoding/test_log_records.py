@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from pipeline.changes.change_feed import Error, News
+from pipeline.changes.change_feed import Changes, XidChange
 from pipeline.changes.descriptions import error_id, figures
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
 from sinks.otlp.options import Names
@@ -34,7 +34,9 @@ def told(
 ) -> list[Log]:
     snapshot = snapshot or scene.snapshot()
     scene.encoder.encode(snapshot)
-    news = News(tuple(holdings), tuple(Error(error, again, error_id(error)) for error in errors))
+    news = Changes(
+        tuple(holdings), tuple(XidChange(error, again, error_id(error)) for error in errors)
+    )
     return logs(scene.encoder.events(snapshot, news))
 
 
@@ -77,7 +79,7 @@ def test_it_stands_in_the_resource_of_the_container_s_metrics(containers: bool) 
     scene.usage = usage(account(gpu(0), used("a", busy=2 * NS, ended=at(3), info=info)))
     snapshot = scene.snapshot()
     metrics = of_pods(points(scene.encoder.encode(snapshot)))
-    [log] = logs(scene.encoder.events(snapshot, News((ONE,))))
+    [log] = logs(scene.encoder.events(snapshot, Changes((ONE,))))
     assert {tuple(sorted(log.resource.items()))} == {point.resource for point in metrics}
     assert log.resource["container.id"] == "c0ffee"
     assert log.resource["k8s.job.name"] == "fit"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.exposition.naming import Style
+from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import CATALOGUE, Field, FieldPlan, Row, by_name
 from sinks.otlp.encoding import metric_names
 from sinks.otlp.encoding.derived_series import CONFLICTS, HOLDING, HOLDING_ON_PAGE
 from sinks.otlp.encoding.encoder import Encoder
-from sinks.otlp.encoding.metric_names import UCUM, Told
+from sinks.otlp.encoding.metric_names import UCUM, FieldMapping
 from sinks.otlp.encoding.semconv import INSTRUMENTS
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.prometheus import name_of
@@ -23,13 +23,13 @@ from tests.sinks.otlp.encoding.support import points
 from tests.support.nodes import Node, claim, every_field, gpu, mig
 
 PAGE = Path(__file__).parents[4] / "docs" / "otlp-names.md"
-STYLE = Style(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
+STYLE = PageNaming(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
 
 
-def told(name: str, *, instance: bool = False) -> Told | None:
+def told(name: str, *, instance: bool = False) -> FieldMapping | None:
     field = by_name(name)
     assert field is not None
-    return metric_names.semconv(Row(field), instance=instance)
+    return metric_names.semconv_mapping(Row(field), instance=instance)
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
@@ -43,7 +43,7 @@ def test_no_two_readings_of_a_device_have_one_name_and_the_same_attributes(names
     node.reads(*whole, *(r._replace(device=devices[2].uuid) for r in whole[: len(CATALOGUE)]))
     encoder = Encoder("node-1", FieldPlan.everything(), names=names)
     found = points(encoder.encode(node.snapshot()))
-    assert encoder.doubled == 0
+    assert encoder.duplicates == 0
     times = Counter(point.identity for point in found)
     assert [identity for identity, count in times.items() if count > 1] == []
     # Nor do two places of one device: each reading is published once.
@@ -57,9 +57,9 @@ def test_one_name_has_one_unit_and_one_type(names: Names) -> None:
     for row in FieldPlan.everything().rows:
         for instance in (False, True):
             made = (
-                metric_names.semconv(row, instance=instance)
+                metric_names.semconv_mapping(row, instance=instance)
                 if names == "semconv"
-                else metric_names.dcgm(row, STYLE)
+                else metric_names.dcgm_mapping(row, STYLE)
             )
             if made is not None:
                 metric = made.instrument
@@ -121,7 +121,7 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
     """But for MHz, which Prometheus has no word for."""
     unlike = {}
     for field in CATALOGUE:
-        found = metric_names.semconv(Row(field), instance=False)
+        found = metric_names.semconv_mapping(Row(field), instance=False)
         if found is None or not found.instrument.name.startswith("podgpu."):
             continue
         metric = found.instrument
@@ -136,12 +136,12 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
 def test_a_counters_file_names_metrics_in_dcgm_s_mode() -> None:
     field = by_name("memory_used_bytes")
     assert field is not None
-    found = metric_names.dcgm(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
+    found = metric_names.dcgm_mapping(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
     assert found.instrument.name == "dcgm_fb_used"
     assert found.instrument.kind == "counter"
     assert (found.instrument.description, found.divisor) == ("Used.", 1 << 20)
-    own = metric_names.dcgm(Row(field, "podgpu_memory_used_bytes"), STYLE)
-    assert (own.divisor, own.own, own.instrument.whole) == (1, True, True)
+    own = metric_names.dcgm_mapping(Row(field, "podgpu_memory_used_bytes"), STYLE)
+    assert (own.divisor, own.is_own, own.instrument.whole) == (1, True, True)
 
 
 TABLE = re.compile(r"^\| field \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
@@ -175,7 +175,7 @@ def _fields() -> Iterator[str]:
     yield "| field | on a GPU | on a MIG instance, where it differs | type | unit | value |"
     yield "|---|---|---|---|---|---|"
     for field in CATALOGUE:
-        whole, part = (metric_names.semconv(Row(field), instance=i) for i in (False, True))
+        whole, part = (metric_names.semconv_mapping(Row(field), instance=i) for i in (False, True))
         if whole is None:
             yield f"| `{field.name}` | `hw.status` | | updowncounter | `1` | a state |"
             continue
@@ -189,7 +189,7 @@ def _fields() -> Iterator[str]:
         )
 
 
-def _named(found: Told, field: Field) -> str:
+def _named(found: FieldMapping, field: Field) -> str:
     attrs = "".join(f"{{{name}={value}}}" for name, value in found.attrs)
     if field.name == "xid_errors":
         attrs = "{error.type=xid_N}"

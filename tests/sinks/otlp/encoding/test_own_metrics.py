@@ -18,7 +18,7 @@ COUNTS = "podgpu_source_events_total"
 def sent(encoder: Encoder, second: float, families: list[FamilyPoints]) -> list[Point]:
     record = encoder.telemetry(at(second), families)
     assert record is not None
-    assert record.made_ns == at(second).wall_ns
+    assert record.created_ns == at(second).wall_ns
     return points([record])
 
 

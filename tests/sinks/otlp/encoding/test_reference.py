@@ -135,6 +135,6 @@ def test_it_says_what_the_plain_one_says(
         if together:  # records that are put together are one request
             whole = replace(records[0], data=together, points=len(found))
             assert ordered(points([whole])) == ordered(found)
-        assert all(record.made_ns == taken.at.wall_ns for record in records)
-        assert (ours.not_finite, ours.doubled) == (plain.not_finite, plain.doubled)
+        assert all(record.created_ns == taken.at.wall_ns for record in records)
+        assert (ours.not_finite, ours.duplicates) == (plain.not_finite, plain.doubled)
         assert ours.clock_steps == plain.timeline.steps

@@ -369,10 +369,10 @@ def test_what_is_kept_of_series_goes_with_them() -> None:
             (
                 len(encoder._tracks),
                 len(encoder._selections),
-                len(encoder._former),
-                len(encoder._cells._series),
-                len(encoder._cells._known),
-                len(encoder._cells.places) < 6,
+                len(encoder._previous),
+                len(encoder._cache._series),
+                len(encoder._cache._known),
+                len(encoder._cache.resources) < 6,
                 len(encoder._blocks._made) < 6,
             )
         )
@@ -393,4 +393,4 @@ def test_the_snapshot_tells_the_time_of_a_record() -> None:
     node.reads(reading(GPU, "power_watts", 5))
     snapshot: Snapshot = replace(node.snapshot(), at=Instant(at(0).mono_ns, 77))
     (record,) = Encoder("node-1", FieldPlan()).encode(snapshot)
-    assert record.made_ns == 77
+    assert record.created_ns == 77

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.fields import FieldPlan
-from pipeline.ledger.account_state import dump, load, rebased
+from pipeline.ledger.account_state import dump, load, to_current_clock
 from pipeline.model import NS, DeviceUsage, Instant, Snapshot
 from sinks.otlp.encoding.encoder import Encoder
 from tests.sinks.otlp.encoding.support import points
@@ -41,7 +41,7 @@ def later(seconds: float, *, off: int) -> Instant:
 
 def after(told: DeviceUsage, now: Instant, boot: str) -> DeviceUsage:
     """The account after a restart, looked at a moment later."""
-    [again] = rebased([load(GPU.uuid, dump(told))], now, {GPU.uuid: "boot"}, boot).devices
+    [again] = to_current_clock([load(GPU.uuid, dump(told))], now, {GPU.uuid: "boot"}, boot).devices
     return replace(again, at=now)
 
 

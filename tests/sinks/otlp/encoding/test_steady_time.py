@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant
 from sinks.otlp.encoding.encoder import Encoder
-from sinks.otlp.encoding.steady_time import Order, Timeline
+from sinks.otlp.encoding.steady_time import PointOrder, WallTimeline
 from tests.sinks.otlp.encoding.support import points, shifted
 from tests.support.nodes import START, Node, at, claim, gpu, reading
 
@@ -37,11 +37,11 @@ def test_r4_whatever_clocks_tell_a_message_has_room_for_it(
     seen: list[Instant], moments: list[int]
 ) -> None:
     """A damaged recording may tell of any time."""
-    timeline = Timeline()
-    order = Order(timeline)
+    timeline = WallTimeline()
+    order = PointOrder(timeline)
     for moment in seen:
-        timeline.look(moment)
-        order.turn()
+        timeline.update(moment)
+        order.next_message()
         for mono_ns in (*moments, *(each.mono_ns for each in seen)):
             for time in (timeline(mono_ns), timeline.start(moment), order(mono_ns)):
                 assert 0 <= time < 1 << 64
@@ -52,13 +52,13 @@ def test_r4_whatever_clocks_tell_a_message_has_room_for_it(
 def test_c2_no_later_moment_has_an_earlier_time(
     clocks: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    timeline = Timeline()
+    timeline = WallTimeline()
     mono, wall = START.mono_ns, START.wall_ns
     told: list[tuple[int, int]] = []
-    timeline.look(START)
+    timeline.update(START)
     for passed, pushed in clocks:
         mono, wall = mono + passed, wall + passed + pushed
-        timeline.look(Instant(mono, wall))
+        timeline.update(Instant(mono, wall))
         # Readings come late and in any order.
         late = data.draw(st.lists(st.integers(0, 90 * NS), max_size=3))
         told += [(mono - back, timeline(mono - back)) for back in (*late, 0)]
@@ -74,18 +74,18 @@ def test_c2_no_later_moment_has_an_earlier_time(
     [(HOUR, 1), (-HOUR, 1), (NS * 6 // 10, 1), (NS * 4 // 10, 0), (-NS * 4 // 10, 0), (0, 0)],
 )
 def test_c2_steps_of_the_wall_clock_are_counted_once(pushed: int, steps: int) -> None:
-    timeline = Timeline()
+    timeline = WallTimeline()
     for second in range(20):
         now = at(second)
-        timeline.look(Instant(now.mono_ns, now.wall_ns + (pushed if second > 9 else 0)))
+        timeline.update(Instant(now.mono_ns, now.wall_ns + (pushed if second > 9 else 0)))
     assert timeline.steps == steps
 
 
 def test_c2_a_step_forward_is_followed_at_once() -> None:
-    timeline = Timeline()
-    timeline.look(START)
+    timeline = WallTimeline()
+    timeline.update(START)
     later = Instant(START.mono_ns + NS, START.wall_ns + HOUR + NS)
-    timeline.look(later)
+    timeline.update(later)
     assert timeline(later.mono_ns) == later.wall_ns
     # What was read just before the snapshot has the clock's time as it is now, too.
     assert timeline(later.mono_ns - NS // 2) == later.wall_ns - NS // 2
@@ -93,13 +93,13 @@ def test_c2_a_step_forward_is_followed_at_once() -> None:
 
 
 def test_c2_a_step_back_is_worked_off_by_running_slower() -> None:
-    timeline = Timeline()
-    timeline.look(START)
+    timeline = WallTimeline()
+    timeline.update(START)
     behind = -10 * NS
     times = []
     for second in range(1, 121):
         now = Instant(START.mono_ns + second * NS, START.wall_ns + second * NS + behind)
-        timeline.look(now)
+        timeline.update(now)
         times.append((timeline(now.mono_ns), now.wall_ns))
     ahead = [time - wall for time, wall in times]
     assert all(after - before == NS * 9 // 10 for (before, _), (after, _) in pairwise(times[:99]))
@@ -108,11 +108,11 @@ def test_c2_a_step_back_is_worked_off_by_running_slower() -> None:
 
 
 def test_c2_a_leap_second_and_a_slewed_clock_are_no_steps() -> None:
-    timeline = Timeline()
+    timeline = WallTimeline()
     for minute in range(600):
         slewed = minute * 60 * NS // 2000  # 500 millionths, the most that Linux does
         moment = at(minute * 60)
-        timeline.look(Instant(moment.mono_ns, moment.wall_ns + slewed))
+        timeline.update(Instant(moment.mono_ns, moment.wall_ns + slewed))
     assert timeline.steps == 0
 
 
@@ -171,13 +171,13 @@ def test_no_message_goes_back_for_any_resource(moments: list[tuple[int, int, str
 
 
 def test_what_was_read_long_before_the_last_message_keeps_its_time() -> None:
-    timeline = Timeline()
-    order = Order(timeline)
-    timeline.look(at(0))
-    timeline.look(at(10))
-    order.turn()
+    timeline = WallTimeline()
+    order = PointOrder(timeline)
+    timeline.update(at(0))
+    timeline.update(at(10))
+    order.next_message()
     assert order(at(10).mono_ns) == at(10).wall_ns
-    order.turn()
+    order.next_message()
     assert order(at(9.95).mono_ns) == at(10.001).wall_ns
     assert order(at(9).mono_ns) == at(9).wall_ns
     end = order.end()
@@ -208,9 +208,9 @@ def test_c3_a_pause_of_five_minutes_is_a_gap(suspended: bool) -> None:
 
 
 def test_late_readings_keep_their_place_for_a_thousand_snapshots() -> None:
-    timeline = Timeline()
+    timeline = WallTimeline()
     for second in range(1500):
-        timeline.look(at(second))
+        timeline.update(at(second))
     for back in (0, 1, 500, 1023, 1024, 1400):
         moment = at(1499 - back)
         assert timeline(moment.mono_ns) == moment.wall_ns

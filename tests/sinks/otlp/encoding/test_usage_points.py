@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.exposition.usage_metrics import CONTAINER, DEVICE, USAGE_FAMILIES
 from pipeline.model import NS, Instant, PodInfo, Usage
-from sinks.otlp.encoding.usage_names import NAMES, instrument
+from sinks.otlp.encoding.usage_names import INSTRUMENTS, instrument
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import (
     BUSY,
@@ -33,7 +33,7 @@ from tests.support.usage import account, usage, usages, used
 
 
 def test_names_units_and_types() -> None:
-    assert [(found.name, found.kind, found.unit) for found in NAMES] == [
+    assert [(found.name, found.kind, found.unit) for found in INSTRUMENTS] == [
         (MEMORY, "updowncounter", "By"),
         (BUSY, "counter", "s"),
         (HELD, "counter", "s"),
@@ -51,7 +51,7 @@ def test_names_units_and_types() -> None:
 
 
 def test_prometheus_gives_them_the_page_s_names_but_for_the_word_time() -> None:
-    for ours, page in zip(NAMES, USAGE_FAMILIES, strict=True):
+    for ours, page in zip(INSTRUMENTS, USAGE_FAMILIES, strict=True):
         assert name_of(ours.name, ours.unit, ours.kind).replace("_time", "") == page.metric
 
 
@@ -72,7 +72,7 @@ def test_the_page_of_names_has_them_all() -> None:
     rows += [
         f"| `{found.name}` | {found.kind} | `{found.unit}` | "
         f"`{name_of(found.name, found.unit, found.kind)}` | {found.description} |"
-        for found in NAMES
+        for found in INSTRUMENTS
     ]
     table = "\n".join(rows) + "\n"
     page = PAGE.read_text(encoding="utf-8")
@@ -172,7 +172,7 @@ def test_two_containers_that_go_by_one_name_are_told_of_once_and_counted() -> No
     same = [used("p" * 1024 + ending, uid="u", memory=1, busy=0, energy=0) for ending in "ab"]
     found = scene.look_at(*same, second=5)
     assert len(of_pods(found)) == 4
-    assert scene.encoder.doubled == 4
+    assert scene.encoder.duplicates == 4
 
 
 @pytest.mark.parametrize("memory", [1 << 63, (1 << 63) - 1])
@@ -232,9 +232,9 @@ def test_what_was_pushed_is_what_the_account_says(
     for second, (looked, told) in enumerate(steps, 1):
         scene.node.seconds = second
         scene.usage = told if told is None else _moved(told, scene.usage, second, looked=looked)
-        doubled = scene.encoder.doubled
+        doubled = scene.encoder.duplicates
         found = scene.take()
-        doubled = scene.encoder.doubled - doubled
+        doubled = scene.encoder.duplicates - doubled
         now = {point.identity: point for point in found if not point.ended}
         ended = [point.identity for point in found if point.ended]
         assert len(now) + len(ended) == len(found)

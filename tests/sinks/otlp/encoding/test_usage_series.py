@@ -207,7 +207,7 @@ def test_what_is_kept_goes_with_the_containers() -> None:
         series = sum(len(one.series) for one in told._devices.values())
         sizes.append((len(devices), tracks, series, len(told._frames) <= 4))
     assert len(set(sizes[3:])) == 2
-    assert len(scene.encoder._cells.places) < 12
+    assert len(scene.encoder._cache.resources) < 12
 
 
 GROWTH = st.lists(

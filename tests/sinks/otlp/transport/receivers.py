@@ -19,7 +19,7 @@ from sinks.otlp.messages import ExportMetricsServiceRequest
 METHOD: Final = "Export"
 SERVICE: Final = "opentelemetry.proto.collector.metrics.v1.MetricsService"
 LOGS_SERVICE: Final = "opentelemetry.proto.collector.logs.v1.LogsService"
-SCHEMA: Final = Schema.beside("sinks.otlp.transport", "status.binpb")
+SCHEMA: Final = Schema.load_from_package("sinks.otlp.transport", "status.binpb")
 
 
 def status(code: int, message: str, retry: float | None = None, *, others: int = 0) -> bytes:

@@ -30,7 +30,7 @@ async def test_a_disk_that_hangs_costs_one_thread_and_data_waits(
         return read_file(*args)
 
     monkeypatch.setattr(credentials, "read_file", read)
-    monkeypatch.setattr(credentials, "_PATIENCE", 0.05)
+    monkeypatch.setattr(credentials, "_READ_TIMEOUT", 0.05)
     held = Credentials(None, token, TurnedClock())
     for _ in range(3):
         with pytest.raises(CredentialsError, match=f"{token}: can't be read within 0.05 s"):
@@ -96,7 +96,7 @@ async def test_what_was_refused_is_read_anew_whatever_its_stamp_says(tmp_path: P
     token.write_text("new")
     os.utime(token, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert await held.get() is first
-    assert (await held.get(anew=True)).token == token.read_text()
+    assert (await held.get(reload=True)).token == token.read_text()
 
 
 async def test_secrets_are_not_shown(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_file_that_a_variable_names_is_told_by_the_variable(tmp_path: Pa
 
     async def told() -> str:
         with pytest.raises(CredentialsError) as caught:
-            await held.get(anew=True)
+            await held.get(reload=True)
         return str(caught.value)
 
     assert await told() == (

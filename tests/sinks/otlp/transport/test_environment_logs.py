@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.base.errors import PermanentError
 from sinks.otlp.options import Options
-from sinks.otlp.transport.settings import settle, settle_logs
+from sinks.otlp.transport.settings import resolve_log_settings, resolve_settings
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 EXACT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -33,7 +33,7 @@ LOGS = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
 def test_where_log_records_go_over_http(
     option: str | None, env: dict[str, str], url: str | None
 ) -> None:
-    found = settle_logs(Options(endpoint=option, protocol="http/protobuf"), env)
+    found = resolve_log_settings(Options(endpoint=option, protocol="http/protobuf"), env)
     assert (None if found is None else found.endpoint.address) == url
 
 
@@ -49,7 +49,7 @@ def test_where_log_records_go_over_http(
 def test_where_log_records_go_over_grpc(
     option: str | None, env: dict[str, str], target: str | None
 ) -> None:
-    found = settle_logs(Options(endpoint=option), env)
+    found = resolve_log_settings(Options(endpoint=option), env)
     assert (None if found is None else found.endpoint.address) == target
 
 
@@ -65,10 +65,10 @@ def test_variables_for_log_records_go_before_those_for_all() -> None:
             ("PROTOCOL", "http/protobuf" if signal == "LOGS" else "grpc"),
         )
     }
-    logs, metrics = settle_logs(Options(), env), settle(Options(), env)
+    logs, metrics = resolve_log_settings(Options(), env), resolve_settings(Options(), env)
     assert logs is not None
     assert (logs.headers, logs.timeout, logs.compression) == ({"for": "logs"}, 3.0, "none")
     assert (logs.protocol, metrics.protocol) == ("http/protobuf", "grpc")
     assert (metrics.headers, metrics.timeout) == ({"for": "metrics"}, 2.0)
     with pytest.raises(PermanentError, match="OTEL_EXPORTER_OTLP_LOGS_TIMEOUT"):
-        settle_logs(Options(), {"OTEL_EXPORTER_OTLP_LOGS_TIMEOUT": "soon"})
+        resolve_log_settings(Options(), {"OTEL_EXPORTER_OTLP_LOGS_TIMEOUT": "soon"})

@@ -15,7 +15,7 @@ import pytest
 from pipeline.delivery.contract import Acked, Rejected, Retry, TooLarge
 from sinks.otlp.messages import ExportMetricsServiceResponse
 from sinks.otlp.transport.contract import USER_AGENT
-from sinks.otlp.transport.grpc_status import of_grpc
+from sinks.otlp.transport.grpc_status import grpc_outcome
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
     HttpReceiver,
@@ -94,7 +94,7 @@ async def test_o2_every_code_comes_through(code: grpc.StatusCode) -> None:
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         receiver.answer = fails(code.name, "words", status(code.value[0], "words", 2.0))
         found = await push.send([record()])
-        assert found == of_grpc(
+        assert found == grpc_outcome(
             receiver.url,
             code.name,
             "words",

@@ -5,8 +5,8 @@ import pytest
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
 from sinks.otlp.signals import LOGS, METRICS, Signal
-from sinks.otlp.transport.grpc_status import of_grpc
-from sinks.otlp.transport.http_status import of_http, taken
+from sinks.otlp.transport.grpc_status import grpc_outcome
+from sinks.otlp.transport.http_status import accepted_response, http_outcome
 from sinks.otlp.transport.rpc_status import read_status
 from tests.sinks.otlp.transport.receivers import status
 
@@ -16,7 +16,7 @@ PLACE = "http://c:4318/v1/metrics"
 
 def http(code: int, body: bytes = b"", fault: str = "", **headers: str) -> Outcome:
     lowered = {name.replace("_", "-"): value for name, value in headers.items()}
-    return of_http(PLACE, code, lowered, body, fault=fault, now_s=NOW)
+    return http_outcome(PLACE, code, lowered, body, fault=fault, now_s=NOW)
 
 
 def partial(rejected: int, message: str) -> bytes:
@@ -152,7 +152,7 @@ def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> 
     mend = "set out_of_order_time_window in Prometheus"
 
     def at(place: str, code: int = 400) -> str:
-        found = of_http(place, code, {"content-type": form}, body, now_s=NOW)
+        found = http_outcome(place, code, {"content-type": form}, body, now_s=NOW)
         assert isinstance(found, Rejected)
         assert said in found.message
         return found.message
@@ -165,7 +165,7 @@ def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> 
 
 def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
     place = "http://p:9090/api/v1/otlp/v1/metrics"
-    found = of_http(place, 400, {"content-type": TEXT}, b"invalid label", now_s=NOW)
+    found = http_outcome(place, 400, {"content-type": TEXT}, b"invalid label", now_s=NOW)
     assert isinstance(found, Rejected)
     assert found.message.endswith("invalid label; see the log of the receiver")
 
@@ -203,7 +203,7 @@ def test_a_redirect_loses_nothing() -> None:
 )
 def test_o4_partial_success(body: bytes, rejected: int, said: str) -> None:
     assert http(200, body, content_type=PROTOBUF) == Acked(rejected, said)
-    assert taken(PLACE, body) == Acked(rejected, said)
+    assert accepted_response(PLACE, body) == Acked(rejected, said)
 
 
 def test_o4_partial_success_of_log_records() -> None:
@@ -212,8 +212,11 @@ def test_o4_partial_success_of_log_records() -> None:
     answer.partial_success.error_message = "too large"
     body = answer.SerializeToString()
     expected = Acked(3, f"{PLACE}: refused 3 log records: too large")
-    assert taken(PLACE, body, signal=LOGS) == expected
-    assert of_http(PLACE, 200, {"content-type": PROTOBUF}, body, now_s=NOW, signal=LOGS) == expected
+    assert accepted_response(PLACE, body, signal=LOGS) == expected
+    assert (
+        http_outcome(PLACE, 200, {"content-type": PROTOBUF}, body, now_s=NOW, signal=LOGS)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,9 +224,11 @@ def test_o4_partial_success_of_log_records() -> None:
     [(METRICS, "/v1/metrics", "metrics"), (LOGS, "/v1/logs", "log records")],
 )
 def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
-    found = of_http(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
+    found = http_outcome(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
     assert found.message.endswith(f"end with {path}, and does it take {name} there?")
-    found = of_grpc("c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal)
+    found = grpc_outcome(
+        "c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal
+    )
     assert f"does it take {name}?" in found.message
 
 
@@ -263,7 +268,7 @@ REFUSED = (
 
 
 def grpc(code: str, details: str = "", trailer: bytes = b"") -> Outcome:
-    return of_grpc("c:4317", code, details, status=trailer, timeout=TIMEOUT)
+    return grpc_outcome("c:4317", code, details, status=trailer, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("code", RETRIED)
@@ -371,7 +376,7 @@ CONNECT = "failed to connect to all addresses; last error: "
 def test_o8_what_the_library_says_is_told_with_a_mend(
     details: str, secure: bool, reason: str, said: str, proxy: str
 ) -> None:
-    found = of_grpc(
+    found = grpc_outcome(
         "c:4317", "UNAVAILABLE", CONNECT + details, timeout=TIMEOUT, secure=secure, proxy=proxy
     )
     assert isinstance(found, Retry)

@@ -158,7 +158,7 @@ async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_told_of
 async def test_they_are_tried_again_later(
     protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(circuit_breaker, "LATER_NS", 0)
+    monkeypatch.setattr(circuit_breaker, "REOPEN_NS", 0)
     receiver, story = receiver_of(protocol), Story()
     receiver.answer_logs = fails("UNIMPLEMENTED") if protocol == "grpc" else answers(404)
     caplog.set_level(logging.INFO)
@@ -197,7 +197,7 @@ async def test_a_dead_receiver_costs_none(protocol: str, on_disk: bool, tmp_path
 async def test_log_records_that_are_not_taken_now_do_not_hold_up_metrics_for_long(
     protocol: str, asks: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(circuit_breaker, "PATIENCE_NS", NS // 5)
+    monkeypatch.setattr(circuit_breaker, "MAX_RETRY_NS", NS // 5)
     receiver, story = receiver_of(protocol), Story()
     receiver.answer_logs = busy(protocol, asks)
     retry = RetryOptions(initial=Duration.parse("20ms"), max=Duration.parse("5m"))
@@ -300,6 +300,6 @@ async def test_a_signal_that_is_not_known_is_refused_without_a_message() -> None
     async with receiver.serving(), pushing(f"{receiver.url}/v1/metrics", "http/protobuf") as push:
         outcome = await push.send([Record(b"x", 3, 1, signal=max(SIGNALS) + 1)])
     assert isinstance(outcome, Rejected)
-    assert (outcome.reason, outcome.told) == ("not_wanted", False)
+    assert (outcome.reason, outcome.already_logged) == ("not_wanted", False)
     assert "of a newer podgpu" in outcome.message
     assert receiver.messages == receiver.logs == []

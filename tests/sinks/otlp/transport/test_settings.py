@@ -9,7 +9,7 @@ import pytest
 from config.value_types import Duration
 from pipeline.base.errors import PermanentError
 from sinks.otlp.options import Options, TlsOptions
-from sinks.otlp.transport.settings import Settings, settle
+from sinks.otlp.transport.settings import Settings, resolve_settings
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 EXACT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -17,7 +17,9 @@ HTTP = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
 
 
 def settled(options: Options | None = None, /, **env: str) -> Settings:
-    return settle(options or Options(), {f"OTEL_EXPORTER_OTLP_{k}": v for k, v in env.items()})
+    return resolve_settings(
+        options or Options(), {f"OTEL_EXPORTER_OTLP_{k}": v for k, v in env.items()}
+    )
 
 
 def test_what_holds_if_nobody_says_anything() -> None:
@@ -64,10 +66,12 @@ def test_a_file_goes_before_a_variable_for_metrics_and_that_before_one_for_all(
 
 def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
     env = {BASE: "http://base:1", EXACT: "http://exact:2"}
-    assert settle(Options(endpoint="http://file:3"), env).endpoint.address == "dns:///file:3"
-    assert settle(Options(), env).endpoint.address == "dns:///exact:2"
+    assert (
+        resolve_settings(Options(endpoint="http://file:3"), env).endpoint.address == "dns:///file:3"
+    )
+    assert resolve_settings(Options(), env).endpoint.address == "dns:///exact:2"
     del env[EXACT]
-    assert settle(Options(), env).endpoint.address == "dns:///base:1"
+    assert resolve_settings(Options(), env).endpoint.address == "dns:///base:1"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,9 @@ def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
 )
 def test_paths_over_http(where: str, given: str, url: str) -> None:
     if where == "option":
-        found = settle(Options(endpoint=given, protocol="http/protobuf"), {})
+        found = resolve_settings(Options(endpoint=given, protocol="http/protobuf"), {})
     else:
-        found = settle(Options(), {**HTTP, where: given})
+        found = resolve_settings(Options(), {**HTTP, where: given})
     assert found.endpoint.address == url
     assert found.endpoint.secure == url.startswith("https")
 
@@ -109,8 +113,8 @@ def test_paths_over_http(where: str, given: str, url: str) -> None:
     ],
 )
 def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> None:
-    found = settle(Options(), {**env, EXACT: given})
-    assert found.endpoint.place == place
+    found = resolve_settings(Options(), {**env, EXACT: given})
+    assert found.endpoint.display_address == place
     assert "secret" not in "".join(found.hints)
 
 
@@ -141,7 +145,7 @@ def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> No
 )
 def test_targets_over_grpc(given: str, target: str, secure: bool) -> None:
     for options, env in ((Options(endpoint=given), {}), (Options(), {EXACT: given})):
-        found = settle(options, env).endpoint
+        found = resolve_settings(options, env).endpoint
         assert (found.address, found.secure) == (target, secure)
 
 
@@ -203,7 +207,7 @@ def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
 def test_what_looks_like_a_mistake_is_said(
     options: Options, env: dict[str, str], hint: str
 ) -> None:
-    [found] = settle(options, env).hints
+    [found] = resolve_settings(options, env).hints
     assert re.search(hint, found)
 
 
@@ -256,9 +260,12 @@ def test_attributes_of_the_resource() -> None:
         "OTEL_RESOURCE_ATTRIBUTES": "service.name=a,team=x%20y,rack=1",
         "OTEL_SERVICE_NAME": "b",
     }
-    found = settle(Options(resource={"rack": "2"}), env).resource
+    found = resolve_settings(Options(resource={"rack": "2"}), env).resource
     assert found == {"service.name": "b", "team": "x y", "rack": "2"}
-    assert settle(Options(resource={"service.name": "c"}), env).resource["service.name"] == "c"
+    assert (
+        resolve_settings(Options(resource={"service.name": "c"}), env).resource["service.name"]
+        == "c"
+    )
 
 
 @pytest.mark.parametrize("text", ["delta", "DELTA", "LowMemory", "cumulative"])
@@ -344,7 +351,7 @@ def test_what_http_cannot_use(name: str, value: str, said: str) -> None:
 @pytest.mark.parametrize("value", [f"http://{63 * 'a'}.b:1", "http://a.b.:1", "http://[::1]:1"])
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_names_that_are_some(value: str, protocol: str) -> None:
-    assert settled(PROTOCOL=protocol, ENDPOINT=value).endpoint.place.startswith(value)
+    assert settled(PROTOCOL=protocol, ENDPOINT=value).endpoint.display_address.startswith(value)
 
 
 @pytest.mark.parametrize("value", ["c:4318", "localhost"])
@@ -355,7 +362,7 @@ def test_http_wants_a_scheme(value: str) -> None:
 
 def test_attributes_that_are_none() -> None:
     with pytest.raises(PermanentError, match="variable OTEL_RESOURCE_ATTRIBUTES entry 1 is not"):
-        settle(Options(), {"OTEL_RESOURCE_ATTRIBUTES": "abc"})
+        resolve_settings(Options(), {"OTEL_RESOURCE_ATTRIBUTES": "abc"})
 
 
 @pytest.mark.parametrize(
