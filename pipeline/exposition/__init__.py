@@ -1,4 +1,5 @@
-"""The page in Prometheus' exposition formats, in the names and labels of dcgm-exporter.
+"""Render snapshots as a page in the Prometheus exposition formats.
 
-Sinks that show a page stand on this: they know how it is handed on, and nothing of what is on it.
+Metrics and labels have the names of dcgm-exporter. The sinks `prometheus` and `textfile` serve or
+write the page; this package knows its contents.
 """

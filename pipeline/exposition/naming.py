@@ -1,4 +1,4 @@
-"""What the page is to look like: the names of labels and metrics."""
+"""Names of the labels and metrics on a page, for a configuration."""
 
 import re
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ _OWN: Final = "podgpu_"
 
 @dataclass(frozen=True, slots=True)
 class LabelNames:
-    """What dcgm-exporter has called the same things at different times.
+    """Label names that differ between releases of dcgm-exporter.
 
     Attributes:
-        first_metrics: metrics have the names of its releases 1.x.
+        first_metrics: use the metric names of dcgm-exporter 1.x.
     """
 
     uuid: str = "UUID"
@@ -29,7 +29,7 @@ class LabelNames:
 
     @property
     def holder(self) -> tuple[str, str, str]:
-        """The labels that name a container, in the order of the page."""
+        """The labels that identify a container, in the order of the page."""
         return (self.namespace, self.pod, self.container)
 
 
@@ -45,7 +45,7 @@ FORMS: Final = MappingProxyType[LabelForm, LabelNames](
 
 GPU_LABELS: Final = ("gpu", "pci_bus_id", "device", "modelName")
 MIG_LABELS: Final = ("GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
-COPY_LABEL: Final = "vgpu"
+REPLICA_LABEL: Final = "vgpu"
 XID_LABELS: Final = ("err_code", "err_msg")
 POD_LABELS: Final = ("pod_uid", "phase", "owner_kind", "owner_name", "qos_class")
 
@@ -54,15 +54,17 @@ class PageNaming:
     """The names on a page, for a configuration.
 
     Attributes:
-        options: what was configured.
-        names: of labels that differ between the forms.
-        facts: labels that stand on every series in DCGM's names, and the fact that each shows.
-        fixed: names that readings' labels can have without any pod's doing.
+        options: the configured options.
+        names: label names that depend on the option `labels`.
+        facts: (label, constant field) pairs that are added to every series with a DCGM name.
+        fixed: all label names that a reading can have, except those of pod labels and attributes.
         node: the node's name.
 
     Args:
-        plan: the fields on the page; its label rows that can be no label, or that have the name of
-            another, are left out.
+        options: the configured options.
+        plan: the fields on the page. A label row is ignored if its label is malformed or already in
+            use.
+        node: the node's name.
     """
 
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str) -> None:
@@ -70,7 +72,7 @@ class PageNaming:
         self.names = names = FORMS[options.labels]
         self.node = node
         fixed = {*GPU_LABELS, names.uuid, *MIG_LABELS, names.hostname, *names.holder}
-        fixed |= {COPY_LABEL, *XID_LABELS, *POD_LABELS}
+        fixed |= {REPLICA_LABEL, *XID_LABELS, *POD_LABELS}
         attrs = {name for field in CATALOGUE for name in field.attrs}
         facts: dict[str, str] = {}
         for row in plan.labels:
@@ -87,23 +89,23 @@ class PageNaming:
 
     @staticmethod
     def is_own(metric: str) -> bool:
-        """Whether a family is in podgpu's names, labels and base units; else it is in DCGM's."""
+        """Whether a family has a podgpu name, labels and base units, rather than DCGM's."""
         return metric.startswith(_OWN)
 
     @property
     def on_node(self) -> tuple[tuple[str, str], ...]:
-        """The label that names the node, unless it isn't wanted."""
+        """The label with the node's name; empty if it is disabled."""
         return ((self.names.hostname, self.node),) if self.options.hostname else ()
 
     def unused_label_name(self, name: str) -> str:
-        """Return a name that a pod's label can have beside all of the page's own.
+        """Return a name for a pod label that does not collide with the other labels.
 
         Args:
             name: letters, digits and underscores.
         """
         if not name or name[0].isdigit():
             name = f"_{name}"
-        # Names that begin with two underscores are Prometheus' own.
+        # Prometheus reserves names that begin with two underscores.
         while name in self._reserved or name.startswith("__"):
             name = f"label_{name}"
         return name

@@ -1,4 +1,4 @@
-"""What can be set for a page, whichever sink hands it on."""
+"""Options of a page, common to all sinks that publish one."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,33 +11,33 @@ LabelForm: TypeAlias = Literal["dcgm", "dcgm-hostname", "dcgm-old", "dcgm-1x"]
 
 
 class PageOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of every sink that shows a page."""
+    """Options of every sink that publishes a page."""
 
     labels: Annotated[
         LabelForm,
         Doc(
-            "Whose names the labels have: dcgm-exporter's, its newest releases' (hostname), its "
-            "old ones (uuid, pod_name, ...), or those and the metric names of 1.x."
+            "Label names: dcgm (dcgm-exporter), dcgm-hostname (its newest releases: hostname), "
+            "dcgm-old (old releases: uuid, pod_name, ...), dcgm-1x (also the metric names of 1.x)."
         ),
     ] = "dcgm"
     inline: Annotated[
         tuple[Inline, ...],
-        Doc("What every reading says of the pod that holds its device, besides the names."),
+        Doc("What to add to every reading about the pod that holds its device."),
     ] = ()
     containers: Annotated[
-        bool, Doc("Whether readings say which namespace, pod and container hold the device.")
+        bool, Doc("Whether readings have the namespace, pod and container of the holder as labels.")
     ] = True
-    hostname: Annotated[bool, Doc("Whether the node's name stands on each series.")] = True
-    replace_model_blanks: Annotated[bool, Doc("Put dashes for the blanks in modelName.")] = False
+    hostname: Annotated[bool, Doc("Whether each series has the node's name as a label.")] = True
+    replace_model_blanks: Annotated[bool, Doc("Replace blanks in modelName by dashes.")] = False
     pod_label_prefix: Annotated[
         str,
         msgspec.Meta(pattern=r"^(_?[a-zA-Z][a-zA-Z0-9_]*)?$"),
-        Doc("What stands before the names of pods' labels; may be empty."),
+        Doc("Prefix of the names of pod labels; may be empty."),
     ] = "label_"
     sharing: Annotated[
         Literal["info", "copies"],
         Doc(
-            "A device that several hold: its readings once and without a container, or a copy for "
-            "each holder, with the label vgpu."
+            "Readings of a device with several holders: info shows each once without a container, "
+            "copies shows one for each holder and replica (label vgpu)."
         ),
     ] = "info"

@@ -1,6 +1,7 @@
-"""The part of the page that is rendered at each scrape: podgpu's own metrics.
+"""Render podgpu's own metrics, at each scrape.
 
-Ages have to grow between snapshots: else a dead source would look as fresh as it was when it died.
+Ages of sources must grow between snapshots. Otherwise a dead source would look as fresh as it was
+when it died.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from pipeline.exposition.text_format import Format, header, labels, number
 
 
 def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:
-    """Return the own metrics and the page's last line."""
+    """Return podgpu's own metrics and the last line of the page."""
     parts: list[bytes] = []
     for family, points in families:
         lines: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What the page says of pods: an info family, and labels on the readings for those who ask."""
+"""Render `podgpu_pod_info`, and the optional labels of readings that come from pods."""
 
 import re
 import zlib
@@ -9,13 +9,13 @@ from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.text_format import labels
 from pipeline.model import PodInfo
 
-_OTHER = re.compile(r"[^a-zA-Z0-9_]")
+_INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def pod_info_line(pod: PodInfo, style: PageNaming) -> bytes:
-    """Return the pod's line of `podgpu_pod_info`."""
-    names = style.names
-    named = (
+def pod_info_line(pod: PodInfo, naming: PageNaming) -> bytes:
+    """Return the line of `podgpu_pod_info` for a pod."""
+    names = naming.names
+    pod_pairs = (
         (names.namespace, pod.namespace),
         (names.pod, pod.name),
         ("pod_uid", pod.uid),
@@ -23,65 +23,66 @@ def pod_info_line(pod: PodInfo, style: PageNaming) -> bytes:
         ("owner_kind", pod.owner_kind),
         ("owner_name", pod.owner_name),
         ("qos_class", pod.qos),
-        *style.on_node,
+        *naming.on_node,
     )
-    theirs, annotations = _named(pod, style)
-    return b"podgpu_pod_info{%b} 1\n" % labels((*named, *theirs, *annotations))
+    label_pairs, annotations = _metadata_pairs(pod, naming)
+    return b"podgpu_pod_info{%b} 1\n" % labels((*pod_pairs, *label_pairs, *annotations))
 
 
-def pod_labels(uid: str, pod: PodInfo | None, style: PageNaming) -> Iterable[tuple[str, str]]:
-    """Yield the labels that a reading carries besides the container's names.
+def pod_labels(uid: str, pod: PodInfo | None, naming: PageNaming) -> Iterable[tuple[str, str]]:
+    """Yield the optional labels of a reading that describe the pod of the holder.
 
     Args:
-        uid: of the pod; empty when unknown.
-        pod: what is known of it.
-        style: says what is wanted.
+        uid: UID of the pod; empty if unknown.
+        pod: the pod's metadata; None if unknown.
+        naming: label names, and which labels to add.
     """
-    wanted = style.options.inline
+    wanted = naming.options.inline
     if "pod_uid" in wanted:
         yield "pod_uid", uid
     if pod is None or wanted in {(), ("pod_uid",)}:
         return
-    theirs, annotations = _named(pod, style)
+    label_pairs, annotations = _metadata_pairs(pod, naming)
     if "labels" in wanted:
-        yield from theirs
+        yield from label_pairs
     if "annotations" in wanted:
         yield from annotations
 
 
-def _named(
-    pod: PodInfo, style: PageNaming
+def _metadata_pairs(
+    pod: PodInfo, naming: PageNaming
 ) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-    """Return a pod's labels and its annotations under names that Prometheus takes.
+    """Return a pod's labels and annotations under valid Prometheus label names.
 
-    They are the same wherever the pod is told of. Of names that come to the same, each gets a
-    checksum of the original behind it: which of them has the plain name would depend on the others.
+    The names are the same in all families. If several originals map to one name, each of them gets
+    a checksum of the original as suffix. Otherwise it would depend on the other labels which one
+    keeps the plain name.
     """
-    prefixes = (style.options.pod_label_prefix, "annotation_")
-    told = (pod.labels, pod.annotations)
-    plain = [
-        [style.unused_label_name(prefix + _OTHER.sub("_", name)) for name, _ in pairs]
-        for prefix, pairs in zip(prefixes, told, strict=True)
+    prefixes = (naming.options.pod_label_prefix, "annotation_")
+    originals = (pod.labels, pod.annotations)
+    sanitized = [
+        [naming.unused_label_name(prefix + _INVALID.sub("_", name)) for name, _ in pairs]
+        for prefix, pairs in zip(prefixes, originals, strict=True)
     ]
-    count = Counter(name for names in plain for name in names)
-    taken = {name for name, times in count.items() if times == 1}
+    count = Counter(name for names in sanitized for name in names)
+    used = {name for name, times in count.items() if times == 1}
 
-    def unlike(original: str, name: str) -> str:
+    def unique(original: str, name: str) -> str:
         if count[name] == 1:
             return name
-        other = style.unused_label_name(
+        candidate = naming.unused_label_name(
             f"{name}_{zlib.crc32(original.encode('utf-8', 'replace')):08x}"
         )
-        while other in taken:
-            other = style.unused_label_name(f"{other}_")
-        taken.add(other)
-        return other
+        while candidate in used:
+            candidate = naming.unused_label_name(f"{candidate}_")
+        used.add(candidate)
+        return candidate
 
-    theirs, annotations = (
+    label_pairs, annotations = (
         [
-            (unlike(original, name), value)
+            (unique(original, name), value)
             for (original, value), name in zip(pairs, names, strict=True)
         ]
-        for pairs, names in zip(told, plain, strict=True)
+        for pairs, names in zip(originals, sanitized, strict=True)
     )
-    return theirs, annotations
+    return label_pairs, annotations

@@ -1,4 +1,4 @@
-"""Snapshots turned into pages, each worked out when somebody first asks for it."""
+"""Render the newest snapshot as a page, when the page is requested."""
 
 from collections.abc import Iterable
 
@@ -16,45 +16,45 @@ from pipeline.model import Snapshot
 
 
 class Renderer:
-    """The newest snapshot as a page.
+    """Renders the newest snapshot as a page.
 
     Args:
-        options: what the page is to look like.
-        plan: fields that are not in it are left out.
+        options: options of the page.
+        plan: fields on the page; others are left out.
         node: the node's name.
-        meter: readings that can't be shown are counted there, once per snapshot.
+        meter: counts readings without a finite value, once per snapshot.
     """
 
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str, meter: Meter) -> None:
         self._plan = plan
         self._meter = meter
-        style = PageNaming(options, plan, node)
-        self._labels = LabelCache(style)
-        self._topology = TopologyFamilies(style)
+        naming = PageNaming(options, plan, node)
+        self._labels = LabelCache(naming)
+        self._topology = TopologyFamilies(naming)
         self._usage = UsageFamilies(self._labels)
         self._snapshot: Snapshot | None = None
-        self._shape: PageTemplate | None = None
-        self._numbers: tuple[list[bytes], int] | None = None
+        self._template: PageTemplate | None = None
+        self._values: tuple[list[bytes], int] | None = None
 
     def show(self, snapshot: Snapshot | None) -> None:
-        """Take a snapshot as the newest; None before the first."""
+        """Set the newest snapshot; None before the first."""
         self._snapshot = snapshot
-        self._numbers = None
+        self._values = None
 
     def body(self, form: Format) -> bytes:
-        """Return the page without its tail; anew at each call."""
+        """Return the page without its tail. Each call builds it again."""
         snapshot = self._snapshot
         if snapshot is None:
             return b""
-        if self._shape is None or not self._shape.fits(snapshot):
-            self._shape = PageTemplate(snapshot.layout, snapshot.at, self._plan, self._labels)
-        if self._numbers is None:
-            self._numbers = self._shape.format_values(snapshot.readings)
-            if gaps := self._numbers[1]:
+        if self._template is None or not self._template.fits(snapshot):
+            self._template = PageTemplate(snapshot.layout, snapshot.at, self._plan, self._labels)
+        if self._values is None:
+            self._values = self._template.format_values(snapshot.readings)
+            if gaps := self._values[1]:
                 self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
         return b"".join(
             (
-                self._shape.body(form, *self._numbers),
+                self._template.body(form, *self._values),
                 self._topology.body(form, snapshot),
                 self._usage.body(form, snapshot),
             )
@@ -62,5 +62,5 @@ class Renderer:
 
     @staticmethod
     def tail(form: Format, own: Iterable[FamilyPoints]) -> bytes:
-        """Return the end of the page: podgpu's own metrics as they are now."""
+        """Return the end of the page: podgpu's own metrics with their current values."""
         return tail(form, own)

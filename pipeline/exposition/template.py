@@ -1,7 +1,7 @@
-"""A page without its values: made once per layout, filled in once per snapshot.
+"""Page templates: built once per layout, filled with values once per snapshot.
 
-Between two rounds of readings nothing but values changes. So a layout's lines are kept as a list in
-which every second place is a value's, and a page is one slice assignment and one join.
+Between two snapshots with the same layout only the values change. Therefore a template is a list in
+which every second item is a value. A page needs only one slice assignment and one join.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,31 +24,31 @@ _WITH_CODE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"})
 
 INFO_FAMILIES = (
     ("podgpu_device_info", "GPUs and MIG instances; always 1."),
-    ("podgpu_device_board_info", "Boards, with their constant texts; always 1."),
+    ("podgpu_device_board_info", "Boards, with constant properties as labels; always 1."),
     ("podgpu_device_holder_info", "Containers that hold the device, one series each; always 1."),
     (
         "podgpu_device_access_info",
-        "Containers that have access to the device and hold nothing of it; always 1.",
+        "Containers that have access to the device but do not hold it; always 1.",
     ),
     (
         "podgpu_device_holder_since_timestamp_seconds",
-        "Since when the container holds the device, as far as is known, in Unix time.",
+        "Unix time since which the container holds the device, as far as known.",
     ),
-    ("podgpu_device_holder_share", "Part of the device that the container holds, from 0 to 1."),
+    ("podgpu_device_holder_share", "Share of the device that the container holds, from 0 to 1."),
     ("podgpu_pod_info", "Pods that hold a device; always 1."),
     (
         "podgpu_attribution_conflicts",
-        "Pods whose claims on the device contradict one another's.",
+        "Number of pods with conflicting claims on the device.",
     ),
     (
         "podgpu_resource_devices",
-        "Devices behind an extended resource: present, advertised by the kubelet, allocated.",
+        "Devices of an extended resource: present, advertised by the kubelet, allocated.",
     ),
 )
 
 
 class _Family(NamedTuple):
-    """A family on the page: where its lines begin, and what stands before them."""
+    """A family on the page: the index of its first line, and its header."""
 
     start: int
     metric: str
@@ -60,18 +60,19 @@ class PageTemplate:
     """The lines of one layout.
 
     Args:
-        layout: what there is to show.
-        plan: fields that are not in it are left out.
-        cache: labels that are rendered already.
+        layout: the series and attributions to show.
+        now: time of the snapshot; it sets the offset between the monotonic and the wall clock.
+        plan: fields on the page; others are left out.
+        cache: the rendered labels of attributions.
     """
 
     def __init__(self, layout: Layout, now: Instant, plan: FieldPlan, cache: LabelCache) -> None:
         self.layout = layout
-        self._ahead_ns = now.wall_ns - now.mono_ns
-        style = cache.style
-        known = {uuid: cache[held] for uuid, held in layout.attributions.items()}
+        self._clock_offset_ns = now.wall_ns - now.mono_ns
+        naming = cache.naming
+        rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         lines: list[bytes] = []
-        times: dict[int, int] = {}
+        line_counts: dict[int, int] = {}
         self._families: list[_Family] = []
         self._scales: list[tuple[int, int, int]] = []
         self._codes: list[tuple[int, int]] = []
@@ -81,64 +82,78 @@ class PageTemplate:
             begin, stop = stop, stop + len(members)
             row = plan.row(name)
             if row is None:
-                times.update((at, 0) for at in range(begin, stop))
+                line_counts.update((at, 0) for at in range(begin, stop))
                 continue
-            start, family = len(lines), style.metric(row)
-            own = style.is_own(family)
+            start, family = len(lines), naming.metric(row)
+            own = naming.is_own(family)
             with_code = family in _WITH_CODE
             line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
             for at, series in enumerate(members, begin):
-                device = known[series.attribution.device.uuid]
-                front = device.own_labels if own else device.device_labels
-                attrs = _attrs(series.attrs, style, device.pod_label_names) if series.attrs else b""
-                backs = device.holder_labels if attrs is not None else ()
-                if len(backs) == 1:  # nearly always
-                    lines.append(line % (front, attrs, backs[0]))
+                device = rendered_by_device[series.attribution.device.uuid]
+                device_labels = device.own_labels if own else device.device_labels
+                attrs = (
+                    _attrs(series.attrs, naming, device.pod_label_names) if series.attrs else b""
+                )
+                holder_labels = device.holder_labels if attrs is not None else ()
+                if len(holder_labels) == 1:  # nearly always
+                    lines.append(line % (device_labels, attrs, holder_labels[0]))
                 else:
-                    lines += [line % (front, attrs, back) for back in backs]
-                    times[at] = len(backs)
-            self._families.append(_Family(start, family, row.type or _kind(row), _about(row, own)))
+                    lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                    line_counts[at] = len(holder_labels)
+            self._families.append(
+                _Family(start, family, row.type or _metric_type(row), _help_text(row, own))
+            )
             if row.field.dcgm_divisor != 1 and not own:
                 self._scales.append((start, len(lines), row.field.dcgm_divisor))
             if with_code:
                 self._codes.append((start, len(lines)))
         self._lines = lines
-        # Which reading each line shows; None where they are the same.
-        self._shown = [at for at in range(stop) for _ in range(times.get(at, 1))] if times else None
-        self._infos = (
-            b"".join(rendered.device for rendered in known.values()),
-            b"".join(rendered.board for rendered in known.values()),
-            b"".join(line for rendered in known.values() for line in rendered.holders),
-            b"".join(line for rendered in known.values() for line in rendered.access),
+        # The index of the reading of each line; None if the two correspond one to one.
+        self._reading_of_line = (
+            [at for at in range(stop) for _ in range(line_counts.get(at, 1))]
+            if line_counts
+            else None
+        )
+        self._info_lines = (
+            b"".join(rendered.device for rendered in rendered_by_device.values()),
+            b"".join(rendered.board for rendered in rendered_by_device.values()),
+            b"".join(line for rendered in rendered_by_device.values() for line in rendered.holders),
+            b"".join(line for rendered in rendered_by_device.values() for line in rendered.access),
             b"".join(
                 b"%b%.3f\n" % (line, now.wall_of(since) / NS)
-                for rendered in known.values()
+                for rendered in rendered_by_device.values()
                 for line, since in rendered.since
             ),
-            b"".join(line for rendered in known.values() for line in rendered.shares),
-            # A pod that holds several devices is told of once.
-            b"".join({line: None for rendered in known.values() for line in rendered.pods}),
-            b"".join(rendered.conflicts for rendered in known.values()),
+            b"".join(line for rendered in rendered_by_device.values() for line in rendered.shares),
+            # A pod that holds several devices has only one line.
+            b"".join(
+                {line: None for rendered in rendered_by_device.values() for line in rendered.pods}
+            ),
+            b"".join(rendered.conflicts for rendered in rendered_by_device.values()),
             b"".join(_resources(layout.resources)),
         )
         self._templates: dict[Format, list[bytes]] = {}
 
     def fits(self, snapshot: Snapshot) -> bool:
-        """Whether this is what a snapshot has: of its layout, and of its wall clock's setting."""
-        ahead_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
-        return self.layout is snapshot.layout and self._ahead_ns == ahead_ns
+        """Whether the template is valid for a snapshot: same layout, same wall clock offset."""
+        clock_offset_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
+        return self.layout is snapshot.layout and self._clock_offset_ns == clock_offset_ns
 
     def format_values(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
-        """Return the values as text, and how many are no numbers: those are empty.
+        """Return the values as text, and how many are not finite numbers. Those texts are empty.
 
         Args:
             readings: in the order of the layout's series.
         """
-        picked = readings if self._shown is None else [readings[at] for at in self._shown]
+        picked = (
+            readings
+            if self._reading_of_line is None
+            else [readings[at] for at in self._reading_of_line]
+        )
         values: list[Value] = list(map(_VALUE, picked))
         for start, stop, divisor in self._scales:
             values[start:stop] = [_scaled(value, divisor) for value in values[start:stop]]
-        numbers, gaps = _numbers(values)
+        numbers, gaps = _format_numbers(values)
         for start, stop in self._codes:
             numbers[start:stop] = [
                 code and xid_codes.xid_labels(code) for code in numbers[start:stop]
@@ -146,7 +161,7 @@ class PageTemplate:
         return numbers, gaps
 
     def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
-        """Return the page, but for podgpu's own metrics.
+        """Return the page without podgpu's own metrics.
 
         Args:
             form: the exposition format.
@@ -172,7 +187,7 @@ class PageTemplate:
         return template
 
     def _with_gaps(self, form: Format, numbers: list[bytes]) -> bytes:
-        """Return the page without the series that have no number."""
+        """Return the page without the series that have no value."""
         heads = dict(self._heads(form))
         parts: list[bytes] = []
         head = b""
@@ -193,7 +208,7 @@ class PageTemplate:
     def _info(self, form: Format) -> bytes:
         return b"".join(
             header(form, name, "gauge", about) + lines
-            for (name, about), lines in zip(INFO_FAMILIES, self._infos, strict=True)
+            for (name, about), lines in zip(INFO_FAMILIES, self._info_lines, strict=True)
             if lines
         )
 
@@ -207,27 +222,27 @@ def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
                 yield b"podgpu_resource_devices{%b} %d\n" % (pairs, value)
 
 
-def _attrs(attrs: Attrs, style: PageNaming, extra: frozenset[str]) -> bytes | None:
-    """Return attributes as labels after a comma; None if a name is malformed or there twice.
+def _attrs(attrs: Attrs, naming: PageNaming, extra: frozenset[str]) -> bytes | None:
+    """Return attributes as labels after a comma; None if a name is malformed or not unique.
 
     Args:
         attrs: of a series.
-        style: knows the names that are taken.
-        extra: further names that are taken.
+        naming: knows the reserved names.
+        extra: further reserved names.
     """
     names = {name for name, _ in attrs}
-    if len(names) < len(attrs) or not (style.fixed.isdisjoint(names) and extra.isdisjoint(names)):
+    if len(names) < len(attrs) or not (naming.fixed.isdisjoint(names) and extra.isdisjoint(names)):
         return None
     if not all(name.isascii() and name.isidentifier() for name in names):
         return None
     return b"," + labels(attrs)
 
 
-def _kind(row: Row) -> Kind:
+def _metric_type(row: Row) -> Kind:
     return "counter" if row.field.type == "counter" else "gauge"
 
 
-def _about(row: Row, own: bool) -> str:
+def _help_text(row: Row, own: bool) -> str:
     field = row.field
     if row.help or own or not field.dcgm_unit:
         return row.help or field.help
@@ -235,20 +250,20 @@ def _about(row: Row, own: bool) -> str:
 
 
 def _scaled(value: Value, divisor: int) -> Value:
-    """Divide; what comes out whole stays an integer."""
+    """Divide a value. An integer result stays an integer."""
     if isinstance(value, int) and not value % divisor:
         return value // divisor
     return value / divisor
 
 
-def _numbers(values: list[Value]) -> tuple[list[bytes], int]:
+def _format_numbers(values: list[Value]) -> tuple[list[bytes], int]:
     if not values:
         return [], 0
     try:
         text = orjson.dumps(values)
     except TypeError:  # an integer of more than 64 bits
         return _one_by_one(values)
-    # orjson writes null, true or false for what is no number.
+    # orjson writes null for a float that is not finite, and true or false for a bool.
     if b"u" in text or b"s" in text:
         return _one_by_one(values)
     return text[1:-1].split(b","), 0

@@ -1,6 +1,6 @@
-"""The two exposition formats: text 0.0.4 and OpenMetrics 1.0.0.
+"""The two exposition formats: Prometheus text 0.0.4 and OpenMetrics 1.0.0.
 
-A sample line is the same in both. What differs is what stands before a family and at the end.
+Sample lines are the same in both. Only the headers of families and the end of the page differ.
 """
 
 import math
@@ -13,14 +13,14 @@ from pipeline.base.safe_text import without_control_characters
 
 Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
-_LONGEST = 1024
-"""Characters of a label value; Kubernetes' names are shorter."""
+_MAX_LENGTH = 1024
+"""Maximum number of characters of a label value; names in Kubernetes are shorter."""
 
-_WHOLE = 1e15
-"""Whole floats below this are written as integers, in full and exactly."""
+_INTEGER_LIMIT = 1e15
+"""Whole floats below this limit are written as integers, without loss."""
 
-_FORBIDDEN = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_FORBIDDEN_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 class Format(Enum):
@@ -31,7 +31,7 @@ class Format(Enum):
 
     @property
     def content_type(self) -> str:
-        """The answer's Content-Type."""
+        """The Content-Type of a response."""
         return _CONTENT_TYPES[self]
 
     @property
@@ -47,26 +47,26 @@ _CONTENT_TYPES = {
 
 
 def labels(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Return `name="value"` pairs with commas between, the values escaped.
+    """Return `name="value"` pairs separated by commas, with escaped values.
 
-    Prometheus' scanner takes a zero byte for the end of the page, no label value may hold what
-    isn't UTF-8, and a terminal acts on control characters: see
-    `pipeline.base.safe_text.without_control_characters`.
+    Control characters are replaced, see `pipeline.base.safe_text.without_control_characters`:
+    Prometheus' scanner takes a zero byte for the end of the page, and terminals interpret others.
+    Label values must also be valid UTF-8.
     """
     text = ",".join(
-        f'{name}="{without_control_characters(value[:_LONGEST]).translate(_FORBIDDEN)}"'
+        f'{name}="{without_control_characters(value[:_MAX_LENGTH]).translate(_ESCAPES)}"'
         for name, value in pairs
     )
     return text.encode("utf-8", "replace")
 
 
 def number(value: int | float) -> bytes | None:
-    """Return a value as it stands in a sample line; None for what is no finite number."""
+    """Return a value as text for a sample line; None if it is not a finite number."""
     if isinstance(value, int):
         return b"%d" % value
     if not math.isfinite(value):
         return None
-    if value.is_integer() and abs(value) < _WHOLE:
+    if value.is_integer() and abs(value) < _INTEGER_LIMIT:
         return b"%d" % value
     return repr(value).encode()
 
@@ -75,10 +75,11 @@ def number(value: int | float) -> bytes | None:
 def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
     """Return the lines before a family's samples.
 
-    OpenMetrics wants `_total` on a counter's samples and not on its family. DCGM's counters have no
-    `_total`, so there they are of unknown type, and keep the name that everybody queries.
+    OpenMetrics requires the suffix `_total` on the samples of a counter, but not on the family.
+    DCGM's counters have no `_total`. In OpenMetrics they get the type `unknown`, so that they keep
+    the name that existing queries use.
     """
-    about = without_control_characters(about).translate(_FORBIDDEN_IN_HELP)
+    about = without_control_characters(about).translate(_HELP_ESCAPES)
     shown: str = kind
     if form is Format.OPENMETRICS:
         about = about.replace('"', r"\"")

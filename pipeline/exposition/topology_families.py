@@ -1,7 +1,7 @@
-"""The families that say how the node's GPUs are joined, and what is free of their groups.
+"""The families that describe how the GPUs of the node are connected, and which groups are free.
 
-A group is a node of the tree with several GPUs, at every level that has one, or an NVLink domain
-(`level="nvlink"`). It goes by the indexes of its GPUs: `0-3`.
+A group is a node of the topology tree with several GPUs, at any level, or an NVLink domain
+(`level="nvlink"`). Its name is the list of its GPU indexes, such as `0-3`.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from pipeline.model.topology_tree import Domain, Node, Topology
 TOPOLOGY_FAMILIES: Final = (
     (
         "podgpu_topology_link_info",
-        "Pairs of GPUs: the closest level that they share, and NVLinks between them; always 1.",
+        "Pairs of GPUs: the closest level that they share, and number of NVLinks; always 1.",
     ),
-    ("podgpu_topology_group_gpus", "GPUs of the group."),
-    ("podgpu_topology_group_free_gpus", "GPUs of the group that nobody holds any of."),
+    ("podgpu_topology_group_gpus", "Number of GPUs in the group."),
+    ("podgpu_topology_group_free_gpus", "Number of GPUs in the group that are entirely free."),
     (
         "podgpu_topology_largest_free_group_gpus",
-        "Free GPUs of that group of the level which has most of them.",
+        "Largest number of free GPUs in one group of the level.",
     ),
 )
 
@@ -31,38 +31,38 @@ _NVLINK: Final = "nvlink"
 
 
 class TopologyFamilies:
-    """Renders a topology once, and what is free of it once for each change of that.
+    """Render the topology once, and the free GPUs when they change.
 
     Args:
-        style: names of the labels, and which there are.
+        naming: label names, and which optional labels to add.
     """
 
-    def __init__(self, style: PageNaming) -> None:
-        self._style = style
+    def __init__(self, naming: PageNaming) -> None:
+        self._naming = naming
         self._topology: Topology | None = None
-        self._fixed: tuple[bytes, bytes] = (b"", b"")
+        self._topology_lines: tuple[bytes, bytes] = (b"", b"")
         self._availability: Availability | None = None
-        self._free: tuple[bytes, bytes] = (b"", b"")
+        self._free_lines: tuple[bytes, bytes] = (b"", b"")
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
-        """Return the families; nothing where no topology is known."""
+        """Return the families; empty if no topology is known."""
         topology, available = snapshot.topology, snapshot.availability
         if topology is not self._topology:
             self._topology = topology
-            self._fixed = self._render(topology) if topology is not None else (b"", b"")
+            self._topology_lines = self._render(topology) if topology is not None else (b"", b"")
         if available is not self._availability:
             self._availability = available
-            self._free = self._render_free(available) if available is not None else (b"", b"")
+            self._free_lines = self._render_free(available) if available is not None else (b"", b"")
         return b"".join(
             header(form, name, "gauge", about) + lines
             for (name, about), lines in zip(
-                TOPOLOGY_FAMILIES, (*self._fixed, *self._free), strict=True
+                TOPOLOGY_FAMILIES, (*self._topology_lines, *self._free_lines), strict=True
             )
             if lines
         )
 
     def _render(self, topology: Topology) -> tuple[bytes, bytes]:
-        on_node, cards = self._style.on_node, topology.cards
+        on_node, cards = self._naming.on_node, topology.cards
         pairs = (
             labels(
                 (
@@ -98,7 +98,7 @@ class TopologyFamilies:
         ]
         if topology.domains:
             largest.append((_NVLINK, available.largest(topology.domains)))
-        on_node = self._style.on_node
+        on_node = self._naming.on_node
         return (
             b"".join(b"podgpu_topology_group_free_gpus{%b} %d\n" % line for line in free),
             b"".join(
@@ -110,11 +110,11 @@ class TopologyFamilies:
 
     def _group(self, topology: Topology, level: str, group: Node | Domain) -> bytes:
         members = (("level", level), ("group", group_name(topology, group.mask)))
-        return labels((*members, *self._style.on_node))
+        return labels((*members, *self._naming.on_node))
 
 
 def group_name(topology: Topology, mask: int) -> str:
-    """Return what a group goes by: `0-3,6`; a GPU without an index by its uuid."""
+    """Return a group's name, such as `0-3,6`. GPUs without an index are listed by UUID."""
     cards = [topology.cards[number] for number in bits(mask)]
     known = ranges(card.index for card in cards if card.index is not None)
     return ",".join([*([known] if known else []), *(c.uuid for c in cards if c.index is None)])

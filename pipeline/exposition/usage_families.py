@@ -1,8 +1,7 @@
-"""The families that say who used how much of a device.
+"""The families that describe the usage of devices by containers.
 
-They are rendered once for each account of usage, which changes with each look at the devices and
-not with each round of readings. Values are decimals to the last digit of the account, so that parts
-on the page add up as they do in it.
+They are rendered once for each usage sample, not for each round of readings. Values are exact
+decimals, so that the parts on the page add up to the total.
 """
 
 from collections import Counter
@@ -24,29 +23,31 @@ from pipeline.exposition.usage_metrics import (
 from pipeline.model import ContainerUsage, DeviceUsage, Layout, PartialRef, Snapshot, Usage
 
 _DIGITS: Final = {1: 0, 1000: 3, 1_000_000_000: 9}
-"""Digits behind the point, by the divisor."""
+"""Number of decimals, by divisor."""
 
 
 class UsageFamilies:
-    """Renders an account of usage once.
+    """Renders the usage families.
 
     Args:
-        cache: labels of devices that are rendered already.
+        cache: the rendered labels of attributions.
     """
 
     def __init__(self, cache: LabelCache) -> None:
         self._cache = cache
-        self._style = cache.style
-        nobody = ((name, "") for name in self._style.names.holder)
-        # Empty, and not missing: else a scraper that honours labels puts podgpu's own pod there.
-        self._unattributed_labels = b"," + labels(nobody) if self._style.options.containers else b""
+        self._naming = cache.naming
+        no_holder = ((name, "") for name in self._naming.names.holder)
+        # Empty rather than absent: a scraper with honor_labels would add podgpu's own pod.
+        self._unattributed_labels = (
+            b"," + labels(no_holder) if self._naming.options.containers else b""
+        )
         self._usage: Usage | None = None
         self._layout: Layout | None = None
         self._lines: tuple[bytes, ...] = (b"",) * len(USAGE_FAMILIES)
         self._known: dict[str, _Labels] = {}
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
-        """Return the families; nothing where nobody tells who used what."""
+        """Return the families; empty if no source reports usage."""
         if snapshot.usage is not self._usage or snapshot.layout is not self._layout:
             self._usage, self._layout = snapshot.usage, snapshot.layout
             self._lines = tuple(self._render(snapshot))
@@ -57,33 +58,32 @@ class UsageFamilies:
         )
 
     def _render(self, snapshot: Snapshot) -> Iterator[bytes]:
-        """Yield the lines of each family."""
         before, self._known = self._known, {}
         containers: list[tuple[bytes, Sequence[ContainerUsage]]] = []
         devices: dict[Quantity[DeviceUsage], list[tuple[bytes, Sequence[DeviceUsage]]]]
         devices = {family: [] for family in DEVICE}
-        for attribution, used, told in accounts(snapshot):
+        for attribution, used, families in accounts(snapshot):
             own = self._cache[attribution].own_labels
-            named = before.get(used.device)
-            if named is None or named.own != own:
-                named = _Labels(own, self._style.names.holder)
-            self._known[used.device] = named
-            containers += named.groups(used.containers)
-            for family in told:
+            cached = before.get(used.device)
+            if cached is None or cached.own != own:
+                cached = _Labels(own, self._naming.names.holder)
+            self._known[used.device] = cached
+            containers += cached.groups(used.containers)
+            for family in families:
                 devices[family].append((own + self._unattributed_labels, (used,)))
         for of_container in CONTAINER:
             yield _lines(of_container, containers)
-        yield _parts(CONTAINER_XIDS, containers)
+        yield _breakdown_lines(CONTAINER_XIDS, containers)
         for family, rows in devices.items():
             yield _lines(family, rows)
 
 
 class _Labels:
-    """Labels of a device's containers, kept while the containers are told of.
+    """Cache of the labels of one device's containers. It keeps those of the last usage only.
 
     Args:
-        own: those that name the device.
-        names: of the three that name a container.
+        own: labels that identify the device.
+        names: names of the three labels that identify a container.
     """
 
     def __init__(self, own: bytes, names: tuple[str, str, str]) -> None:
@@ -94,18 +94,18 @@ class _Labels:
     def groups(
         self, containers: Iterable[ContainerUsage]
     ) -> Iterable[tuple[bytes, Sequence[ContainerUsage]]]:
-        """Return labels and whose they are: several, where names differ in what can't be shown."""
+        """Return labels with their containers: several, if their visible names are equal."""
         known, self._known = self._known, {}
         found: dict[bytes, list[ContainerUsage]] = {}
         for used in containers:
             subject = used.subject
-            shown = known.get(subject)
-            if shown is None:
+            label_text = known.get(subject)
+            if label_text is None:
                 texts = (subject.namespace, subject.pod, subject.container, subject.uid)
-                named = labels(zip(self._names, texts, strict=True))
-                shown = b"%b,%b" % (self.own, named)
-            self._known[subject] = shown
-            found.setdefault(shown, []).append(used)
+                names = labels(zip(self._names, texts, strict=True))
+                label_text = b"%b,%b" % (self.own, names)
+            self._known[subject] = label_text
+            found.setdefault(label_text, []).append(used)
         return found.items()
 
 
@@ -114,24 +114,26 @@ def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Accou
     digits = _DIGITS[divisor]
     read = family.value
     lines: list[bytes] = []
-    for shown, those in rows:
-        known = [value for one in those if (value := read(one)) is not None]
+    for label_text, group in rows:
+        known = [value for one in group if (value := read(one)) is not None]
         if known:
             value = known[0] if len(known) == 1 else sum(known)
-            lines.append(b"%b{%b} %b\n" % (name, shown, _decimal(value, divisor, digits)))
+            lines.append(b"%b{%b} %b\n" % (name, label_text, _decimal(value, divisor, digits)))
     return b"".join(lines)
 
 
-def _parts(family: Breakdown, rows: Iterable[tuple[bytes, Sequence[ContainerUsage]]]) -> bytes:
+def _breakdown_lines(
+    family: Breakdown, rows: Iterable[tuple[bytes, Sequence[ContainerUsage]]]
+) -> bytes:
     name = family.metric.encode()
     lines: list[bytes] = []
-    for shown, those in rows:
+    for label_text, group in rows:
         counts: Counter[str] = Counter()
-        for one in those:
+        for one in group:
             counts.update(dict(family.values(one)))
         for value, count in counts.items():
-            told = labels([(family.label, value)])
-            lines.append(b"%b{%b,%b} %d\n" % (name, shown, told, count))
+            label = labels([(family.label, value)])
+            lines.append(b"%b{%b,%b} %d\n" % (name, label_text, label, count))
     return b"".join(lines)
 
 

@@ -1,7 +1,7 @@
-"""What is told of who used how much: the families, and where their values stand.
+"""The usage metrics, and how to read their values from the accounts.
 
-The same table serves the page and those who push: a quantity is in whole units of the account
-(bytes, nanoseconds, millijoules) and is divided for those who read it.
+All sinks use this table. Accounts count in integers (bytes, nanoseconds, millijoules); the divisor
+converts them to the unit of the metric.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,20 +12,20 @@ from pipeline.model import NS, Attribution, ContainerUsage, DeviceUsage, Snapsho
 
 Account = TypeVar("Account", ContainerUsage, DeviceUsage)
 
-_MODEL: Final = "by a model: idle draw by time held, the rest by time busy"
+_MODEL: Final = "estimated: idle power by held time, the rest by busy time"
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity(Generic[Account]):
-    """A family of the account.
+    """A metric with one value per account.
 
     Attributes:
-        metric: its name on the page.
-        kind: its type.
-        about: one sentence.
-        value: reads it off an account; None where it is unknown.
-        divisor: what it reads, divided by this, is in the family's unit.
-        of_time: it is counted by time, so a GPU that carries MIG instances has none of its own.
+        metric: name of the metric in Prometheus.
+        kind: type of the metric.
+        about: help text, one sentence.
+        value: return the value of an account; None if it is unknown.
+        divisor: the value divided by this is in the unit of the metric.
+        of_time: the value counts time. A GPU with MIG instances does not have it.
     """
 
     metric: str
@@ -38,15 +38,15 @@ class Quantity(Generic[Account]):
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A counter of containers that is told apart by something of which there may be any number.
+    """A counter of containers with an additional label that can have any number of values.
 
     Attributes:
-        metric: its name on the page.
-        about: one sentence.
-        label: what it is told apart by.
-        values: reads (label's value, count) off an account.
-        kind: its type.
-        divisor: what it reads is in the family's unit.
+        metric: name of the metric in Prometheus.
+        about: help text, one sentence.
+        label: name of the additional label.
+        values: return (label value, count) pairs of an account.
+        kind: type of the metric.
+        divisor: always 1.
     """
 
     metric: str
@@ -61,59 +61,59 @@ CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
     Quantity(
         "podgpu_container_memory_used_bytes",
         "gauge",
-        "Device memory that the container's processes have.",
+        "Device memory used by the container's processes.",
         lambda used: used.memory_bytes,
     ),
     Quantity(
         "podgpu_container_busy_seconds_total",
         "counter",
-        "Time for which the container's processes kept the device busy.",
+        "Time during which the container's processes kept the device busy.",
         lambda used: used.busy_ns,
         NS,
     ),
     Quantity(
         "podgpu_container_held_seconds_total",
         "counter",
-        "Time for which the container held the device, by the part of it that it held.",
+        "Time during which the container held the device, multiplied by its share.",
         lambda used: used.held_ns,
         NS,
     ),
     Quantity(
         "podgpu_container_energy_joules_total",
         "counter",
-        f"Energy of the GPU that falls to the container, {_MODEL}.",
+        f"Energy of the GPU attributed to the container ({_MODEL}).",
         lambda used: used.energy_mj,
         1000,
     ),
 )
-"""Of a container on a device."""
+"""Metrics of a container on a device."""
 
 CONTAINER_XIDS: Final = Breakdown(
     "podgpu_container_xid_errors_total",
-    "XID errors on the device while the container held or used it; a series begins with an error.",
+    "XID errors on the device while the container held or used it; no series before the first.",
     "xid",
     lambda used: [(str(code), count) for code, count in used.xids],
 )
-"""Of a container on a device, by code: a code that never came up has no sample."""
+"""XID errors of a container on a device, by code. A code that never occurred has no sample."""
 
 DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
         "podgpu_device_unattributed_memory_used_bytes",
         "gauge",
-        "Device memory in use that no container is known to have, nor the driver for itself.",
+        "Device memory in use, neither of a known container nor reserved by the driver.",
         lambda used: used.memory_unattributed_bytes,
     ),
     Quantity(
         "podgpu_device_unattributed_busy_seconds_total",
         "counter",
-        "Time for which the device was busy with what no container is known to have done.",
+        "Time during which the device was busy with work of no known container.",
         lambda used: used.busy_unattributed_ns,
         NS,
     ),
     Quantity(
         "podgpu_device_unattributed_held_seconds_total",
         "counter",
-        "Time for which nobody is known to have held the device, by the part of it.",
+        "Time during which no known container held the device, multiplied by the share not held.",
         lambda used: used.unheld_ns,
         NS,
         of_time=True,
@@ -121,7 +121,7 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
         "podgpu_device_free_seconds_total",
         "counter",
-        "Time for which the device was free, by the part of it that was free.",
+        "Time during which the device was free, multiplied by the free share.",
         lambda used: used.unheld_ns - used.unknown_ns,
         NS,
         of_time=True,
@@ -129,7 +129,7 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
         "podgpu_device_unknown_held_seconds_total",
         "counter",
-        "Time for which it is not known who held the device, by the part of it.",
+        "Time during which it is unknown who held the device, multiplied by the unknown share.",
         lambda used: used.unknown_ns,
         NS,
         of_time=True,
@@ -137,44 +137,44 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
         "podgpu_device_unattributed_energy_joules_total",
         "counter",
-        f"Energy of the GPU that falls to no container, {_MODEL}.",
+        f"Energy of the GPU attributed to no known container ({_MODEL}).",
         lambda used: used.energy_unattributed_mj,
         1000,
     ),
     Quantity(
         "podgpu_device_busy_seconds_total",
         "counter",
-        "Time for which the device was busy, whoever kept it so.",
+        "Time during which any process kept the device busy.",
         lambda used: used.busy_ns,
         NS,
     ),
     Quantity(
         "podgpu_device_accounted_seconds_total",
         "counter",
-        "Time for which there is an account of who used and held the device.",
+        "Time covered by the usage account of the device, without gaps.",
         lambda used: used.elapsed_ns,
         NS,
         of_time=True,
     ),
 )
-"""Of a device."""
+"""Metrics of a device."""
 
 Family: TypeAlias = Quantity[ContainerUsage] | Quantity[DeviceUsage] | Breakdown
 
 USAGE_FAMILIES: Final[tuple[Family, ...]] = (*CONTAINER, CONTAINER_XIDS, *DEVICE)
-"""All of them, in the order of the page."""
+"""All usage metrics, in the order of the page."""
 
 
 def accounts(
     snapshot: Snapshot,
 ) -> Iterator[tuple[Attribution, DeviceUsage, tuple[Quantity[DeviceUsage], ...]]]:
-    """Yield the accounts of those devices that are known, and what is told of each device.
+    """Yield the usage account of each known device, and the metrics to show for it.
 
-    A GPU that carries MIG instances is held through them: it has energy of its own alone, and the
-    time in which nobody holds it says nothing.
+    A GPU with MIG instances is held through its instances, so its own held and free time have no
+    meaning. The metrics with `of_time` are left out for it.
 
     Args:
-        snapshot: one with usage or without.
+        snapshot: the snapshot to read; it may have no usage.
     """
     if snapshot.usage is None:
         return
@@ -182,8 +182,8 @@ def accounts(
     carriers = {
         held.device.mig.parent_uuid for held in attributions.values() if held.device.mig is not None
     }
-    timeless = tuple(found for found in DEVICE if not found.of_time)
+    without_time = tuple(quantity for quantity in DEVICE if not quantity.of_time)
     for uuid, used in snapshot.usage.devices.items():
         attribution = attributions.get(uuid)
         if attribution is not None:
-            yield attribution, used, timeless if uuid in carriers else DEVICE
+            yield attribution, used, without_time if uuid in carriers else DEVICE

@@ -1,6 +1,6 @@
-"""What XID codes mean, for the two labels that dcgm-exporter puts on the last one.
+"""Descriptions of XID codes, for the two labels that dcgm-exporter adds to the last XID error.
 
-The codes are those of NVIDIA's public catalogue of XID errors; the words are our own.
+The codes are from NVIDIA's public catalogue of XID errors. The descriptions are podgpu's own.
 """
 
 from types import MappingProxyType
@@ -57,10 +57,10 @@ _LABELS: Final = MappingProxyType(
 
 
 def xid_labels(code: bytes) -> bytes:
-    """Return the end of a sample line: the labels that follow from a code, and the code.
+    """Return the end of a sample line for an XID code: its two labels, and the code as value.
 
     Args:
-        code: a number as text; whole ones may come as `79.0` from a page that was read.
+        code: a number as text. From a page that was read, an integer may have the form `79.0`.
     """
     code = code.removesuffix(b".0")
     known = _LABELS.get(code) or b',err_code="%b",err_msg="%b"' % (code, UNKNOWN.encode())
