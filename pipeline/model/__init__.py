@@ -1,8 +1,8 @@
-"""The words every part of podgpu shares: facts, dimensions, events and snapshots.
+"""Types that all parts of podgpu share: readings, devices, claims, pods, events and snapshots.
 
-Everything here is immutable and imports the standard library only. Sources make events out of these
-types, the join turns events into a `Snapshot`, sinks read snapshots. Nothing here does I/O, reads a
-clock or knows a wire format.
+All types are immutable, and this package imports the standard library only. Sources emit events of
+these types, the join turns events into a `Snapshot`, and sinks read snapshots. Nothing here does
+I/O, reads a clock or knows a wire format.
 """
 
 from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme

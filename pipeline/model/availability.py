@@ -1,4 +1,4 @@
-"""What is free of a node's GPUs."""
+"""Availability of a node's GPUs: which are free, held in part or held."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from pipeline.model.holders import Attribution, Holder
 from pipeline.model.topology_tree import Group, Topology
 
 CardState: TypeAlias = Literal["free", "part", "held", "absent"]
-"""`absent`: the driver doesn't show it now, or nothing is known of its holders: not free."""
+"""`absent`: the driver does not show the GPU now, or its holders are unknown. It is not free."""
 
 _SLICES: Final = re.compile(r"(?:(\d+)c\.)?(\d+)g\.")
 _PRECISION: Final = 1e-6
@@ -21,11 +21,11 @@ class CardUse:
     """How much of a GPU is held.
 
     Attributes:
-        state: nobody holds any of it; some hold a part; it is held whole; it isn't there.
-        free_share: part of it that nobody holds, in [0, 1]; None where nobody says. Of a GPU with
-            MIG instances, the part of the instances that there are, by their compute slices.
-        attributions: the GPU's own and those of its MIG instances, in device order; empty if the
-            GPU is unknown.
+        state: `free` (no holders), `part` (a part is held), `held` (all of it is held) or `absent`.
+        free_share: the part of the GPU without a holder, in [0, 1]; None where it is unknown. For a
+            GPU with MIG instances, the part of the existing instances by compute slices.
+        attributions: those of the GPU and of its MIG instances, in device order; empty if the GPU
+            is unknown.
     """
 
     state: CardState
@@ -34,20 +34,20 @@ class CardUse:
 
     @property
     def holders(self) -> tuple[tuple[str, Holder], ...]:
-        """Who holds any of it, each with the uuid of the GPU or the MIG instance."""
+        """All holders of the GPU and its MIG instances, each with the uuid of the device."""
         return tuple((a.device.uuid, holder) for a in self.attributions for holder in a.holders)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Availability:
-    """What is free of a topology's cards; the same object while nothing of that changes.
+    """Which cards of a topology are free; the same object as long as nothing in it changes.
 
     Attributes:
-        topology: whose.
+        topology: the topology of the node.
         cards: in the order of `topology.cards`.
-        free: mask of the cards that nobody holds any of.
-        part: mask of those that are held in part.
-        held: mask of those that are held whole.
+        free: mask of the cards without any holder.
+        part: mask of the cards that are held in part.
+        held: mask of the cards that are held completely.
     """
 
     topology: Topology
@@ -66,7 +66,7 @@ class Availability:
         return group.mask & self.free
 
     def largest(self, groups: Iterable[Group]) -> int:
-        """Return how many cards are free in the group of these that has most; 0 without any."""
+        """Return the number of free cards in the group that has most of them; 0 without groups."""
         return max((self.free_of(group).bit_count() for group in groups), default=0)
 
 
@@ -75,13 +75,13 @@ def availability(
     attributions: Mapping[str, Attribution],
     previous: Availability | None = None,
 ) -> Availability:
-    """Find out what is free.
+    """Return which cards of a topology are free.
 
     Args:
-        topology: the node's.
+        topology: the topology of the node.
         attributions: `Layout.attributions`, by device uuid.
-        previous: what was free before; of it stands what hasn't changed since, and all of it is
-            returned if nothing has. The outcome is equal with and without.
+        previous: the last result. Unchanged cards keep their objects, and if no card changed,
+            `previous` itself is returned. It does not change the value of the result.
     """
     by_card: dict[str, list[Attribution]] = {card.uuid: [] for card in topology.cards}
     for attribution in attributions.values():
@@ -115,10 +115,10 @@ def _use(uuid: str, attributions: tuple[Attribution, ...]) -> CardUse:
 
 
 def _left(holders: tuple[Holder, ...]) -> tuple[CardState, float | None]:
-    """Return what the holders of a GPU leave of it.
+    """Return the state of a GPU with these holders, and the share that is left; None if unknown.
 
-    A holder whose share nobody tells has all of it, unless it was given replicas: then others may
-    have some, and how many there are in all is not told.
+    A holder with an unknown share holds the whole GPU, unless it has replicas. Then other
+    containers may hold replicas too, and the number of all replicas is unknown.
     """
     if any(h.share is None and not h.replicas for h in holders):
         return "held", 0.0
@@ -131,7 +131,7 @@ def _left(holders: tuple[Holder, ...]) -> tuple[CardState, float | None]:
 
 
 def _free_instances(instances: list[Attribution]) -> float | None:
-    """Return the part of a GPU's MIG instances that nobody holds, by their compute slices."""
+    """Return the part of a GPU's MIG instances without a holder, by compute slices."""
     total = free = 0.0
     for attribution in instances:
         place = attribution.device.mig

@@ -1,4 +1,4 @@
-"""Sets of GPUs as integers: bit N is the N-th card of the topology."""
+"""Sets of GPUs as integers: bit N stands for card N of the topology."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def mask_of(numbers: Iterable[int]) -> int:
-    """Return the mask in which these bits are set."""
+    """Return the mask in which the given bits are set."""
     mask = 0
     for number in numbers:
         mask |= 1 << number
@@ -20,7 +20,7 @@ def mask_of(numbers: Iterable[int]) -> int:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as people write them: `0-3,6`."""
+    """Return numbers as a list of ranges: `0-3,6`."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Who says that which container holds which device."""
+"""Claims: statements of sources that a container holds devices."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,26 +8,26 @@ from pipeline.model.container_ref import PartialRef
 from pipeline.model.instant import Instant
 
 Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
-"""What the text of a device id is:
+"""What kind of device id a text is:
 
-* `uuid`: a GPU's or a MIG instance's, in the driver's form or in that of drivers before R470
+* `uuid`: uuid of a GPU or a MIG instance, in the driver's form or the form of drivers before R470
 * `minor`: N of `/dev/nvidiaN`
-* `index`: NVML's, `N`, or `N:M` for the M-th MIG instance of GPU N
-* `plugin`: as a device plugin named it to the kubelet
+* `index`: NVML's index `N`, or `N:M` for MIG instance M of GPU N
+* `plugin`: an id that a device plugin registered with the kubelet
 * `visible`: an element of `NVIDIA_VISIBLE_DEVICES`
 * `cdi`: a qualified CDI name, `vendor/class=name`
 * `dra`: `driver/pool/device` of a ResourceSlice
-* `reserved`: a group of pods; the devices are those that the group's reservation pod got
+* `reserved`: a group of pods; its devices are those that the group's reservation pod got
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RawDeviceId:
-    """A device as a source wrote it, not yet resolved.
+    """A device id as a source wrote it, not yet resolved to a device.
 
     Attributes:
-        scheme: what the text is.
-        text: the id, letter for letter.
+        scheme: what kind of id the text is.
+        text: the id, unchanged.
     """
 
     scheme: Scheme
@@ -35,10 +35,11 @@ class RawDeviceId:
 
 
 class Evidence(IntEnum):
-    """What a claim rests on.
+    """What a claim is based on.
 
-    The number is a name, not a rank: `pipeline.join.trust_rules` says what each kind of evidence
-    may do. Everything up to `RUNTIME_ENV` was seen in a container by the container runtime.
+    The number identifies the kind. It is not a rank: `pipeline.join.trust_rules` defines what each
+    kind of evidence may do. All kinds up to `RUNTIME_ENV` are reports of the container runtime
+    about its containers.
     """
 
     RUNTIME_CDI = 10
@@ -52,11 +53,11 @@ class Evidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a claim rests on, and where it was read.
+    """What a claim is based on, and where it was read.
 
     Attributes:
-        evidence: says what the claim may do.
-        detail: for people: a file and entry, an annotation's name, a socket.
+        evidence: decides what the claim may do.
+        detail: for people: a file and entry, the name of an annotation, a socket.
     """
 
     evidence: Evidence
@@ -65,22 +66,26 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A source's word that a container holds devices.
+    """A source's statement that a container holds devices.
 
     Attributes:
         subject: the container, as far as the source knows it.
-        devices: as the source wrote them.
-        share: part of each device that is held, in (0, 1]; None when the source doesn't say.
-        since: when the holding began, if the source knows; else the join notes when it first heard.
-        origin: what the claim rests on.
-        resource: the extended resource that the devices were asked for as, such as
-            `nvidia.com/gpu`; empty where the source doesn't know of resources.
-        asked: the ids that the kubelet asked for where the device plugin handed out others; they
-            tell which of the kubelet's claims this one stands for.
-        vouched: the configuration names what it was read from: the administrator's word.
-        relayed: not the kubelet says so but a node agent beside it, which goes by annotations.
+        devices: the device ids as the source wrote them.
+        share: the part of each device that is held, in (0, 1]; None if the source does not report
+            it.
+        since: when the holding began, if the source knows it; else the join uses the time at which
+            it first saw the holder.
+        origin: what the claim is based on.
+        resource: the extended resource that was requested, such as `nvidia.com/gpu`; empty where
+            the source does not know resources.
+        asked: the ids that the kubelet requested, where the device plugin returned others. They
+            show which of the kubelet's claims this claim replaces.
+        vouched: the configuration names the annotation or file that the claim was read from, so the
+            administrator is responsible for it.
+        relayed: it comes from a node agent that runs next to the kubelet and reads annotations, not
+            from the kubelet.
         resource_claim: `namespace/name` of the ResourceClaim that the devices were allocated to;
-            empty where there is none, or the source doesn't know it.
+            empty where there is none or the source does not know it.
     """
 
     subject: PartialRef

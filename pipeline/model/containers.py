@@ -1,4 +1,4 @@
-"""Containers, as the container runtime tells of them."""
+"""Containers, as the container runtime reports them."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from pipeline.model.instant import Instant
 
 @dataclass(frozen=True, slots=True)
 class RunningContainer:
-    """A container that was made and has not ended.
+    """A container that was created and has not ended.
 
     Attributes:
-        subject: with every part; a static pod goes by the uid that the kubelet gave it.
-        pid: of its first process, in the host's pid namespace; None before there is one.
-        cgroup: path of its cgroup as the runtime was asked for it; empty when unknown.
-        started: when its process started; None before it has.
-        claims: which devices it was given, and what its pod's annotations say.
+        subject: with every part; for a static pod with the uid that the kubelet gave it.
+        pid: its first process, in the host's pid namespace; None before there is one.
+        cgroup: path of its cgroup as it was requested from the runtime; empty if unknown.
+        started: when its process started; None before that.
+        claims: the devices that it was given, and what the annotations of its pod say.
     """
 
     subject: PartialRef

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 
 def placement_name(parent_uuid: str, profile: str, start: int) -> str:
-    """Return `MigPlace.placement` of an instance that need not exist yet."""
+    """Return `MigPlace.placement` of an instance, which need not exist yet."""
     return f"MIG-{parent_uuid}/{profile}@{start}"
 
 
 @dataclass(frozen=True, slots=True)
 class MigPlace:
-    """Where a MIG instance sits on its GPU.
+    """Where a MIG instance is on its GPU.
 
     Attributes:
         parent_uuid: uuid of the physical GPU.
         gpu_instance_id: NVML's GPU instance id (GI), unique on the parent.
         compute_instance_id: NVML's compute instance id (CI), unique in its GPU instance; None where
-            the source knows the GPU instance alone.
-        profile: the profile's name, such as `1g.10gb`.
-        index: NVML's index of the instance on the parent, counted from 0; None when unknown.
-        start: the first memory slice of the parent that the GPU instance has, counted from 0; None
-            when unknown.
+            the source knows only the GPU instance.
+        profile: name of the profile, such as `1g.10gb`.
+        index: NVML's index of the instance on the parent, counted from 0; None if unknown.
+        start: first memory slice of the GPU instance on the parent, counted from 0; None if
+            unknown.
     """
 
     parent_uuid: str
@@ -32,10 +32,9 @@ class MigPlace:
 
     @property
     def placement(self) -> str:
-        """Name the instance by its profile and its place in the parent's memory.
+        """Name of the instance by profile and first memory slice: `MIG-<GPU>/<profile>@<start>`.
 
-        `MIG-<GPU>/<profile>@<start>`; empty where one of them is unknown. At any time at most one
-        GPU instance has this name.
+        Empty where one of them is unknown. At any time at most one GPU instance has this name.
         """
         if self.start is None or not self.profile:
             return ""
@@ -43,7 +42,7 @@ class MigPlace:
 
     @property
     def name(self) -> str:
-        """The uuid of an instance whose uuid isn't known: drivers before R470 wrote it so."""
+        """Id of an instance whose uuid is unknown, in the form of drivers before R470."""
         whole = f"MIG-{self.parent_uuid}/{self.gpu_instance_id}"
         ci = self.compute_instance_id
         return whole if ci is None else f"{whole}/{ci}"
@@ -53,21 +52,21 @@ class MigPlace:
 class Device:
     """A physical GPU or a MIG instance, as the driver names it.
 
-    A MIG instance carries its parent's index, minor, PCI bus id and model: it has none of its own.
-    Index, minor and position on the board are three different numberings; none implies another.
+    A MIG instance has the index, minor number, PCI bus id and model of its parent, because it has
+    none itself. Index, minor number and position on the board are three independent numberings.
 
     Attributes:
         uuid: `GPU-...` or `MIG-...`, the identity of the device everywhere in podgpu. A source that
-            knows of a MIG instance only where it is writes `MigPlace.name`, and the join finds the
+            knows only the place of a MIG instance writes `MigPlace.name`, and the join finds the
             instance.
-        index: NVML's index of the physical GPU; None where the driver gives none.
-        minor: N of `/dev/nvidiaN` of the physical GPU; None where the driver gives none.
-        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty when unknown.
-        model: product name of the physical GPU; empty when unknown.
-        driver: version of the kernel driver; empty when unknown.
-        mig: the place on the parent for a MIG instance, None for a physical GPU.
-        facts: texts about the board that never change, by name of the field (serial, versions of
-            its firmware, ...), sorted; a MIG instance has its parent's.
+        index: NVML's index of the physical GPU; None where the driver reports none.
+        minor: N of `/dev/nvidiaN` of the physical GPU; None where the driver reports none.
+        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty if unknown.
+        model: product name of the physical GPU; empty if unknown.
+        driver: version of the kernel driver; empty if unknown.
+        mig: place of a MIG instance on its parent; None for a physical GPU.
+        facts: texts about the board that never change, by name of the field (serial number,
+            firmware versions, ...), sorted; a MIG instance has those of its parent.
     """
 
     uuid: str
@@ -81,12 +80,12 @@ class Device:
 
     @property
     def gpu_uuid(self) -> str:
-        """Uuid of the physical GPU: the parent's for a MIG instance, else its own."""
+        """Uuid of the physical GPU: that of the parent for a MIG instance."""
         return self.uuid if self.mig is None else self.mig.parent_uuid
 
     @property
     def order(self) -> tuple[int, str, int, int, str]:
-        """Sort key: by index, a GPU before its MIG instances, those by GI and CI."""
+        """Sort key: by index; a GPU before its MIG instances; these by GI and CI."""
         index = self.index if self.index is not None else 1 << 30
         if self.mig is None:
             return (index, self.uuid, -1, -1, self.uuid)

@@ -1,7 +1,8 @@
-"""What sources tell the join: a noun and what happened to it.
+"""Events: what sources report to the join. An event's name is a noun and what happened to it.
 
-Facts (`SamplesTaken`) describe devices; all others are dimensions. A `...Replaced` event is the
-whole of what its source knows, so that applying it twice changes nothing.
+`SamplesTaken` carries readings; the other events carry what readings are combined with: devices,
+claims, pods, containers. A `...Replaced` event contains everything that its source knows of that
+kind, so that applying it twice changes nothing.
 """
 
 from dataclasses import dataclass
@@ -27,11 +28,11 @@ class DevicesDiscovered:
 
 @dataclass(frozen=True, slots=True)
 class SamplesTaken:
-    """What one round of sampling read.
+    """The result of one round of sampling.
 
     Attributes:
-        readings: a patch: those not named stand until they are no longer good.
-        processes: whole lists, one for each device whose processes could be listed.
+        readings: a patch: readings that are not in it stay valid until they expire.
+        processes: complete lists, one for each device whose processes could be listed.
     """
 
     readings: tuple[Reading, ...]
@@ -40,11 +41,11 @@ class SamplesTaken:
 
 @dataclass(frozen=True, slots=True)
 class ProcessesSampled:
-    """Who used the devices since the look before.
+    """Usage samples: which processes used the devices since the sample before.
 
     Attributes:
-        uses: one for each device that could be looked at; a device whose GPU carries MIG instances
-            comes in the same event as those, after them.
+        uses: one for each device that could be sampled. A GPU with MIG instances is in the same
+            event as its instances, after them.
     """
 
     uses: tuple[DeviceUse, ...]
@@ -55,7 +56,7 @@ class XidsReported:
     """XID errors that have happened.
 
     Attributes:
-        reports: in the order of their happening.
+        reports: in the order in which they happened.
     """
 
     reports: tuple[XidReport, ...]
@@ -63,12 +64,12 @@ class XidsReported:
 
 @dataclass(frozen=True, slots=True)
 class TotalsRestored:
-    """The accounts as they stood when podgpu last ran, before any source's first word.
+    """The usage accounts at the end of podgpu's last run, before the first event of any source.
 
     Attributes:
-        devices: one for each device, with its containers and their holdings. What lies between its
-            `at` and the first look is a gap. The monotonic part of each moment is that of now, less
-            what the wall clock says has passed.
+        devices: one for each device, with its containers and their holdings. The time between its
+            `at` and the first usage sample is a gap. The monotonic part of each instant is
+            calculated: the present time less what has passed by the wall clock.
     """
 
     devices: tuple[DeviceUsage, ...]
@@ -76,13 +77,13 @@ class TotalsRestored:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReplaced:
-    """Every claim of the source. Said again unchanged, it confirms that they still stand.
+    """All claims of a source. The same claims again confirm that they are still valid.
 
     Attributes:
-        claims: all of them; empty means that nobody holds anything.
-        good_for_ns: how long the claims stand when the source falls silent.
-        complete: every pod to which the kubelet has given devices is named in it, but for those
-            whose init containers alone have any.
+        claims: all of them; empty means that no container holds anything.
+        good_for_ns: how long the claims stay valid without a confirmation.
+        complete: it names every pod to which the kubelet has allocated devices, except pods in
+            which only init containers have any.
     """
 
     claims: tuple[Claim, ...]
@@ -92,12 +93,12 @@ class ClaimsReplaced:
 
 @dataclass(frozen=True, slots=True)
 class PodsReplaced:
-    """Every pod of the node, ended ones too. Said again unchanged, it confirms that it still holds.
+    """All pods of the node, ended ones included. The same pods again are a confirmation.
 
     Attributes:
         pods: all of them, each uid once.
-        good_for_ns: how long the source's word on pods stands when it falls silent, that of later
-            `PodUpserted` and `PodDeleted` too.
+        good_for_ns: how long the source's reports about pods stay valid without a confirmation,
+            later `PodUpserted` and `PodDeleted` included.
     """
 
     pods: tuple[Pod, ...]
@@ -106,26 +107,26 @@ class PodsReplaced:
 
 @dataclass(frozen=True, slots=True)
 class PodUpserted:
-    """A pod came or changed. Only after a `PodsReplaced`."""
+    """A pod was added or changed. Valid only after a `PodsReplaced`."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """The pod is gone from the API server. Only after a `PodsReplaced`."""
+    """A pod was deleted from the API server. Valid only after a `PodsReplaced`."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class ContainersReplaced:
-    """Every container that runs on the node. Said again unchanged, it confirms that they do.
+    """All containers that run on the node. The same containers again are a confirmation.
 
     Attributes:
         containers: all of them, each container id once.
-        good_for_ns: how long the source's word on containers stands when it falls silent, that of
-            later `ContainerStarted` and `ContainerStopped` too.
+        good_for_ns: how long the source's reports about containers stay valid without a
+            confirmation, later `ContainerStarted` and `ContainerStopped` included.
     """
 
     containers: tuple[RunningContainer, ...]
@@ -134,17 +135,17 @@ class ContainersReplaced:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """A container was made, has started, or is better known. Only after a `ContainersReplaced`."""
+    """A container was created, started or changed. Valid only after a `ContainersReplaced`."""
 
     container: RunningContainer
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerStopped:
-    """The container has ended. Only after a `ContainersReplaced`.
+    """A container has ended. Valid only after a `ContainersReplaced`.
 
     Attributes:
-        container_id: the runtime's.
+        container_id: the runtime's id.
     """
 
     container_id: str
@@ -152,14 +153,14 @@ class ContainerStopped:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAliasesReplaced:
-    """Every further name of a device that the source knows.
+    """All further names of devices that the source knows.
 
     Attributes:
-        aliases: pairs of the name and of the uuid of the device that goes by it, or of the
-            `MigPlace.placement` of one that is made when it is needed.
-        since: for the names whose meaning can change, since when at the latest each has had this
-            meaning; None where that is unknown. A name that is missing here always has the meaning
-            it has now.
+        aliases: pairs of a name and the device that it means: its uuid, or `MigPlace.placement` for
+            an instance that is created on demand.
+        since: for names whose meaning can change, a time from which on the name has certainly had
+            its present meaning; None where that is unknown. A name that is not in it always has its
+            present meaning.
     """
 
     aliases: tuple[tuple[RawDeviceId, str], ...]
@@ -168,11 +169,11 @@ class DeviceAliasesReplaced:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedResource:
-    """An extended resource that the kubelet offers.
+    """An extended resource that the kubelet advertises.
 
     Attributes:
         resource: its name, such as `nvidia.com/gpu`.
-        devices: the healthy ones, held or free, as the device plugin names them.
+        devices: the healthy devices, held or free, by the device plugin's ids.
     """
 
     resource: str
@@ -181,11 +182,11 @@ class AdvertisedResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesAdvertised:
-    """All extended resources that the kubelet offers now.
+    """All extended resources that the kubelet advertises now.
 
     Attributes:
         resources: each name once.
-        good_for_ns: how long this stands when the source falls silent.
+        good_for_ns: how long the report stays valid without a confirmation.
     """
 
     resources: tuple[AdvertisedResource, ...]
@@ -194,11 +195,11 @@ class ResourcesAdvertised:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRead:
-    """How all physical GPUs are joined that the source can enumerate now.
+    """The connections between all physical GPUs that the source can enumerate now.
 
     Attributes:
         cards: each uuid once.
-        pairs: each pair of them at most once, in either direction; one that is left out is unknown.
+        pairs: each pair of cards at most once, in either direction; a missing pair is unknown.
     """
 
     cards: tuple[TopologyCard, ...]
@@ -210,14 +211,14 @@ Resolves: TypeAlias = Literal["devices", "names", "claims"]
 
 @dataclass(frozen=True, slots=True)
 class SourceAdded:
-    """The runtime starts a source. Emitted by the runtime, before the source's own events.
+    """The runtime starts a source. The runtime emits it, before the source's own events.
 
     Attributes:
-        order: place in the configuration file; of two sources that read the same field of the same
-            device the earlier one wins.
-        resolves: what it tells that others wait for: it enumerates devices or names them, by which
-            ids are resolved; or it tells the claims that the kubelet gave out, without which it
-            isn't known what is left for a scheduler.
+        order: position in the configuration file; of two sources that read the same field of the
+            same device the earlier one is used.
+        resolves: what other parts wait for: the source enumerates `devices` or reports `names` of
+            devices, which are needed to resolve ids; or it reports the `claims` of the kubelet,
+            which are needed to know which devices are left for a scheduler.
     """
 
     order: int
@@ -226,22 +227,21 @@ class SourceAdded:
 
 @dataclass(frozen=True, slots=True)
 class SourceLost:
-    """The source can't do its work now; what it said before stands until it is no longer good."""
+    """The source is down. Its earlier reports stay valid until they expire."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRemoved:
-    """The source left the configuration: its devices, readings and claims are withdrawn."""
+    """The source was removed from the configuration: its reports are withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockTicked:
-    """Time went on while every source was silent: what is no longer good has to go all the same.
+    """Time has passed while no source emitted an event, so that old reports can expire.
 
-    Every envelope brings its time along; the join knows of time from envelopes alone, and so stays
-    pure.
+    Every envelope has a time. The join knows the time from envelopes only, and so stays pure.
     """
 
 
@@ -270,17 +270,17 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event on its way through the inbox.
+    """An event in the inbox, with its source and time.
 
     Attributes:
         source: name of the source in the configuration.
-        kind: the source's kind.
+        kind: kind of the source.
         seq: number of the envelope in the inbox, from 1.
         at: when the event was emitted.
-        relayed_by: the source that relayed another's event; empty for a source's own. What comes
-            via a source lives and ends with it.
-        loop_delay_ns: for how much of the time before it the event loop was too busy for sources to
-            be heard. What has been silent for longer than it may be is given so much more time.
+        relayed_by: the source that passed on another source's event; empty for a source's own
+            event. Reports of a relayed source are removed together with the source that relays it.
+        loop_delay_ns: for how long before this event the event loop was too busy to receive events
+            of sources. Expiry of reports is extended by this time.
     """
 
     source: str
@@ -294,13 +294,13 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The join's advice to sources that it may be worth looking again.
+    """A request of the join to sources to check again soon.
 
     Attributes:
-        devices: uuids of devices that changed hands; for a MIG instance its own, not the parent's.
-        pods: uids of pods in which something happened that the kubelet may have given devices for.
-        sources: names of the sources whose claims led to this; none if it was no claim that changed
-            but a pod that ended.
+        devices: uuids of devices whose holders changed; for a MIG instance its own uuid.
+        pods: uids of pods with a change for which the kubelet may have allocated devices.
+        sources: names of the sources that caused the hint; empty if the end of a pod caused it and
+            not a change of claims.
     """
 
     devices: frozenset[str] = frozenset()

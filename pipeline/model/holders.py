@@ -1,4 +1,4 @@
-"""Who holds a device, once all claims are weighed."""
+"""Holders of devices: the result of arbitration between all claims."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ class Holder:
 
     Attributes:
         subject: the container.
-        share: part of the device that it holds, in (0, 1]; None when nobody says.
-        since: when it began, as well as is known.
-        source: name of the source whose word won.
-        evidence: what that word rests on.
-        pod: what is known of its pod; None where no source tells of pods, or not of this one.
-        replicas: the numbers of the replicas that it has, where a device plugin made several of the
-            device, to share it; in their order.
-        since_observed: no source has told when it began: `since` is when podgpu first saw it, and
-            it has been so at least since then.
+        share: the part of the device that it holds, in (0, 1]; None if unknown.
+        since: when the holding began, as far as known.
+        source: name of the source whose claim is valid.
+        evidence: what that claim is based on.
+        pod: what is known of its pod; None where no source reports pods, or not this one.
+        replicas: numbers of the container's replicas, in order, where a device plugin offers
+            several replicas of the device.
+        since_observed: no source has reported the start: `since` is when podgpu first saw the
+            holding, which may have begun earlier.
     """
 
     subject: PartialRef
@@ -39,12 +39,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Access:
-    """A container that has access to a device and holds nothing of it.
+    """A container that has access to a device and does not hold it.
 
     Attributes:
         subject: the container.
-        source: name of the source that said so.
-        evidence: what gives the access: a variable or a mount, or a claim with `adminAccess`.
+        source: name of the source that reported it.
+        evidence: what gives access: a variable or a mount, or a ResourceClaim with `adminAccess`.
     """
 
     subject: PartialRef
@@ -54,21 +54,21 @@ class Access:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Attribution:
-    """A device and everyone who holds it.
+    """A device with its holders, conflicts and access.
 
-    The join makes one object per value and keeps it while nothing changes, so that a sink can hang
-    what it rendered from it on the object itself (weakly: `weakref.WeakKeyDictionary`; never by
-    `id()`, which is used again at once).
+    The join makes one object per value and keeps it as long as nothing changes, so that a sink can
+    cache what it rendered by the object itself (weakly: `weakref.WeakKeyDictionary`; never by
+    `id()`, which Python reuses).
 
     Attributes:
         device: the device.
-        present: False for a physical GPU that was there before and can't be enumerated now.
-        holders: sorted by subject; empty when nobody is known to hold the device.
-        conflicts: how many pods' claims on the device contradict another's: those that are
-            overruled, and those that are shown although only one of them can be true.
-        conflicting_pods: those pods, as `namespace/name`, sorted; a pod without a known name by its
+        present: False for a physical GPU that was enumerated before and is not enumerated now.
+        holders: sorted by subject; empty when no holder is known.
+        conflicts: number of pods whose claims on the device contradict the claim of another pod:
+            pods that were overruled, and pods that are shown although only one can be right.
+        conflicting_pods: these pods, as `namespace/name`, sorted; a pod without a known name by its
             uid.
-        access: containers that have access to the device and hold nothing of it; sorted.
+        access: containers that have access to the device and do not hold it; sorted.
     """
 
     device: Device
@@ -80,11 +80,11 @@ class Attribution:
 
 
 def only_holder(holders: Iterable[Holder]) -> Holder | None:
-    """Return the only container that holds a device; of several in one pod, none in particular.
+    """Return the only container that holds a device, or the only pod if it has several of them.
 
-    None where nobody holds it, or several pods do: its readings are then the device's alone, since
-    a copy for each holder would make every sum wrong. One that came back under another id is still
-    the same container here.
+    In the latter case the result has no container name. None where there is no holder or several
+    pods hold the device: then its readings have no pod labels, since a copy for each holder would
+    make every sum wrong. A container that restarted under a new id is the same container.
     """
     named = {
         (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h

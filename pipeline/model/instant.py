@@ -8,11 +8,12 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instant:
-    """One moment on both of the machine's clocks, made by `ctx.clock` alone.
+    """A point in time on both clocks of the machine. Only `ctx.clock` makes it.
 
-    Every time in the model is of this type, so that a replay can move a whole recording by type and
-    tests can run on virtual time. Durations come from `mono_ns`. `wall_ns` is what the wall clock
-    showed at that moment: it may have been set since. See `wall_of` for the time to show.
+    Every time in the model has this type, so that a replay can shift all times of a recording and
+    tests can run on virtual time. Durations are differences of `mono_ns`. `wall_ns` is what the
+    wall clock showed at that moment; the clock may have been set since. `wall_of` returns the time
+    to show.
 
     Attributes:
         mono_ns: the monotonic clock, nanoseconds since an arbitrary start.
@@ -23,17 +24,17 @@ class Instant:
     wall_ns: int
 
     def seconds_until(self, later: "Instant") -> float:
-        """Seconds from this moment to `later` on the monotonic clock; negative if earlier."""
+        """Return the seconds until `later` on the monotonic clock; negative if it is earlier."""
         return (later.mono_ns - self.mono_ns) / NS
 
     def wall_of(self, moment: "Instant") -> int:
-        """Return the wall time of another moment, by the wall clock as it is at this one.
+        """Return the wall time of another instant, by the wall clock as it is at this one.
 
-        The wall clock may have been set between the two. The difference of two times that one
-        instant returns is the length on the monotonic clock. Whoever shows or stores a wall time
-        uses this, with the time of the snapshot.
+        The wall clock may have been set between the two. Two results of the same instant differ by
+        the time on the monotonic clock. Code that shows or stores a wall time calls this on the
+        time of the snapshot.
 
         Returns:
-            Nanoseconds since the Unix epoch; less than 0 for a moment before it. In 64 bits.
+            Nanoseconds since the Unix epoch, negative for a moment before it; limited to 64 bits.
         """
         return min(max(self.wall_ns + moment.mono_ns - self.mono_ns, -(1 << 63)), (1 << 63) - 1)

@@ -1,4 +1,4 @@
-"""What sources of claims have in common: which resources are GPUs, the kubelet's ids, sameness."""
+"""Helpers for sources of claims: device plugin ids, patterns of names, reuse of equal claims."""
 
 import fnmatch
 import re
@@ -8,14 +8,14 @@ from dataclasses import replace
 from pipeline.model.claims import Claim, RawDeviceId
 
 MAX_CLAIMED_DEVICES = 10_000
-"""Pairs of a container and a device that it holds, in one source's claims.
+"""Limit on pairs of a container and a device in one source's claims.
 
-A node runs some hundred containers and has some dozen devices. The join works through all claims in
-one go, so that more of them would hold up everybody else.
+A node runs some hundred containers and has some dozen devices. The join processes all claims in one
+step, so that more of them would delay everything else.
 """
 
-# Plugins that hand out GPUs by the unit of memory or of cores have an id for each unit: 80,000 on a
-# GPU of 80 GB. Which units a container has tells nothing.
+# Device plugins that allocate GPUs by units of memory or cores have an id for each unit: 80,000 for
+# a GPU of 80 GB. It does not matter which units a container has.
 _UNIT = re.compile(
     r"((?:(?:GPU|MIG)-.+?|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})-(?:_|memory|core))"
     r"-([0-9]{1,9})"
@@ -24,7 +24,7 @@ _REPLICA = re.compile(r"(?:::[0-9]+|/vgpu[0-9]+)$")
 
 
 def glob_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return what tells whether a name fits one of the glob patterns, as to case too."""
+    """Return a function that checks whether a name matches a pattern, with regard to case."""
     found = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: found(name) is not None
 
@@ -32,7 +32,7 @@ def glob_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
 def plugin_ids(ids: Iterable[str]) -> tuple[RawDeviceId, ...]:
     """Return a device plugin's ids, sorted and each once.
 
-    Of ids that stand for units of one GPU the first alone is kept, whatever order they come in.
+    Of ids that stand for units of one GPU only the one with the lowest number is kept.
     """
     units: dict[str, int] = {}
     texts: set[str] = set()
@@ -48,15 +48,15 @@ def plugin_ids(ids: Iterable[str]) -> tuple[RawDeviceId, ...]:
 
 
 def without_replica(text: str) -> str:
-    """Return the device of which a plugin's id names a share: `GPU-x::1`, `nvidia0/vgpu1`."""
+    """Return the device id within the id of a replica, such as `GPU-x::1` or `nvidia0/vgpu1`."""
     return _REPLICA.sub("", text)
 
 
 def reuse_unchanged(before: tuple[Claim, ...], now: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Return the claims of now, those of before as the objects that they were.
+    """Return the claims of `now`, with the objects of `before` where claims are equal.
 
-    The join compares claims in the event loop, where ten thousand take a while; what is the same
-    object is equal at once.
+    The join compares claims in the event loop, which takes long for ten thousand claims; comparing
+    an object with itself is immediate.
     """
     if before == now:
         return before

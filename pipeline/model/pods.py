@@ -1,4 +1,4 @@
-"""Pods, as the API server tells of them."""
+"""Pods, as the API server reports them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -7,7 +7,7 @@ from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.instant import Instant
 
 StringPairs: TypeAlias = tuple[tuple[str, str], ...]
-"""Sorted (name, value) pairs, each name once."""
+"""Sorted pairs of name and value, each name once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,15 +15,15 @@ class PodInfo:
     """What sinks show of a pod.
 
     Attributes:
-        uid: the API server's; for a static pod that of its mirror.
+        uid: the API server's; of a static pod the uid of its mirror pod.
         namespace: its namespace.
         name: its name.
         phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        owner_kind: kind of the workload that made it, such as `Deployment`; empty without one.
+        owner_kind: kind of the workload that created it, such as `Deployment`; empty without one.
         owner_name: name of that workload.
-        qos: `Guaranteed`, `Burstable` or `BestEffort`; empty when unknown.
-        labels: those that the configuration lets through.
-        annotations: likewise.
+        qos: `Guaranteed`, `Burstable` or `BestEffort`; empty if unknown.
+        labels: the labels that the configuration selects.
+        annotations: the annotations that the configuration selects.
     """
 
     uid: str
@@ -43,10 +43,10 @@ class PodContainer:
 
     Attributes:
         name: unique in its pod.
-        kind: `init` runs before the others and ends, `sidecar` is an init container that stays.
+        kind: `init` runs before the others and ends; `sidecar` is an init container that stays.
         container_id: the runtime's, without the runtime's name; empty before it exists.
-        started: when it started last; None while it never did.
-        ended: it has ended and is not going to be started again.
+        started: when it last started; None if it never did.
+        ended: it has ended and will not be started again.
     """
 
     name: str
@@ -61,14 +61,13 @@ class ResourceClaim:
     """A ResourceClaim that a pod uses.
 
     Attributes:
-        name: in the pod's namespace.
-        uid: the API server's; empty while the object could not be read. Then nothing else but the
-            name is known.
-        own: it was made for this pod alone, from a template.
+        name: its name, in the pod's namespace.
+        uid: the API server's; empty if the object could not be read. Then only the name is known.
+        own: it was made from a template, only for this pod.
         created: when the object was created.
-        allocated: when its devices were allocated; None where the API server doesn't say.
-        admin: the devices, as `dra` ids, to which it gives admin access: they are used beside
-            their holders, and not held.
+        allocated: when its devices were allocated; None where the API server does not report it.
+        admin: the devices, as `dra` ids, to which it gives admin access: access next to their
+            holders, which is not a holding.
     """
 
     name: str
@@ -85,17 +84,18 @@ class Pod:
 
     Attributes:
         info: what sinks show of it.
-        started: when the kubelet took it on (`status.startTime`, by the node's clock, in whole
-            seconds); before that it holds nothing that the kubelet hands out.
-        ended: no container of it runs or will run: the phase is `Succeeded` or `Failed`.
-        static_uid: the uid by which the kubelet and the runtime know a static pod, which is not
-            that of its mirror; empty for all others.
+        started: when the kubelet admitted it (`status.startTime`, by the node's clock, in whole
+            seconds); before that it holds nothing that the kubelet allocates.
+        ended: none of its containers runs or will run: the phase is `Succeeded` or `Failed`.
+        static_uid: the uid by which the kubelet and the runtime know a static pod, which is not the
+            uid of its mirror pod; empty for all other pods.
         containers: init containers first, in the order of the pod's spec.
-        claims: what annotations say that it holds.
-        wants_devices: a container asks for an extended resource or a resource claim.
+        claims: claims that were read from its annotations.
+        wants_devices: a container requests an extended resource or a ResourceClaim.
         requests: the extended resources that its containers request; None if unknown.
-        reserves: the groups of pods for which a scheduler made this pod, to get a device from the
-            kubelet that they share. It holds nothing itself: they hold what it got.
+        reserves: the groups of pods for which this is the reservation pod. A scheduler creates such
+            a pod to get a device from the kubelet, which the pods of the group share. It does not
+            hold the device itself.
         resource_claims: the ResourceClaims that it uses, each once.
     """
 

@@ -1,4 +1,4 @@
-"""What was read off a device."""
+"""Readings of devices: values of fields, and process lists."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -6,30 +6,30 @@ from typing import Literal, NamedTuple, TypeAlias
 from pipeline.model.instant import Instant
 
 Value: TypeAlias = int | float
-"""A reading's value, finite, in the unit of its field. Text about a device belongs to `Device`."""
+"""Value of a reading: finite, in the unit of its field. Texts about a device are in `Device`."""
 
 Attrs: TypeAlias = tuple[tuple[str, str], ...]
-"""What tells the series of one field on one device apart, as sorted (name, value) pairs."""
+"""Attributes that distinguish the series of one field on one device: sorted (name, value) pairs."""
 
 
 class Reading(NamedTuple):
     """One value of one field of one device.
 
-    A named tuple, since a node of 56 MIG instances makes a thousand of them each tick. A reading
-    that the device can't give is left out: there is no value that means "unknown".
+    It is a named tuple because a node with 56 MIG instances makes a thousand of them at each tick.
+    A reading that the device cannot provide is left out: no value means "unknown".
 
     Attributes:
         device: uuid of the device.
         field: name of a field of the catalogue (`pipeline.fields`), which states type and unit.
         attrs: empty for most fields; XID code, throttle reason or link number for some.
         value: in the unit of the field.
-        window_start: start of the span that the value describes; None where it is a moment. Of a
-            counter the moment at which it is known to have stood at 0; None where that isn't known,
-            as of one that the driver has counted since who knows when.
+        window_start: start of the interval that the value describes; None for a value at a moment.
+            For a counter the moment at which it was 0; None where that is unknown, because the
+            driver started to count at an unknown time.
         at: when it was read.
-        good_for_ns: how long it stands without being read again, by the monotonic clock: three
-            intervals of its tier. After that it has no series, since a dead GPU's values must not
-            freeze.
+        good_for_ns: how long it is valid without a newer reading, on the monotonic clock: three
+            intervals of its tier. After that its series ends, so that the values of a dead GPU do
+            not freeze.
     """
 
     device: str
@@ -45,10 +45,9 @@ class Reading(NamedTuple):
 class GpuProcess:
     """A process that has a context on a device.
 
-    Attributes:
-        pid: in the pid namespace of the host.
-        kind: which of NVML's three lists it stood in.
-        memory_bytes: device memory it uses; None where the driver doesn't say.
+    pid: in the pid namespace of the host.
+    kind: which of NVML's three lists it is in.
+    memory_bytes: device memory that it uses; None where the driver does not report it.
     """
 
     pid: int
@@ -58,7 +57,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class ProcessList:
-    """All processes on one device at one moment; none at all is an empty tuple.
+    """All processes on one device at one moment; an empty tuple if there are none.
 
     Attributes:
         device: uuid of the device.

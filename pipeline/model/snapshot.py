@@ -1,4 +1,4 @@
-"""What the join publishes and sinks read."""
+"""Snapshots: what the join publishes and sinks read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from pipeline.model.xid_errors import XidError
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Series:
-    """A place for readings: one field of one device, with the attributes that tell it apart."""
+    """A series of readings: one field of one device, with the attributes that distinguish it."""
 
     field: str
     attrs: Attrs
@@ -24,12 +24,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCount:
-    """How many devices of this node stand behind an extended resource, each counted once.
+    """How many devices of this node an extended resource has, each counted once.
 
     Attributes:
         present: GPUs or MIG instances that the driver shows.
-        advertised: those that the kubelet offers, held or free; None when nobody says.
-        allocated: those that the kubelet has given to containers; None when nobody says.
+        advertised: those that the kubelet offers, held or free; None if unknown.
+        allocated: those that the kubelet has allocated to containers; None if unknown.
     """
 
     present: int
@@ -39,11 +39,11 @@ class ResourceCount:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Layout:
-    """Which series there are and whose they are; the same object while nothing of that changes.
+    """The set of series and their attributions; the same object as long as nothing in it changes.
 
     Attributes:
         series: grouped by field in the order of the catalogue, then by device, then by attributes.
-        attributions: by device uuid, in device order; every known device, with readings or without.
+        attributions: by device uuid, in device order; every known device, with or without readings.
         resources: by name of the extended resource, sorted.
     """
 
@@ -54,21 +54,21 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What the join knows of a source.
+    """State of a source, as the join knows it.
 
     Attributes:
-        kind: the source's kind.
-        order: its place in the configuration file.
-        up: the last thing heard was not a loss.
-        has_reported: it has said something, or was lost, since it was added.
+        kind: kind of the source.
+        order: its position in the configuration file.
+        up: the last report was not a loss.
+        has_reported: it has emitted an event, or was lost, since it was added.
         reason: why it is down; empty when it is up.
-        down_since: when it last said that it is down; None when it is up.
-        events: how many events it emitted, since podgpu started.
+        down_since: when it last reported that it is down; None when it is up.
+        events: number of events that it has emitted since podgpu started.
         last_event_at: when its last event was emitted; None before the first.
-        confirmed_at: when it last stood by its claims; None if it makes none.
-        devices: how many it enumerated last; None if it never did.
-        unresolved: device ids in its claims that fit no known device.
-        unresolved_total: how often such an id turned up, since podgpu started.
+        confirmed_at: when it last confirmed its claims; None if it makes none.
+        devices: number of devices that it enumerated last; None if it never did.
+        unresolved: device ids in its claims that match no known device.
+        unresolved_total: how often such an id appeared, since podgpu started.
     """
 
     kind: str
@@ -91,27 +91,27 @@ class Snapshot:
 
     Attributes:
         at: when the join made it.
-        layout: which series there are, and whose.
+        layout: the series and their attributions.
         readings: one for each of `layout.series`, in the same order.
         fresh: positions in `readings` that were read since the snapshot before. A sink that records
-            history emits these alone, with the holders bound here: a change of holders makes a
-            snapshot of its own with nothing fresh in it, so no old reading goes to a new pod.
-        starts: for each of `readings` that is a counter's, since when it has counted without a
-            break, as far as is known: the moment of the first reading, or of the first one after it
-            was set back. Its value at that moment is unknown and need not have been 0. None for
-            all others. The same object while nothing of that changes.
+            history emits only these, with the holders of this snapshot. A change of holders makes
+            a snapshot without fresh readings, so that no old reading is given to a new pod.
+        starts: for each of `readings` the time since which a counter has counted without a reset,
+            as far as known: the time of its first reading, or of the first one after a reset. The
+            counter's value at that time is unknown and need not have been 0. None for readings
+            that are not of counters. The same object as long as nothing in it changes.
         processes: by device uuid, for devices whose processes could be listed.
         sources: by name, in the order of the configuration.
-        topology: how the node's GPUs are joined; None where no source tells. The same object while
-            nothing of that changes.
-        availability: what is free of them by the holders in `layout`; None where no topology is
-            known, the source that told it is down, or it isn't known who holds what: no source that
-            lists all holders stands by its word, or one of them has a device that nobody can name.
-            The same object while nothing of that changes.
-        topology_source: the name of the source that told the topology; empty where none tells.
-        usage: who used how much of which device; None where no source tells.
-        xids: XID errors of the last minutes, by `serial`, and whom they struck; bounded. The same
-            object while nothing of that changes.
+        topology: how the node's GPUs are connected; None where no source reports it. The same
+            object as long as nothing in it changes.
+        availability: which of these GPUs are free, by the holders in `layout`. None where no
+            topology is known, the source of the topology is down, or the holders are unknown: no
+            source that lists all holders has a valid report, or it cannot be decided which device
+            a container holds. The same object as long as nothing in it changes.
+        topology_source: name of the source that reported the topology; empty without one.
+        usage: the usage accounts of devices and containers; None where no source samples usage.
+        xids: XID errors of the last minutes with the affected containers, by `serial`; limited in
+            number. The same object as long as nothing in it changes.
     """
 
     at: Instant
@@ -129,6 +129,6 @@ class Snapshot:
 
     @property
     def topology_is_current(self) -> bool:
-        """Whether a topology is known, and the source that told it does its work."""
+        """Whether a topology is known and the source that reported it is up."""
         state = self.sources.get(self.topology_source)
         return self.topology is not None and state is not None and state.up

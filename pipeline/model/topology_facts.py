@@ -1,14 +1,14 @@
-"""How a node's GPUs are joined to each other, as the driver tells it."""
+"""Connections between a node's GPUs, as the driver reports them."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class Level(IntEnum):
-    """The closest thing that two GPUs have in common: NVML's `nvmlGpuTopologyLevel_t`.
+    """The closest part that two GPUs have in common: NVML's `nvmlGpuTopologyLevel_t`.
 
-    The smaller, the closer. The names that `nvidia-smi topo -m` prints: SINGLE is PIX, MULTIPLE is
-    PXB, HOSTBRIDGE is PHB, NODE is NODE, SYSTEM is SYS; it has none for INTERNAL.
+    A smaller value is closer. `nvidia-smi topo -m` prints SINGLE as PIX, MULTIPLE as PXB,
+    HOSTBRIDGE as PHB, NODE as NODE and SYSTEM as SYS. It has no name for INTERNAL.
     """
 
     INTERNAL = 0
@@ -27,19 +27,19 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopologyCard:
-    """A physical GPU and what it is plugged into.
+    """A physical GPU and where it is connected.
 
     Attributes:
-        uuid: the GPU's.
-        index: NVML's; None where the driver gives none.
-        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty when unknown.
-        numa_node: of the slot it sits in; None when unknown or where there is but one.
-        pcie_path: PCI addresses of the bridges above it, from the root complex down; empty when
+        uuid: uuid of the GPU.
+        index: NVML's index; None where the driver reports none.
+        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty if unknown.
+        numa_node: NUMA node of its slot; None if unknown or where there is only one.
+        pcie_path: PCI addresses of the bridges above it, from the root complex down; empty if
             unknown.
-        links: how many of its NVLinks are active; None when unknown.
-        cluster: uuid of the NVLink fabric's cluster that it is registered with; empty if with none.
-        clique: number of the clique within that cluster; None if it has none.
-        memory_bytes: all of its memory; None when unknown.
+        links: number of its active NVLinks; None if unknown.
+        cluster: uuid of the NVLink fabric's cluster that it is registered with; empty without one.
+        clique: number of the clique within that cluster; None without one.
+        memory_bytes: size of its memory; None if unknown.
     """
 
     uuid: str
@@ -55,15 +55,15 @@ class TopologyCard:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPair:
-    """What lies between two GPUs. It has no direction.
+    """The connection between two GPUs. It has no direction.
 
     Attributes:
-        a: uuid of the one.
-        b: uuid of the other.
-        level: the closest thing that they have in common; None where the driver gave no answer.
-        nvlinks: NVLinks between the two: the direct ones or, through switches, as many as the one
-            with fewer active links has. 0 if there are none, None when unknown.
-        reachable: the driver's peer-to-peer status for NVLink is OK; None when unknown.
+        a: uuid of one GPU.
+        b: uuid of the other GPU.
+        level: the closest part that they have in common; None where the driver gave no answer.
+        nvlinks: number of NVLinks between the two: the direct links or, through switches, the
+            smaller of the two numbers of active links. 0 if there are none; None if unknown.
+        reachable: the driver's peer-to-peer status for NVLink is OK; None if unknown.
     """
 
     a: str

@@ -1,4 +1,4 @@
-"""What a topology is made of."""
+"""Types of a topology: tree of PCIe levels, NVLink domains, links between pairs of GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pipeline.model.events import TopologyRead
 from pipeline.model.topology_facts import Level, TopologyCard, TopologyPair
 
 LEVELS: Final = (Level.SINGLE, Level.MULTIPLE, Level.HOSTBRIDGE, Level.NODE, Level.SYSTEM)
-"""The levels of the tree, closest first. Two GPUs of one board count as behind one switch."""
+"""Levels of the tree, closest first. Two GPUs on one board count as behind one switch."""
 
 SYMBOLS: Final[Mapping[Level, str]] = {
     Level.INTERNAL: "PIX",
@@ -28,7 +28,7 @@ class Link(NamedTuple):
     """How close two GPUs are.
 
     Attributes:
-        level: INTERNAL where the driver says so, else the level of their lowest common node.
+        level: INTERNAL where the driver reports it, else the level of their lowest common node.
         nvlinks: NVLinks that can be used between them; None when unknown.
     """
 
@@ -38,11 +38,11 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """All GPUs that are this close to each other, or closer.
+    """A group of GPUs that are at one level or closer to each other.
 
     Attributes:
-        level: how close.
-        number: place among the nodes of its level, which are in the order of their lowest card.
+        level: the level.
+        number: position among the nodes of its level, which are sorted by their lowest card.
         mask: its GPUs, at least one.
         children: the nodes of the next closer level that it consists of; none at level SINGLE.
     """
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def folded(self) -> "Node":
-        """The closest node with the same GPUs: what stands for a chain that doesn't branch."""
+        """The closest node with the same GPUs. It replaces a chain of nodes without branches."""
         node = self
         while len(node.children) == 1:
             node = node.children[0]
@@ -62,18 +62,18 @@ class Node:
 
     @property
     def branches(self) -> tuple["Node", ...]:
-        """The folded children; a node of level SINGLE has its cards below it, and none of these."""
+        """The folded children; empty for a node of level SINGLE, which has cards below it."""
         return tuple(child.folded for child in self.folded.children)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """GPUs that reach each other over NVLink, some perhaps by way of others.
+    """A group of GPUs that reach each other over NVLink, directly or through other GPUs.
 
     Attributes:
-        kind: `fabric` if all are of one clique of a fabric that has a name, `switch` if they are
-            joined by NVSwitches, `direct` if their links end at each other.
-        number: place among the domains, which are in the order of their lowest card.
+        kind: `fabric` if all are in one clique of a fabric with a name, `switch` if NVSwitches
+            connect them, `direct` if their links connect them to each other.
+        number: position among the domains, which are sorted by their lowest card.
         mask: its GPUs, at least two.
         fabric: `cluster/clique` for a fabric, else empty.
     """
@@ -85,19 +85,19 @@ class Domain:
 
 
 Group: TypeAlias = Node | Domain
-"""Cards that belong together."""
+"""A group of cards: a node of the tree or an NVLink domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A pair that the driver puts further apart than its other answers allow.
+    """A pair of GPUs that the driver reports further apart than its other answers allow.
 
     Attributes:
-        a: uuid of the one.
-        b: uuid of the other.
+        a: uuid of one GPU.
+        b: uuid of the other GPU.
         reported_level: the driver's level.
         counts_as: the level in the tree.
-        text: which answers are at odds, for people.
+        text: for people: which answers contradict each other.
     """
 
     a: str
@@ -109,13 +109,13 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Topology:
-    """A node's GPUs and how they are joined; the same object while nothing of that changes.
+    """A node's GPUs and their connections; the same object as long as nothing in it changes.
 
     Attributes:
-        read: what it was built from, put in order: cards as in `cards`, `a` of each pair before
-            `b`, and each pair once.
-        levels: for each of `LEVELS` the nodes that it parts the cards into: every card is in
-            exactly one of them. Empty without cards.
+        read: the report that it was built from, sorted: cards as in `cards`, `a` of each pair
+            before `b`, each pair once.
+        levels: for each of `LEVELS` its nodes; each card is in exactly one node of a level. Empty
+            without cards.
         domains: NVLink groups; no card is in two.
         contradictions: in the order of the pairs.
         links: by bit numbers (i, j), i < j; see `link`.
@@ -131,7 +131,7 @@ class Topology:
 
     @property
     def cards(self) -> tuple[TopologyCard, ...]:
-        """By index, those without one last, then by uuid; the place of a card is its bit number."""
+        """Cards by index, those without one last, then by uuid; position is the bit number."""
         return self.read.cards
 
     @property
@@ -149,12 +149,12 @@ class Topology:
         """Return how close two cards are, by their bit numbers.
 
         Raises:
-            KeyError: they are the same, or there is no such card.
+            KeyError: the cards are the same, or a card does not exist.
         """
         return self.links[(i, j) if i < j else (j, i)]
 
     def lowest(self, mask: int) -> Node | None:
-        """Return the closest node that all of these cards are in; None if there is none."""
+        """Return the closest node that contains all of these cards; None if there is none."""
         for level in LEVELS:
             for node in self.levels.get(level, ()):
                 if mask & ~node.mask == 0:
@@ -162,12 +162,12 @@ class Topology:
         return None
 
     def name(self, number: int) -> str:
-        """Return a card's name for people: `GPU` and its index, or its uuid if it has none."""
+        """Return a card's name for people: `GPU` and its index, or its uuid without an index."""
         card = self.cards[number]
         return card.uuid if card.index is None else f"GPU{card.index}"
 
     def names(self, mask: int) -> str:
-        """Return the names of cards for people, as short as may be: `GPU 0-3,6`."""
+        """Return the names of cards for people, in short form: `GPU 0-3,6`."""
         cards = [self.cards[number] for number in bits(mask)]
         listed = [ranges(card.index for card in cards if card.index is not None)]
         listed = [f"GPU {listed[0]}"] if listed[0] else []

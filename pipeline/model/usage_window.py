@@ -1,4 +1,4 @@
-"""What was used in a span of time, as the ledger tells it."""
+"""Usage in a span of time, as the ledger reports it."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from pipeline.model.pods import StringPairs
 
 @dataclass(frozen=True, slots=True)
 class ContainerIdentity:
-    """Whose use it is: a container, with what was last known of its pod.
+    """A container, with what was last known of its pod.
 
     Attributes:
         subject: the container, without a container id.
-        owner_kind: kind of the workload that made the pod; empty without one.
+        owner_kind: kind of the workload that created the pod; empty without one.
         owner_name: name of that workload.
-        labels: those of the pod that podgpu is told.
+        labels: the labels of the pod that the configuration selects.
     """
 
     subject: PartialRef
@@ -25,15 +25,16 @@ class ContainerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """What one container, or nobody, had of one device.
+    """Usage of one device by one container, or the unattributed usage.
 
     Attributes:
         device: uuid.
-        container: the container; None for what belongs to none.
-        held_ns: held time; of nobody, the time for which nobody held the device, by part.
+        container: the container; None for unattributed usage.
+        held_ns: held time; for unattributed usage the time without a known holder, multiplied by
+            the part.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
-        holdings: how many holdings lie in the span, or reach into it.
+        holdings: number of holdings that overlap the span.
     """
 
     device: str
@@ -46,17 +47,17 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotal:
-    """The whole of what was used of one device: the sum of its `UsageRow`, exactly.
+    """Total usage of one device: the exact sum of its `UsageRow` objects.
 
     Attributes:
         device: uuid.
         name: for people: model, or MIG profile with the model of its GPU; empty if unknown.
-        accounted_ns: the time of which there is an account: what was held and what wasn't.
-        gap_ns: the time of which there is none, between the first and the last look in the span.
+        accounted_ns: the time with an account, held or not.
+        gap_ns: the time without an account, between the first and the last sample in the span.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
-        unknown_ns: of the time that no container held, the part for which it isn't known who held
-            the device. What is left of it was free.
+        unknown_ns: of the time that no container held, the part for which the holders are unknown.
+            In the rest of that time the device was free.
     """
 
     device: str
@@ -70,13 +71,13 @@ class DeviceTotal:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A span of time of which there is no account, stated and not guessed.
+    """A span of time without an account.
 
     Attributes:
         device: uuid.
         start_ns: in nanoseconds of Unix time.
         end_ns: likewise.
-        reason: `down` (podgpu didn't run) or `blind` (it ran, and no look succeeded).
+        reason: `down` (podgpu did not run) or `blind` (it ran, and no usage sample succeeded).
     """
 
     device: str
@@ -87,16 +88,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class UsageWindow:
-    """What was used in a span of time.
+    """Usage of all devices in a span of time.
 
     Attributes:
-        node: the node's name.
-        start_ns: beginning of the span, in nanoseconds of Unix time: a full hour, at or before what
-            was asked for.
-        end_ns: its end: the last look, or a full hour.
-        usage: by device, then container; nobody's last.
+        node: name of the node.
+        start_ns: start of the span, in nanoseconds of Unix time: a full hour, at or before the
+            requested start.
+        end_ns: end of the span: the last sample, or a full hour.
+        usage: by device, then container; the unattributed usage last.
         totals: by device.
-        gaps: those that touch the span, the oldest first.
+        gaps: those that overlap the span, the oldest first.
     """
 
     node: str

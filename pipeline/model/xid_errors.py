@@ -1,4 +1,4 @@
-"""XID errors: what a source says of one, and whom it struck."""
+"""XID errors: reports of sources, and errors with the affected containers."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from pipeline.model.pods import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class XidReport:
-    """An XID error, as a source tells of it.
+    """An XID error, as a source reports it.
 
     Attributes:
         device: uuid of the GPU or MIG instance; empty where the source knows only `pci_bus_id`.
         pci_bus_id: of the GPU, in any of the usual spellings; empty where `device` is known.
-        code: of the error.
-        at: when it happened, as well as is known.
+        code: code of the error.
+        at: when it happened, as far as known.
         pid: the process that the kernel log names, in the pid namespace of the host.
-        process: that process's name, cut by the kernel; empty where nobody says.
-        owner: the container whose process it is, by its cgroup; an empty one is a process outside
-            all pods; None where nobody could look.
+        process: name of that process, truncated by the kernel; empty if unknown.
+        owner: the container that the process belongs to, by its cgroup; empty for a process outside
+            all pods; None where it could not be read.
     """
 
     device: str
@@ -33,14 +33,15 @@ class XidReport:
 
 @dataclass(frozen=True, slots=True)
 class XidVictim:
-    """A container that was on a device when an XID error happened there.
+    """A container that was affected by an XID error: it held or used the device at that time.
 
     Attributes:
         subject: the container, without a container id.
         pod: what is known of its pod.
-        device: the device that it held or used: of a GPU that carries MIG instances its instance.
+        device: the device that it held or used; for an error of a GPU with MIG instances the
+            instance.
         holds: it held the device.
-        uses: it had processes there, at the last look.
+        uses: it had processes there, in the last usage sample.
         caused: the kernel log names one of its processes.
     """
 
@@ -54,20 +55,20 @@ class XidVictim:
 
 @dataclass(frozen=True, slots=True)
 class XidError:
-    """An XID error and whom it struck.
+    """An XID error and the affected containers.
 
-    What two sources tell of within a few seconds with the same code, of the same device, is one
-    error: the kernel log may add a process to what NVML has told; it keeps its `serial` then.
+    Reports of two sources with the same code and device within a few seconds are one error: the
+    kernel log may add a process to what NVML reported. The error keeps its `serial` then.
 
     Attributes:
         serial: number of the error since podgpu started, from 1.
-        revision: how often something was added to it: 0 at first.
+        revision: how often information was added to it: 0 at first.
         device: uuid.
-        code: of the error.
+        code: code of the error.
         at: when it happened.
-        victims: sorted by subject; those of the whole GPU where it isn't known on which instance.
-        pid: the process that the kernel log names; None where there is none.
-        process: its name; empty where nobody says.
+        victims: sorted by subject; those of the whole GPU where the instance is unknown.
+        pid: the process that the kernel log names; None without one.
+        process: its name; empty if unknown.
     """
 
     serial: int
