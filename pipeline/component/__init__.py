@@ -1,1 +1,1 @@
-"""What a source and a sink are, and what both of them use."""
+"""Contracts of sources and sinks, the registry of their kinds, and code that both share."""

@@ -1,8 +1,10 @@
-"""Which annotations of pods count, for sources that see the annotation and not the pod's requests.
+"""Scheduler annotations that are accepted as claims, shared between sources.
 
-A source that reads pods from the API server writes it; the container runtime doesn't tell what a
-pod requests. The join's result adds which GPUs are a scheduler's to give out. The event loop writes
-it and any thread reads it: each step is one operation on a dict, or replaces one.
+A container runtime shows a pod's annotations, but not its resource requests. Without the requests,
+a source cannot decide whether to accept an annotation. A source that reads pods from the API server
+decides, and records the result here. The join adds the GPUs that a scheduler may allocate. The
+event loop writes, and any thread may read: each update is one dict operation, or replaces one
+object.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,12 +12,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import Attribution, Evidence, Holder, Pod, RawDeviceId
 
-_Name: TypeAlias = tuple[str, bool]
-"""A uid, and whether the pod only names it as its static pod's."""
+_PodKey: TypeAlias = tuple[str, bool]
+"""A pod UID, and whether a mirror pod only names it as the UID of its static pod."""
 
 
-_Named: TypeAlias = Mapping[str, frozenset[RawDeviceId]]
-"""By annotation, the devices that it names."""
+_DevicesByAnnotation: TypeAlias = Mapping[str, frozenset[RawDeviceId]]
+"""The devices that each annotation names, by annotation key."""
 
 
 _ALLOCATION_EVIDENCE: Final = frozenset(
@@ -26,17 +28,17 @@ _ALLOCATION_EVIDENCE: Final = frozenset(
         Evidence.RUNTIME_NODES,
     }
 )
-"""Evidence that no author of a pod controls."""
+"""Evidence that the author of a pod cannot forge."""
 
 
 class Gpu(NamedTuple):
-    """A GPU that an annotation may name.
+    """A GPU that an annotation can name.
 
     Attributes:
-        uuid: the GPU's.
-        plugin_managed: a device plugin or a DRA driver gives it out, and no scheduler.
-        exclusive_pods: pods to which the kubelet or the runtime gave it, or an instance of it,
-            alone, as `namespace/name`; a pod without a known name by its uid.
+        uuid: the GPU's UUID.
+        plugin_managed: a device plugin or a DRA driver allocates the GPU, and no scheduler may.
+        exclusive_pods: pods to which the kubelet or the runtime gave the whole GPU, or a whole MIG
+            instance of it, as `namespace/name`; the UID of a pod with unknown name.
     """
 
     uuid: str
@@ -45,64 +47,67 @@ class Gpu(NamedTuple):
 
 
 class AcceptedAnnotations:
-    """By pod, the annotations that were accepted and the devices that each names.
+    """The accepted annotations of each pod, with the devices that each annotation names.
 
     Attributes:
-        gpus: those of the node, by minor number; None until all sources have told what they know.
+        gpus: the node's GPUs by minor number; None until all sources have reported.
     """
 
     gpus: Mapping[int, Gpu] | None = None
 
     def __init__(self) -> None:
-        self._annotations: dict[str, dict[_Name, _Named]] = {}
+        self._annotations: dict[str, dict[_PodKey, _DevicesByAnnotation]] = {}
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
-        """Take all pods of a source."""
-        self._annotations[source] = {name: _devices(pod) for pod in pods for name in _names(pod)}
+        """Replace all pods of a source."""
+        self._annotations[source] = {key: _devices(pod) for pod in pods for key in _keys(pod)}
 
     def put(self, source: str, pod: Pod) -> None:
-        """Take a pod as it is now."""
-        told = self._annotations.setdefault(source, {})
-        for name in _names(pod):
-            told[name] = _devices(pod)
+        """Add or update a pod of a source."""
+        known = self._annotations.setdefault(source, {})
+        for key in _keys(pod):
+            known[key] = _devices(pod)
 
     def drop(self, source: str, pod: Pod) -> None:
-        """Forget a pod."""
-        for name in _names(pod):
-            self._annotations.get(source, {}).pop(name, None)
+        """Remove a pod of a source."""
+        for key in _keys(pod):
+            self._annotations.get(source, {}).pop(key, None)
 
     def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId] | None:
-        """Return the devices that an annotation names, none if it doesn't count.
+        """Return the devices that a pod's annotation names, if the annotation was accepted.
 
         Args:
-            uid: of the pod; of a static pod that of the kubelet.
-            annotation: its key.
+            uid: the pod's UID; for a static pod, the UID that the kubelet uses.
+            annotation: the annotation's key.
 
         Returns:
-            None if no source has told of the pod.
+            An empty set if the annotation was not accepted; None if no source has reported the pod.
         """
-        for told in list(self._annotations.values()):
-            # Whoever creates a pod can name any uid as its static pod's: the uid's pod goes first.
-            for name in ((uid, False), (uid, True)):
-                if (found := told.get(name)) is not None:
+        for pods in list(self._annotations.values()):
+            # Anyone who can create a pod can name any UID as that of its static pod, so the pod
+            # that has the UID takes precedence.
+            for key in ((uid, False), (uid, True)):
+                if (found := pods.get(key)) is not None:
                     return found.get(annotation, frozenset())
         return None
 
 
 def by_minor(known: Iterable[Attribution], plugin_managed: Collection[str]) -> dict[int, Gpu]:
-    """Return the GPUs that are there, by minor number.
+    """Return the GPUs that are present, by minor number.
 
     Args:
-        known: who holds which device.
-        plugin_managed: the devices that no scheduler gives out.
+        known: the attributions of all devices.
+        plugin_managed: UUIDs of the devices that a device plugin or a DRA driver allocates.
     """
     known = list(known)
-    alone: dict[str, set[str]] = {}
+    exclusive: dict[str, set[str]] = {}
     for one in known:
-        of_gpu = alone.setdefault(one.device.gpu_uuid, set())
-        of_gpu.update(pod_of(holder) for holder in one.holders if _is_exclusive(holder))
+        pods = exclusive.setdefault(one.device.gpu_uuid, set())
+        pods.update(pod_of(holder) for holder in one.holders if _is_exclusive(holder))
     return {
-        device.minor: Gpu(device.uuid, device.uuid in plugin_managed, frozenset(alone[device.uuid]))
+        device.minor: Gpu(
+            device.uuid, device.uuid in plugin_managed, frozenset(exclusive[device.uuid])
+        )
         for one in known
         for device in [one.device]
         if one.present and device.mig is None and device.minor is not None
@@ -110,23 +115,23 @@ def by_minor(known: Iterable[Attribution], plugin_managed: Collection[str]) -> d
 
 
 def pod_of(holder: Holder) -> str:
-    """Return a holder's pod as `namespace/name`; its uid where nobody knows the name."""
+    """Return a holder's pod as `namespace/name`, or its UID if the name is unknown."""
     subject = holder.subject
     return f"{subject.namespace}/{subject.pod}" if subject.pod else subject.uid
 
 
 def _is_exclusive(holder: Holder) -> bool:
-    """Whether the kubelet or the runtime gave a pod all of a device."""
+    """Return whether the kubelet or the runtime gave the pod the whole device."""
     whole = holder.share is None or holder.share >= 1
     return holder.evidence in _ALLOCATION_EVIDENCE and whole and not holder.replicas
 
 
-def _names(pod: Pod) -> tuple[_Name, ...]:
+def _keys(pod: Pod) -> tuple[_PodKey, ...]:
     own = (pod.info.uid, False)
     return (own, (pod.static_uid, True)) if pod.static_uid else (own,)
 
 
-def _devices(pod: Pod) -> _Named:
+def _devices(pod: Pod) -> _DevicesByAnnotation:
     devices: dict[str, set[RawDeviceId]] = {}
     for claim in pod.claims:
         devices.setdefault(claim.origin.detail, set()).update(claim.devices)

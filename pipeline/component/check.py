@@ -1,4 +1,4 @@
-"""What a check is: an id, what it is for, and the only way to make its findings."""
+"""A check of `podgpu doctor`: its id and description. Findings are made by its methods only."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from pipeline.component.findings import Finding, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One row of the table.
+    """A row of the table of checks.
 
     Attributes:
-        id: stable: scripts and runbooks go by it.
-        subject: what it looks at, for people.
-        consequence: what it means if it isn't well.
-        fix: what to do then, in general; a finding says it for its case.
-        possible_verdicts: the worst verdicts that it may give: warning, failure, both, or none.
-        skips: it may be unable to tell, or find that nobody needs it.
+        id: stable; scripts and runbooks refer to it.
+        subject: what is checked, for people.
+        consequence: what does not work if the check finds a problem.
+        fix: how to fix the problem in general; a finding has the fix for its case.
+        possible_verdicts: the bad verdicts that the check can give: warning, failure, both or none.
+        skips: the check can be skipped, because the result is unknown or not needed.
     """
 
     id: str
@@ -27,33 +27,33 @@ class Check:
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """All verdicts that it may give."""
+        """All verdicts that the check can give."""
         skipped = {Verdict.SKIPPED} if self.skips else set()
         return self.possible_verdicts | {Verdict.OK} | skipped
 
     def ok(self, subject: str, observed: str) -> Finding:
-        """Return the finding that all is well."""
+        """Return a finding without problem."""
         return self._finding(Verdict.OK, subject, observed)
 
     def skip(self, subject: str, why: str) -> Finding:
-        """Return the finding that there is nothing to be told, and why."""
+        """Return the finding that the check was skipped, and why."""
         return self._finding(Verdict.SKIPPED, subject, why)
 
     def warning(self, subject: str, observed: str, fix: str) -> Finding:
-        """Return the finding that somebody will miss something."""
+        """Return the finding that podgpu works, but something is missing or degraded."""
         return self._finding(Verdict.WARNING, subject, observed, fix)
 
     def failure(self, subject: str, observed: str, fix: str) -> Finding:
-        """Return the finding that it doesn't work."""
+        """Return the finding that something does not work."""
         return self._finding(Verdict.FAILURE, subject, observed, fix)
 
-    def _finding(self, verdict: Verdict, subject: str, saw: str, fix: str = "") -> Finding:
+    def _finding(self, verdict: Verdict, subject: str, observed: str, fix: str = "") -> Finding:
         if verdict not in self.verdicts:
-            raise ValueError(f"{self.id} can't be {verdict.value}: its row says otherwise")
+            raise ValueError(f"{self.id}: the check's definition does not allow {verdict.value}")
         if verdict in _BAD and not fix:
-            raise ValueError(f"{self.id}: a {verdict.value} without a mend")
-        # Errors name the place, which stands before what was seen.
-        return Finding(self.id, verdict, subject, saw.removeprefix(f"{subject}: "), fix)
+            raise ValueError(f"{self.id}: a {verdict.value} needs a fix")
+        # Error texts start with the subject, which the finding already has.
+        return Finding(self.id, verdict, subject, observed.removeprefix(f"{subject}: "), fix)
 
 
 _BAD = frozenset({Verdict.WARNING, Verdict.FAILURE})
@@ -61,4 +61,4 @@ WARNS = frozenset({Verdict.WARNING})
 FAILS = frozenset({Verdict.FAILURE})
 BOTH = WARNS | FAILS
 NONE: frozenset[Verdict] = frozenset()
-"""It is told for people; nothing about it is wrong."""
+"""For checks that only inform."""

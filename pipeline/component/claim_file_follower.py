@@ -1,4 +1,4 @@
-"""Follows a file of claims: told at once when it changes, confirmed in between, never withdrawn."""
+"""Follows a file of claims: emits on each change, confirms in between, never withdraws claims."""
 
 import asyncio
 from pathlib import Path
@@ -10,14 +10,14 @@ from pipeline.component.contracts import SourceContext
 from pipeline.files.file_watch import Watcher
 from pipeline.model import NS, ClaimsReplaced, SourceLost
 
-# A writer that truncates and writes, or deletes and creates, is between the two for a moment: a
-# fault counts once nothing has changed for a while, or if changes bring no good list for long.
+# While a writer truncates and writes a file, or deletes and recreates it, the file is invalid for a
+# moment. A fault counts once the file has not changed for _QUIET_NS, or after _FAULT_DELAY_NS.
 _QUIET_NS = NS // 10
 _FAULT_DELAY_NS = NS
 
 
 class FileOptions(Protocol):
-    """What the options of such a source have in common."""
+    """Options that sources with a file of claims have in common."""
 
     @property
     def path(self) -> Path:
@@ -26,17 +26,17 @@ class FileOptions(Protocol):
 
     @property
     def max_age(self) -> Duration:
-        """How long the last good list stands."""
+        """How long the last valid content stays in use."""
         ...
 
     @property
     def interval(self) -> Duration:
-        """How often the list is confirmed and the file looked at."""
+        """Seconds between confirmations, and between checks of the file."""
         ...
 
     @property
     def max_size(self) -> ByteSize:
-        """A larger file is not read."""
+        """Largest size; a larger file is not read."""
         ...
 
 
@@ -50,77 +50,78 @@ async def follow(
 ) -> None:
     """Emit a file's claims on every change and confirm them in between, until cancelled.
 
-    Faults of the file don't end it: the last good list stands, unconfirmed, until it is too old.
+    A fault of the file does not end this: the last valid claims stay, unconfirmed, until they are
+    older than `max_age`.
 
     Args:
         ctx: the source's context.
-        options: which file, and how.
-        read: makes claims of the whole file; runs in a thread.
-        absent: what helps when there is no such file.
-        follow_hints: look at the file and confirm the claims at once, too, when the join hints that
-            the claims of another source changed something.
+        options: the file, and how to follow it.
+        read: converts the content of the whole file to claims; runs in a thread.
+        absent: how to fix a missing file; added to the message.
+        follow_hints: also check the file and confirm the claims immediately when the join hints
+            that another source's claims have changed something.
     """
     with Watcher(options.path) as watcher:
-        looker = ClaimsFileReader(options.path, options.max_size, read, watcher, absent)
+        reader = ClaimsFileReader(options.path, options.max_size, read, watcher, absent)
         report = _Reporter(ctx, options)
         hints = asyncio.create_task(_take_hints(ctx, watcher, report)) if follow_hints else None
         try:
-            await _follow(ctx, watcher, looker, report)
+            await _follow(ctx, watcher, reader, report)
         finally:
             if hints is not None:
                 hints.cancel()
 
 
 async def _follow(
-    ctx: SourceContext, watcher: Watcher, looker: ClaimsFileReader, report: "_Reporter"
+    ctx: SourceContext, watcher: Watcher, reader: ClaimsFileReader, report: "_Reporter"
 ) -> None:
     changed = True
     while True:
         watcher.open()
         watcher.forget()
-        begun = ctx.clock.now().mono_ns
-        outcome = await asyncio.to_thread(looker.read, changed)
-        took = ctx.clock.now().mono_ns - begun
+        start_ns = ctx.clock.now().mono_ns
+        outcome = await asyncio.to_thread(reader.read, changed)
+        took_ns = ctx.clock.now().mono_ns - start_ns
         watcher.log_state(ctx.log)
         wait = watcher.max_wait(await report.file(outcome, changed))
-        rested = ctx.clock.now().mono_ns + took
+        pause_end_ns = ctx.clock.now().mono_ns + took_ns
         changed = await watcher.wait(wait)
-        # A writer that never stops gets at most half of a core, however large the file.
-        if (rest := rested - ctx.clock.now().mono_ns) > 0:
-            await ctx.clock.sleep(rest / NS)
+        # If the file is written all the time, reading it takes at most half of a CPU core.
+        if (rest_ns := pause_end_ns - ctx.clock.now().mono_ns) > 0:
+            await ctx.clock.sleep(rest_ns / NS)
 
 
 async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Reporter") -> None:
     async for hint in ctx.hints():
         if hint.sources - {ctx.name}:
-            report.asked = True
+            report.confirm_now = True
             watcher.wake()
 
 
 class _Reporter:
-    """Turns what was seen into events and into one message per change of state.
+    """Turns outcomes of reads into events, and into one log message per change of state.
 
     Attributes:
-        asked: somebody wants to know whether the claims still stand.
+        confirm_now: the join has asked for a confirmation.
     """
 
     def __init__(self, ctx: SourceContext, options: FileOptions) -> None:
         self._ctx = ctx
         self._options = options
         self._interval_ns = options.interval.ns
-        self.asked = False
-        self._said: ClaimsReplaced | None = None
+        self.confirm_now = False
+        self._emitted: ClaimsReplaced | None = None
         self._due_ns = 0
         self._fault = ""
-        self._doubt: _PendingFault | None = None
-        self._complaints: tuple[str, ...] = ()
+        self._pending_fault: _PendingFault | None = None
+        self._problems: tuple[str, ...] = ()
 
     async def file(self, outcome: Outcome, changed: bool) -> float:
-        """Emit what follows from a look; return the seconds until the next one.
+        """Emit the events for a read; return the seconds until the next read.
 
         Args:
-            outcome: what the look found.
-            changed: it was taken because something had changed.
+            outcome: the result of the read.
+            changed: the file was read because it may have changed.
         """
         now = self._ctx.clock.now().mono_ns
         if isinstance(outcome, Fault):
@@ -129,56 +130,56 @@ class _Reporter:
         return max(self._due_ns - self._ctx.clock.now().mono_ns, 0) / NS
 
     async def _good(self, listed: FileClaims, now: int) -> None:
-        self._doubt = None
-        said = self._said
-        fresh = said is None or listed.claims is not said.claims
+        self._pending_fault = None
+        event = self._emitted
+        fresh = event is None or listed.claims is not event.claims
         if fresh:
-            said = ClaimsReplaced(listed.claims, self._options.max_age.ns)
+            event = ClaimsReplaced(listed.claims, self._options.max_age.ns)
         recovered, self._fault = bool(self._fault), ""
-        if said is not None and (fresh or recovered or self.asked or now >= self._due_ns):
-            self._said, self.asked = said, False
+        if event is not None and (fresh or recovered or self.confirm_now or now >= self._due_ns):
+            self._emitted, self.confirm_now = event, False
             self._due_ns = now + self._interval_ns
-            await self._ctx.emit(said)
+            await self._ctx.emit(event)
         if recovered:
-            self._ctx.log.info("%s: is good again", self._options.path)
-        if listed.problems != self._complaints:
-            for complaint in listed.problems:
-                if complaint not in self._complaints:
-                    self._ctx.log.warning("%s; left out", complaint)
+            self._ctx.log.info("%s: can be read again", self._options.path)
+        if listed.problems != self._problems:
+            for problem in listed.problems:
+                if problem not in self._problems:
+                    self._ctx.log.warning("%s; the entry is skipped", problem)
             if not listed.problems:
-                self._ctx.log.info("%s: every entry is good again", self._options.path)
-            self._complaints = listed.problems
+                self._ctx.log.info("%s: all entries are valid again", self._options.path)
+            self._problems = listed.problems
 
     async def _bad(self, text: str, changed: bool, now: int) -> float:
         if text == self._fault:
-            self._doubt = None
+            self._pending_fault = None
             return float(self._options.interval)
-        if self._doubt is None:
-            self._doubt = _PendingFault(now)
+        if self._pending_fault is None:
+            self._pending_fault = _PendingFault(now)
         elif changed:
-            self._doubt.touched_ns = now
-        if (left := self._doubt.ends_ns - now) > 0:
+            self._pending_fault.changed_ns = now
+        if (left := self._pending_fault.ends_ns - now) > 0:
             return left / NS
-        self._doubt = None
+        self._pending_fault = None
         self._fault = text
-        if self._said is None:
-            self._ctx.log.warning("%s; no list has been read yet", text)
+        if self._emitted is None:
+            self._ctx.log.warning("%s; no valid content has been read yet", text)
         else:
             self._ctx.log.warning(
-                "%s; the last good list stands for %s", text, self._options.max_age
+                "%s; the last valid content stays in use for %s", text, self._options.max_age
             )
         await self._ctx.emit(SourceLost(text))
         return float(self._options.interval)
 
 
 class _PendingFault:
-    """The file was found at fault, too short a time ago to say so."""
+    """A fault of the file that may disappear soon, and is not reported yet."""
 
     def __init__(self, now: int) -> None:
-        self._begun_ns = now
-        self.touched_ns = now
+        self._start_ns = now
+        self.changed_ns = now
 
     @property
     def ends_ns(self) -> int:
-        """When the fault counts, if it is still there."""
-        return min(self.touched_ns + _QUIET_NS, self._begun_ns + _FAULT_DELAY_NS)
+        """The time at which the fault is reported if it persists."""
+        return min(self.changed_ns + _QUIET_NS, self._start_ns + _FAULT_DELAY_NS)

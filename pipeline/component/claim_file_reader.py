@@ -1,4 +1,4 @@
-"""One look at a file: watches set, bytes read, claims made. Blocking, so it runs in a thread."""
+"""Reads a file of claims once: sets watches, reads the bytes, parses claims. Blocking."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from pipeline.model.plugin_ids import reuse_unchanged
 
 @dataclass(frozen=True, slots=True)
 class FileClaims:
-    """What a file says.
+    """The valid content of a file.
 
     Attributes:
-        claims: all of them.
-        problems: what is wrong with that which was left out; the first few.
+        claims: all valid claims.
+        problems: the first few problems of entries that were skipped.
     """
 
     claims: tuple[Claim, ...]
@@ -27,7 +27,7 @@ class FileClaims:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The file yields nothing."""
+    """The file cannot be used."""
 
     text: str
 
@@ -35,18 +35,18 @@ class Fault:
 Outcome: TypeAlias = FileClaims | Fault
 
 Read: TypeAlias = Callable[[bytes], FileClaims]
-"""Makes claims of a whole file, or raises `UnreadableError`: nothing of it can be used."""
+"""Converts the content of a whole file to claims; raises `UnreadableError` if it is not usable."""
 
 
 class ClaimsFileReader:
-    """Looks at the file again and again; keeps what it saw, so that equal claims are one object.
+    """Reads the file repeatedly, and returns the same object while the claims are equal.
 
     Args:
         path: the file.
         max_size: a larger file is not read.
-        read: makes claims of it.
-        watcher: armed before each look.
-        absent: what helps when there is no such file.
+        read: converts the content to claims.
+        watcher: armed before each read, so that no change is missed.
+        absent: how to fix a missing file; added to the message.
     """
 
     def __init__(
@@ -59,25 +59,25 @@ class ClaimsFileReader:
         self._absent = absent
         self._stamp: Stamp | None = None
         self._settled = False
-        self._outcome: Outcome = Fault("not looked at yet")
+        self._outcome: Outcome = Fault("not read yet")
         self._listed = FileClaims(())
 
     def read(self, changed: bool) -> Outcome:
-        """Return what the file says now.
+        """Return the file's current claims, or the fault.
 
         Args:
-            changed: it may have changed; else its stamp decides whether it is read.
+            changed: the file may have changed. Otherwise it is read only if its stamp differs.
         """
         self._watcher.arm()
-        # Two writes within a tick of the filesystem's clock bear one stamp. A stamp that was read
-        # at two looks is old enough to mean something.
+        # Two writes within one tick of the filesystem's clock have the same stamp. A stamp is only
+        # trusted once two reads have found it.
         known = self._stamp if self._settled and not changed else None
         try:
             content = read_file(self._path, self._max_size, known)
         except UnreadableError as error:
             self._stamp, self._settled = None, False
-            mend = f"; {self._absent}" if self._absent and isinstance(error, AbsentError) else ""
-            self._outcome = Fault(f"{error}{mend}")
+            fix = f"; {self._absent}" if self._absent and isinstance(error, AbsentError) else ""
+            self._outcome = Fault(f"{error}{fix}")
             return self._outcome
         if content.data is None:
             return self._outcome

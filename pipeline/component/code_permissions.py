@@ -1,7 +1,7 @@
-"""Code that a configuration leads to: a library to load, a program that a kubeconfig names.
+"""Permission to run code that the configuration names: libraries, and programs of kubeconfigs.
 
-Whoever may write the configuration could run anything as podgpu by it, so that the command line
-alone allows it: an option in the file could be set by whoever writes the file.
+Without this, anyone who can write the configuration could run any code as podgpu. Only options of
+the command line permit it, because an option in the file could be set by the same person.
 """
 
 from collections.abc import Iterator
@@ -23,47 +23,47 @@ OPTION: Final = "--allow-configured-code"
 LIBRARY: Final = "--allow-library"
 
 FIX: Final = (
-    f"start podgpu with {OPTION} if everybody who may write these files may run programs as "
-    "podgpu, or name a kubeconfig with a token or a certificate"
+    f"start podgpu with {OPTION} if everyone who can write these files may run programs as "
+    "podgpu; otherwise use a kubeconfig with a token or a certificate"
 )
 
 GIVE_BOTH: Final = "give podgpu doctor the same option"
-"""For the doctor: it runs no such code by itself either."""
+"""For findings of `podgpu doctor`, which does not run such code by default either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the command line allows.
+    """Code that the command line permits.
 
     Attributes:
-        everything: whatever the configuration leads to.
-        libraries: these files may be loaded.
+        everything: any code that the configuration names.
+        libraries: files that podgpu may load.
     """
 
     everything: bool = False
     libraries: frozenset[Path] = frozenset()
 
     def library(self, path: Path) -> bool:
-        """Return whether a file that the configuration names may be loaded."""
+        """Return whether podgpu may load a library that the configuration names."""
         return self.everything or path in self.libraries
 
 
 NOTHING: Final = Allowed()
-"""What is allowed by itself."""
+"""The default: no code is permitted."""
 
 
 def names_kubeconfig(config: Config) -> bool:
-    """Return whether there is anything for `plugins` to look at."""
+    """Return whether the configuration names a kubeconfig, so that `plugins` has to read files."""
     return any(kind == "kubeconfig" for _, kind, _ in _leading(config))
 
 
 def libraries(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return the libraries that a configuration names and that may not be loaded."""
+    """Return a problem for each library that the configuration names without permission."""
     return [
         Problem(
             place,
-            f"{shown(str(path))} is code that the configuration names, and is not loaded",
-            f"start podgpu with {LIBRARY} {path}, or with {OPTION} for whatever the file names",
+            f"{shown(str(path))} is a library named in the configuration; podgpu does not load it",
+            f"start podgpu with {LIBRARY} {path}, or with {OPTION} for everything the file names",
         )
         for place, kind, path in _leading(config)
         if kind == "library" and not allowed.library(path)
@@ -71,28 +71,28 @@ def libraries(config: Config, allowed: Allowed) -> list[Problem]:
 
 
 def plugins(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return the programs that kubeconfigs name and that may not be run. Blocking.
+    """Return a problem for each program that a kubeconfig names without permission. Blocking.
 
-    A kubeconfig that isn't there or can't be read names none here; whoever reads it says so. What
-    is in force is what `pipeline.kube.credential_plugins` refuses: the file may be another one by
-    then.
+    A kubeconfig that is missing or unreadable has no problem here; the component that uses it
+    reports that. `pipeline.kube.credential_plugins` enforces the permission, because the file may
+    change after this check.
     """
     if allowed.everything:
         return []
     return [
-        Problem(place, f"{path}{where}, which is not run", FIX)
+        Problem(place, f"{path}{where}; podgpu does not run it", FIX)
         for place, kind, path in _leading(config)
         if kind == "kubeconfig" and (where := _plugin(path))
     ]
 
 
 def refused(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return all code that a configuration leads to and that may not run. Blocking."""
+    """Return a problem for all code that the configuration names without permission. Blocking."""
     return libraries(config, allowed) + plugins(config, allowed)
 
 
 def _leading(config: Config) -> Iterator[tuple[str, str, Path]]:
-    """Yield the place, the kind and the value of each option that leads to code."""
+    """Yield the path, the kind and the value of each option that leads to code."""
     yield from _of(config.counters, "counters")
     yield from _of(config.http, "http")
     for role, components in (("sources", config.sources), ("sinks", config.sinks)):
@@ -113,20 +113,20 @@ def _of(options: msgspec.Struct, place: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _plugin(path: Path) -> str:
-    """Return where a kubeconfig names a program for its current user, for people; else nothing."""
+    """Return `:LINE: TEXT` if the kubeconfig's current user names a program; otherwise ""."""
     try:
         root, _ = compose(read(path).decode("utf-8", "replace"))
     except ConfigError:
         return ""
     context = _called(_at(root, "contexts"), _text(_at(root, "current-context")))
     user = _called(_at(root, "users"), _text(_at(context, "context", "user")))
-    for *steps, told in (
+    for *steps, name in (
         ("user", "exec", "command", "exec"),
         ("user", "auth-provider", "config", "cmd-path", "auth-provider"),
     ):
         node = _at(user, *steps)
         if node is not None:
-            return f":{node.line}: {told} of the current user names a program for its credentials"
+            return f":{node.line}: {name} of the current user names a program for credentials"
     return ""
 
 
@@ -138,7 +138,7 @@ def _at(node: Node | None, *steps: str) -> Node | None:
 
 
 def _called(nodes: Node | None, name: str) -> Node | None:
-    """Return the entry of a list of named ones."""
+    """Return the entry of a list that has this `name`."""
     entries = nodes.items if isinstance(nodes, ListNode) else []
     return next((each for each in entries if _text(_at(each, "name")) == name), None)
 

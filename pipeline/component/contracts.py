@@ -1,4 +1,4 @@
-"""What a source and a sink are, and what the runtime hands them."""
+"""Protocols of sources and sinks, and of what the runtime provides to them."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,78 +19,78 @@ from pipeline.model.usage_window import UsageWindow
 
 
 class KubeApi(Protocol):
-    """A session with an API server, shared by all that use the same credentials."""
+    """A session with an API server, shared by all components with the same credentials."""
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
-        """Return the body of an answer, JSON.
+        """Send a GET request and return the response's body, JSON.
 
         Args:
-            path: of the resource, such as `/api/v1/pods`.
+            path: path of the resource, such as `/api/v1/pods`.
             query: parameters, not yet escaped.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached.
+            ApiError: the server refused the request or could not be reached.
         """
         ...
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
-        """Merge changes into an object and return the whole of it as it is then, JSON.
+        """Merge changes into an object and return the whole changed object, JSON.
 
         Args:
-            path: of the object, such as `/api/v1/nodes/NAME`.
-            changes: a JSON merge patch (RFC 7386): None takes a key away. With the object's
-                `metadata.resourceVersion` in it, it is refused by 409 where the object has changed
-                since that version was read.
+            path: path of the object, such as `/api/v1/nodes/NAME`.
+            changes: a JSON merge patch (RFC 7386): None removes a key. If it contains the object's
+                `metadata.resourceVersion`, the server responds 409 if the object has changed since
+                that version.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached; the change may be made all the
-                same, if its answer was lost.
+            ApiError: the server refused the request or could not be reached. The change may have
+                been made nevertheless, if the response was lost.
         """
         ...
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
-        """Create an object and return the whole of it as it is then, JSON.
+        """Create an object and return it as the server stored it, JSON.
 
         Args:
-            path: of the collection.
+            path: path of the collection.
             body: the object.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached; the object may be made all the
-                same, if its answer was lost.
+            ApiError: the server refused the request or could not be reached. The object may have
+                been created nevertheless, if the response was lost.
         """
         ...
 
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a stream of lines, each of them JSON; it ends when the server ends it.
+        """Open a stream of lines, each a JSON document; it ends when the server closes it.
 
         Args:
-            path: of the resource.
-            query: parameters; `watch=true` is the caller's to set.
-            silence: seconds without a byte after which the connection counts as dead.
+            path: path of the resource.
+            query: parameters; the caller sets `watch=true`.
+            silence: seconds without data after which the connection counts as dead.
 
         Raises:
-            ApiError: on entry, the server refused or couldn't be reached; in the iteration, the
-                connection broke or fell silent.
+            ApiError: on entry, the server refused the request or could not be reached; in the
+                iteration, the connection broke or was silent for too long.
         """
         ...
 
 
 class SourceContext(Protocol):
-    """What a source may use while it runs. Owned by the runtime; members are made when first used.
+    """What the runtime provides to a source. The runtime owns it; members are created on first use.
 
     Attributes:
         name: the source's name in the configuration.
-        node: the node's name, as the cluster knows it.
-        clock: the only clock.
-        plan: the fields somebody asked for; a sampler reads no others.
-        log: named after the source.
-        meter: for our own telemetry; adds the label `source`.
-        accepted: which annotations of pods count, from those that see the pods' requests.
-        restart_state: what the source leaves here is there again after a restart, and after a
-            reload that changed its options; it goes when the source leaves the configuration.
+        node: the node's name in the cluster.
+        clock: the source of all times.
+        plan: the configured fields; a source reads no others.
+        log: a logger named after the source.
+        meter: records podgpu's own metrics, with the label `source`.
+        accepted: annotations of pods that sources with access to the pods' requests accepted.
+        restart_state: kept when the source restarts or a reload changes its options; dropped when
+            the source is removed from the configuration.
     """
 
     name: str
@@ -103,44 +103,45 @@ class SourceContext(Protocol):
     restart_state: dict[str, object]
 
     async def emit(self, event: Event) -> None:
-        """Hand an event to the join under this source's name, waiting while the inbox is full."""
+        """Send an event to the join under this source's name; wait while the inbox is full."""
         ...
 
     async def relay(self, envelope: Envelope) -> None:
-        """Hand on another source's event under that source's name and kind.
+        """Send another source's event to the join, under that source's name and kind.
 
-        For replay alone: precedence would change if it emitted under its own.
+        Only for `replay`: under its own name, the precedence of the sources would change.
         """
         ...
 
     def hints(self) -> AsyncIterator[Hint]:
-        """Iterate over the join's hints; those not yet taken merge into one."""
+        """Iterate over the join's hints; pending hints are merged into one."""
         ...
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Join the session with an API server, starting it if need be.
+        """Return a shared session with an API server, which is opened on first use.
 
         Args:
-            kubeconfig: file with address and credentials; None for those of the pod podgpu runs in.
+            kubeconfig: file with address and credentials; None for the service account of podgpu's
+                pod.
 
         Raises:
-            TransientError: there are no credentials now; the text says where they were looked for.
+            TransientError: there are no credentials now; the text names the places searched.
         """
         ...
 
 
 class Source(Protocol):
-    """Something that observes the node.
+    """A component that observes the node and emits events.
 
-    The same object is run again after a `TransientError`, so that its counters go on.
+    The same object runs again after a `TransientError`, so that its counters continue.
     """
 
     async def run(self, ctx: SourceContext) -> None:
-        """Acquire, observe and emit until cancelled. Returning means there is no more to come.
+        """Acquire resources, then observe and emit until cancelled. Returns if no more data comes.
 
         Raises:
-            TransientError: run again later; nothing of what was acquired is kept.
-            PermanentError: the configuration asks for what can't be had.
+            TransientError: the runtime runs the source again later. It must release all resources.
+            PermanentError: the configuration cannot work.
         """
         ...
 
@@ -150,9 +151,9 @@ class HttpRequest:
     """A request to a mounted path. Header names are lower case.
 
     Attributes:
-        body: what was sent behind the headers; empty where the mount takes no body.
-        repeated: names of parameters that were given more than once, of which `query` has one.
-        source: where the client is: its IPv4 address, or the /64 of its IPv6 address.
+        body: the request's body; empty if the mount takes no body.
+        repeated: names of parameters that occur more than once; `query` has one of their values.
+        source: the client's network: its IPv4 address, or the /64 of its IPv6 address.
     """
 
     method: str
@@ -166,12 +167,12 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, whole.
+    """A complete response.
 
     Attributes:
-        body: may be the same object for many clients: hundreds of slow ones then keep one page in
-            memory, not one each.
-        tail: what comes after the body, for this client alone.
+        body: may be the same object for many clients, so that many slow clients share the memory
+            of one page.
+        tail: bytes after the body, for this client only.
     """
 
     body: bytes
@@ -184,19 +185,19 @@ class HttpResponse:
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 Refusal: TypeAlias = Literal["too_long", "encoded", "busy", "unfinished"]
-"""Why a body isn't taken: it is longer than it may be, or encoded; there is no room for it; it
-didn't come to its end."""
+"""Why a request's body is refused: it is too long; it has a content encoding; too many bodies are
+in memory; it did not arrive completely."""
 
 READ_ONLY: Final = ("GET", "HEAD")
-"""The methods of a path that shows something."""
+"""The methods of a read-only path."""
 
 
 class HttpMounts(Protocol):
-    """One component's paths on a listener that it shares with others."""
+    """The paths of one component on a listener that it shares with others."""
 
     @property
     def port(self) -> int:
-        """The port that is listened on: the one asked for, or the one found for port 0."""
+        """The port of the listener; for port 0, the port that the system chose."""
         ...
 
     def mount(
@@ -212,29 +213,30 @@ class HttpMounts(Protocol):
         """Serve a path until the context ends.
 
         Args:
-            path: begins with `/`.
-            handler: answers.
+            path: starts with `/`.
+            handler: returns the response.
             title: shown on the page at `/`.
-            methods: that the path takes; another one is answered 405.
-            body_bytes: the longest body that is taken, a longer one is answered 413; 0 for a path
-                that looks at none.
-            refused: told of each request that the handler isn't asked, for its body.
+            methods: the allowed methods; others get status 405.
+            body_bytes: the longest allowed body; a longer one gets status 413. 0 for a path that
+                reads no body.
+            refused: called for each request that is refused because of its body, without the
+                handler.
         """
         ...
 
 
 class SinkContext(Protocol):
-    """What a sink may use. Owned by the runtime; members are made when first used.
+    """What the runtime provides to a sink. The runtime owns it; members are created on first use.
 
     Attributes:
         name: the sink's name in the configuration.
         node: the node's name, for labels.
-        clock: the only clock.
-        plan: the fields somebody asked for.
-        log: named after the sink.
-        meter: for our own telemetry; adds the label `sink`.
-        restart_state: what the sink leaves here is there again after a reload that changed its
-            options; it goes when the sink leaves the configuration.
+        clock: the source of all times.
+        plan: the configured fields.
+        log: a logger named after the sink.
+        meter: records podgpu's own metrics, with the label `sink`.
+        restart_state: kept when a reload changes the sink's options; dropped when the sink is
+            removed from the configuration.
     """
 
     name: str
@@ -246,55 +248,55 @@ class SinkContext(Protocol):
     restart_state: dict[str, object]
 
     def latest(self) -> Snapshot | None:
-        """Return the newest snapshot, None before the first: a reloaded sink answers at once."""
+        """Return the newest snapshot, or None before the first, for use before the next arrives."""
         ...
 
     def telemetry(self) -> list[FamilyPoints]:
-        """Return podgpu's own metrics as they are now, in a fixed order."""
+        """Return the current values of podgpu's own metrics, in a fixed order."""
         ...
 
     def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Join the listener at an address, starting it if need be.
+        """Return a shared HTTP listener, which is opened on first use.
 
         Raises:
-            PermanentError: the address can't be listened on.
+            PermanentError: podgpu cannot listen on the address.
         """
         ...
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Join the session with an API server, as `SourceContext.kube` does.
+        """Return a shared session with an API server, as `SourceContext.kube` does.
 
         Raises:
-            TransientError: there are no credentials now; the text says where they were looked for.
+            TransientError: there are no credentials now; the text names the places searched.
         """
         ...
 
 
 class SinkInbox(Protocol):
-    """Snapshots on their way to one sink; iteration ends when the sink has to stop."""
+    """The queue of snapshots for one sink; iteration ends when the sink has to stop."""
 
     def __aiter__(self) -> AsyncIterator[Snapshot]:
         """Iterate over snapshots, oldest first."""
         ...
 
     async def wait_closed(self) -> None:
-        """Wait until no more snapshots come in, though some may still wait."""
+        """Wait until the inbox is closed for new snapshots; some may still be queued."""
         ...
 
 
 class Sink(Protocol):
-    """Something that hands snapshots on.
+    """A component that receives snapshots and passes them on.
 
-    `async with` acquires what it needs and gives it back; after a `TransientError` it is left and
-    entered again.
+    `async with` acquires resources and releases them. After a `TransientError` the runtime exits
+    the sink and enters it again.
     """
 
     async def __aenter__(self) -> Self:
-        """Acquire.
+        """Acquire resources.
 
         Raises:
-            PermanentError: what was asked for can't be had; at the first start this ends podgpu.
-            TransientError: not now; entered again later.
+            PermanentError: the configuration cannot work; at the first start, podgpu exits.
+            TransientError: it does not work now; the runtime enters the sink again later.
         """
         ...
 
@@ -305,46 +307,47 @@ class Sink(Protocol):
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Give everything back. Bounded in time."""
+        """Release all resources, in bounded time."""
         ...
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Consume until the inbox ends, flush, return."""
+        """Process snapshots until the inbox ends, flush, and return."""
         ...
 
 
 @runtime_checkable
 class UsageHistory(Protocol):
-    """A sink that keeps the accounts, and so can tell of the past. It is entered when asked."""
+    """A sink that stores usage and can read it. The runtime calls it only while it is entered."""
 
     async def stored_usage(self) -> TotalsRestored | None:
-        """Return the accounts as they stood when podgpu last ran; None if there are none.
+        """Return the usage accounts of podgpu's previous run; None if there are none.
 
-        Asked once after each start, before the first source begins. Bounded in time.
+        Called once at start, before the first source starts. Takes bounded time.
 
         Raises:
-            TransientError: it can't be told now; the accounts begin anew.
+            TransientError: they cannot be read now; usage counters start at zero.
         """
         ...
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
-        """Return what was used in a span of time.
+        """Return the usage within a time range.
 
         Args:
-            start_ns: in nanoseconds of Unix time.
-            end_ns: likewise.
+            start_ns: start of the range, in nanoseconds of Unix time.
+            end_ns: end of the range, in nanoseconds of Unix time.
 
         Raises:
-            TransientError: it can't be told now.
+            TransientError: it cannot be read now.
         """
         ...
 
 
 class Delivery(Enum):
-    """How snapshots reach a sink."""
+    """How a sink receives snapshots."""
 
     LATEST = "latest"
-    """For sinks that show the present: a newer snapshot takes the place of one not yet taken."""
+    """For sinks that show the current state: a newer snapshot replaces one that still waits."""
 
     QUEUE = "queue"
-    """For sinks that record history: bounded, drops the oldest and counts its readings."""
+    """For sinks that record history: a bounded queue that drops the oldest snapshot when full, and
+    counts its readings."""

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Findings: the results of `podgpu doctor`'s checks."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,17 +8,17 @@ from typing import Final
 
 
 class Verdict(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
-    """podgpu works, and somebody will miss something."""
+    """podgpu works, but something is missing or degraded."""
 
     FAILURE = "failure"
-    """Something that is configured doesn't work."""
+    """Something that is configured does not work."""
 
     SKIPPED = "skipped"
-    """It can't be told, or nobody needs it."""
+    """The result is unknown, or the check is not needed."""
 
 
 _STATUS: Final = {Verdict.WARNING: 1, Verdict.FAILURE: 2}
@@ -26,15 +26,15 @@ _STATUS: Final = {Verdict.WARNING: 1, Verdict.FAILURE: 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's.
+    """One result of a check.
 
     Attributes:
         check: id of the check, a key of `CHECKS`.
-        verdict: how bad it is.
-        subject: the place: a file, a socket, an address, a call.
-        observed: what was there.
-        fix: what to do about it; empty where there is nothing to mend.
-        component: whom it concerns, such as `source kubelet`; empty for what concerns all.
+        verdict: the severity.
+        subject: what was checked: a file, a socket, an address or a call.
+        observed: what the check found.
+        fix: how to fix the problem; empty if there is none.
+        component: the component concerned, such as `source kubelet`; empty for all of podgpu.
     """
 
     check: str
@@ -46,20 +46,20 @@ class Finding:
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """Return 0 if all is well, 1 for warnings, 2 for failures."""
+    """Return the exit status: 0 without problems, 1 for warnings, 2 for failures."""
     return max((_STATUS.get(finding.verdict, 0) for finding in findings), default=0)
 
 
 def count_by_verdict(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """Return how often each verdict was given, the worst first; none that wasn't."""
+    """Return the number of findings per verdict, worst first, without zeros."""
     found = Counter(finding.verdict for finding in findings)
     order = (Verdict.FAILURE, Verdict.WARNING, Verdict.OK, Verdict.SKIPPED)
     return {verdict: found[verdict] for verdict in order if found[verdict]}
 
 
 def span(seconds: float) -> str:
-    """Return a length of time for people."""
-    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+    """Return a duration as text, such as `3 min`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {word}"
+            return f"{seconds // size:.0f} {unit}"
     return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""When what is known of holders is worth writing down for others."""
+"""Decides when holders are known well enough to write them down for other programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,38 +8,38 @@ from pipeline.base.clock import Clock
 from pipeline.model import Instant, Snapshot, SourceState
 
 _MAX_WAIT: Final = 15.0
-"""Seconds after which a source that says nothing keeps nobody waiting any more."""
+"""Seconds to wait for a source that has not reported."""
 
 
 @dataclass(slots=True)
 class _AwaitedSource:
-    """A source that may name a holder.
+    """A source that can report a holder.
 
     Attributes:
-        kind: the source's.
-        since: when its silence began to be waited out.
-        has_reported: it has said something, or was lost.
-        timed_out: nobody waits for it any more.
+        kind: the source's kind.
+        since: when the wait for it started.
+        has_reported: it has reported something, or failed.
+        settled: the wait for it is over.
     """
 
     kind: str
     since: Instant
     has_reported: bool = False
-    timed_out: bool = False
+    settled: bool = False
 
     def is_another(self, state: SourceState) -> bool:
-        """Whether another source has come in its place since."""
+        """Return whether a different source has taken its name."""
         return self.kind != state.kind or (self.has_reported and not state.has_reported)
 
 
 class HolderCompleteness:
-    """Waits until those who could name a holder have spoken, for so long and no longer.
+    """Waits, for a limited time, until all sources that can report holders have reported.
 
-    What is written before would say of a GPU that nobody holds it, only because nobody was asked.
-    A source that a reload has added or exchanged is waited for too.
+    A result written earlier would call a GPU free only because a source has not reported yet.
+    Sources that a reload adds or replaces are waited for, too.
 
     Args:
-        clock: the component's.
+        clock: the component's clock.
         besides: kinds of source that are not waited for.
     """
 
@@ -50,11 +50,11 @@ class HolderCompleteness:
         self._sources: Mapping[str, _AwaitedSource] | None = None
 
     def begin(self) -> None:
-        """Begin to wait, if that has not begun."""
+        """Start to wait, if this has not been called before."""
         self._began = self._began or self._clock.now()
 
     def is_complete(self, snapshot: Snapshot) -> bool:
-        """Whether all has been heard that is waited for, as of this snapshot."""
+        """Return whether the wait is over for all sources of this snapshot."""
         now = self._clock.now()
         before = self._sources or {}
         since = now if self._sources is not None else self._began or now
@@ -71,20 +71,20 @@ class HolderCompleteness:
         if known is None or known.is_another(state):
             known = _AwaitedSource(state.kind, since)
         known.has_reported = known.has_reported or state.has_reported
-        known.timed_out = known.timed_out or state.up or self._rest(known.since) <= 0
+        known.settled = known.settled or state.up or self._rest(known.since) <= 0
         return known
 
     @property
     def has_timed_out(self) -> bool:
-        """Whether everybody has had the time to speak, whoever has."""
+        """Whether the time to wait since `begin` is over, whether or not sources have reported."""
         return self._rest(self._began or self._clock.now()) <= 0
 
     def seconds_left(self) -> float:
-        """Return the seconds for which sources may still keep us waiting; 0 or less for none."""
+        """Return the seconds left to wait for sources; 0 or less if the wait is over."""
         if self._sources is None:
             return self._rest(self._began or self._clock.now())
         return max(
-            (self._rest(s.since) for s in self._sources.values() if not s.timed_out), default=0
+            (self._rest(s.since) for s in self._sources.values() if not s.settled), default=0
         )
 
     def _rest(self, since: Instant) -> float:

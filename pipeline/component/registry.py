@@ -1,6 +1,6 @@
-"""Which kinds of source and sink there are: a table, so that nothing loads until it is asked for.
+"""The table of all kinds of source and sink. Code of a kind is imported only when it is used.
 
-A new component costs its package, its test, its page under `docs/` and one line here.
+A new component needs a package, a test, a page in `docs/` and one entry here.
 """
 
 import importlib
@@ -15,41 +15,41 @@ from pipeline.fields import all_words
 from pipeline.model import Resolves, SourceAdded
 
 _HANGING_FILE: Final = (
-    "see the file system of its path: a file server that is away, or a mount of one that went"
+    "check the file system of its path: a file server may be unavailable, or a mount stale"
 )
 _SILENT_SERVER: Final = (
-    "see that the API server answers (kubectl get nodes with the same kubeconfig), and that a "
-    "credential plugin which the kubeconfig names comes to an end by itself"
+    "check that the API server responds (kubectl get nodes with the same kubeconfig), and that a "
+    "credential plugin of the kubeconfig terminates"
 )
 
 Role = Literal["source", "sink"]
 
 Holders = Literal["none", "some", "all", "relayed"]
-"""Of what is held a source tells nothing, some of it, or all; or it relays the word of sources of
-other kinds, which may tell all."""
+"""Which holders a source reports: none, some, or all of the node; or it relays sources of other
+kinds, which may report all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kind.
+    """One kind of source or sink.
 
     Attributes:
         summary: one line for `podgpu kinds`.
-        options: dotted path `module:Class` of its `msgspec.Struct`; that module imports no
-            third-party library but msgspec, so that `check` and `schema` stay light.
+        options: dotted path `module:Class` of its `msgspec.Struct`. That module imports no
+            third-party library but msgspec, so that `check` and `schema` start quickly.
         factory: dotted path of the component. A source is called with its options, a sink with its
             options and its context.
-        delivery: how snapshots reach a sink.
-        uses_plan: it looks at the plan of its context, so that another plan makes it another one.
-        doctor: dotted path of what `podgpu doctor` looks at for it; empty if there is nothing. It
-            is called with the options and a `pipeline.diagnostics.context.DoctorContext`.
-        timeout_fix: what to do if what `doctor` looks at comes to no end, for people; empty if that
-            is the same as for anything that hangs.
-        holders: what a source tells of who holds what. It takes the word of one that tells all to
-            know what is free.
-        resolves: what a source tells that others wait for: it enumerates devices, or it says what
-            devices are called, and ids that fit no device count once it has said so; or it tells
-            what the kubelet gave out, and schedulers' annotations count once it has said so.
+        delivery: how a sink receives snapshots.
+        uses_plan: it reads its context's plan, and restarts if the plan changes.
+        doctor: dotted path of its checks for `podgpu doctor`; empty if there are none. Called with
+            the options and a `pipeline.diagnostics.context.DoctorContext`.
+        timeout_fix: what to do if `doctor` does not finish; empty for the general advice.
+        holders: which holders a source reports. Which GPUs are free is only known if a source
+            reports all.
+        resolves: what a source reports that the join waits for. `devices`: it enumerates devices.
+            `names`: it reports the names of devices; ids that match no device count as unresolved
+            only after that. `claims`: it reports the kubelet's allocations; schedulers'
+            annotations are valid only after that.
     """
 
     summary: str
@@ -65,17 +65,17 @@ class Entry:
 
 ENTRIES: dict[tuple[Role, str], Entry] = {
     ("source", "nvml"): Entry(
-        "samples this machine's NVIDIA GPUs through the driver's own library",
+        "samples this node's NVIDIA GPUs through the driver's library (NVML)",
         "sources.nvml.options:Options",
         "sources.nvml.source:NvmlSource",
         uses_plan=True,
         doctor="sources.nvml.doctor:examine",
-        timeout_fix="the driver hangs: see the kernel log (dmesg); reboot the node if it stays so; "
-        "or the file system that its library is on does not answer",
+        timeout_fix="the driver does not respond: see the kernel log (dmesg), and reboot the node "
+        "if this persists; or check the file system of the driver's library",
         resolves=frozenset({"devices"}),
     ),
     ("source", "podlist"): Entry(
-        "reads who holds which GPU from koordinator's podlist.json",
+        "reads which container holds which GPU from koordinator's podlist.json",
         "sources.podlist.options:Options",
         "sources.podlist.source:PodListSource",
         doctor="sources.podlist.doctor:examine",
@@ -83,16 +83,16 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         holders="all",
     ),
     ("source", "podresources"): Entry(
-        "asks the kubelet who holds which GPU, on its pod-resources socket",
+        "asks the kubelet which container holds which GPU, on its pod-resources socket",
         "sources.podresources.options:Options",
         "sources.podresources.source:PodResourcesSource",
         doctor="sources.podresources.doctor:examine",
-        timeout_fix="see that the kubelet answers, and its log (journalctl -u kubelet)",
+        timeout_fix="check that the kubelet responds, and its log (journalctl -u kubelet)",
         holders="all",
         resolves=frozenset({"claims"}),
     ),
     ("source", "checkpoint"): Entry(
-        "reads who holds which GPU from the kubelet's checkpoint of device plugins",
+        "reads which container holds which GPU from the kubelet's device plugin checkpoint",
         "sources.checkpoint.options:Options",
         "sources.checkpoint.source:CheckpointSource",
         doctor="sources.checkpoint.doctor:examine",
@@ -101,7 +101,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         resolves=frozenset({"claims"}),
     ),
     ("source", "pods"): Entry(
-        "follows this node's pods through the API server, and what schedulers gave them",
+        "watches this node's pods through the API server, and the GPUs that schedulers assign",
         "sources.pods.options:Options",
         "sources.pods.source:PodsSource",
         doctor="sources.pods.doctor:examine",
@@ -110,7 +110,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         resolves=frozenset({"names"}),
     ),
     ("source", "nri"): Entry(
-        "hears from the container runtime of each container, as a plugin of its NRI",
+        "receives the events of containers from the container runtime, as an NRI plugin",
         "sources.nri.options:Options",
         "sources.nri.source:NriSource",
         doctor="sources.nri.doctor:examine",
@@ -118,30 +118,30 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         holders="all",
     ),
     ("source", "dcgm"): Entry(
-        "reads the page of a dcgm-exporter on this node, of any version",
+        "reads the metrics page of a dcgm-exporter on this node, of any version",
         "sources.dcgm.options:Options",
         "sources.dcgm.source:DcgmSource",
         uses_plan=True,
         doctor="sources.dcgm.doctor:examine",
-        timeout_fix="see that dcgm-exporter answers at url, or the file system of path",
+        timeout_fix="check that dcgm-exporter responds at url, or the file system of path",
         resolves=frozenset({"devices"}),
     ),
     ("source", "hostengine"): Entry(
-        "asks a DCGM host engine for the profiling fields that NVML can't give",
+        "queries a DCGM host engine for the profiling fields that NVML does not provide",
         "sources.hostengine.options:Options",
         "sources.hostengine.source:HostEngineSource",
         uses_plan=True,
         doctor="sources.hostengine.doctor:examine",
-        timeout_fix="see that nv-hostengine answers (dcgmi discovery -l), "
+        timeout_fix="check that nv-hostengine responds (dcgmi discovery -l), "
         "and the file system of library",
         resolves=frozenset({"devices"}),
     ),
     ("source", "kernel"): Entry(
-        "reads XID errors from the kernel's log, with the processes that it names",
+        "reads XID errors from the kernel log, with the processes that it names",
         "sources.kernel.options:Options",
         "sources.kernel.source:KernelSource",
         doctor="sources.kernel.doctor:examine",
-        timeout_fix="see the file system of its path, and of proc",
+        timeout_fix="check the file systems of path and of proc",
     ),
     ("source", "replay"): Entry(
         "plays a recording of a node's events",
@@ -152,14 +152,14 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         holders="relayed",
     ),
     ("sink", "prometheus"): Entry(
-        "serves /metrics for Prometheus, in dcgm-exporter's names",
+        "serves /metrics for Prometheus, with the names of dcgm-exporter",
         "sinks.prometheus.options:Options",
         "sinks.prometheus.sink:PrometheusSink",
         Delivery.LATEST,
         uses_plan=True,
     ),
     ("sink", "textfile"): Entry(
-        "writes the page to a .prom file, for node_exporter's textfile collector",
+        "writes the metrics to a .prom file, for node_exporter's textfile collector",
         "sinks.textfile.options:Options",
         "sinks.textfile.sink:TextfileSink",
         Delivery.LATEST,
@@ -183,10 +183,11 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         Delivery.QUEUE,
         uses_plan=True,
         doctor="sinks.otlp.doctor:examine",
-        timeout_fix="see that the receiver answers, and the file systems of certificates and token",
+        timeout_fix="check that the receiver responds, and the file systems of certificates and "
+        "token",
     ),
     ("sink", "podlist"): Entry(
-        "keeps koordinator's podlist.json: who holds which GPU, for readers of that file",
+        "writes koordinator's podlist.json: which container holds which GPU",
         "sinks.podlist.options:Options",
         "sinks.podlist.sink:PodListSink",
         Delivery.LATEST,
@@ -194,7 +195,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         timeout_fix=_HANGING_FILE,
     ),
     ("sink", "pods"): Entry(
-        "writes the uuids that a pod holds into its annotations, through the API server",
+        "writes the UUIDs of the GPUs that a pod holds to its annotations, through the API server",
         "sinks.pods.options:Options",
         "sinks.pods.sink:PodsSink",
         Delivery.LATEST,
@@ -202,16 +203,16 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         timeout_fix=_SILENT_SERVER,
     ),
     ("sink", "ledger"): Entry(
-        "keeps who used how much in a file of SQLite, over restarts, for `podgpu usage`",
+        "stores usage per container in an SQLite file, across restarts, for `podgpu usage`",
         "sinks.ledger.options:Options",
         "sinks.ledger.sink:LedgerSink",
-        # Totals are told, so that one that is passed over is no loss.
+        # Snapshots have running totals, so that a skipped snapshot loses nothing.
         Delivery.LATEST,
         doctor="sinks.ledger.doctor:examine",
         timeout_fix=_HANGING_FILE,
     ),
     ("sink", "node"): Entry(
-        "keeps the node's topology, and what is free of it, in an annotation of its Node",
+        "writes the node's GPU topology and its free GPUs to an annotation of the Node",
         "sinks.node.options:Options",
         "sinks.node.sink:NodeSink",
         Delivery.LATEST,
@@ -219,7 +220,7 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
         timeout_fix=_SILENT_SERVER,
     ),
     ("sink", "events"): Entry(
-        "writes an Event on each pod that an XID error strikes, through the API server",
+        "writes a Kubernetes Event for each pod affected by an XID error, through the API server",
         "sinks.events.options:Options",
         "sinks.events.sink:EventsSink",
         Delivery.LATEST,
@@ -230,13 +231,13 @@ ENTRIES: dict[tuple[Role, str], Entry] = {
 
 
 def load(dotted: str) -> object:
-    """Import what a dotted path `module:name` names."""
+    """Import the object at a dotted path `module:name`."""
     module, _, name = dotted.partition(":")
     return cast("object", getattr(importlib.import_module(module), name))
 
 
 class RegisteredKinds:
-    """The registry as `config` needs it: names of kinds, and the options of each."""
+    """The registry in the form that `config` needs: names of kinds, and their options."""
 
     def names(self, role: str) -> Sequence[str]:
         """Return the kinds of a role (`source` or `sink`), in the order of the table."""
@@ -252,7 +253,10 @@ class RegisteredKinds:
         return cast("type[msgspec.Struct]", load(entry.options))
 
     def allowed_values(self, noun: str) -> Sequence[str]:
-        """Return the words for fields and groups of them, the one thing that options name so.
+        """Return all names of fields and of groups of fields.
+
+        Args:
+            noun: what the option names; only "field or group" is supported.
 
         Raises:
             KeyError: another noun.
@@ -261,7 +265,7 @@ class RegisteredKinds:
 
 
 def source_added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
-    """Return the event by which a source begins."""
+    """Return the event that announces a source to the join."""
     entry = ENTRIES.get(("source", kind))
     resolves = entry.resolves if entry is not None else frozenset()
     if not getattr(options, "resource_slices", True):
@@ -270,12 +274,12 @@ def source_added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:
 
 
 def build_source(kind: str, options: msgspec.Struct) -> Source:
-    """Make a source of a registered kind."""
+    """Create a source of a registered kind."""
     factory = load(ENTRIES["source", kind].factory)
     return cast("Source", factory(options))  # type: ignore[operator]
 
 
 def build_sink(kind: str, options: msgspec.Struct, ctx: SinkContext) -> Sink:
-    """Make a sink of a registered kind."""
+    """Create a sink of a registered kind."""
     factory = load(ENTRIES["sink", kind].factory)
     return cast("Sink", factory(options, ctx))  # type: ignore[operator]

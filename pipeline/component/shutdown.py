@@ -1,24 +1,24 @@
-"""How a sink that has to stop ends what it has begun."""
+"""Ends the requests of a sink that has to stop, in bounded time."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
 STOP_SECONDS: Final = 3.0
-"""Seconds that a sink which has to stop gives a request under way."""
+"""Seconds that a pending request may take after the sink has to stop."""
 
 
 async def run_until_stopped(
     work: Coroutine[Any, Any, None], closed: asyncio.Future[None]
 ) -> asyncio.Future[None]:
-    """Let work end by itself; once the sink has to stop, only within `STOP_SECONDS`.
+    """Run work to its end; once the sink has to stop, for at most `STOP_SECONDS` more.
 
     Args:
-        work: what is done.
-        closed: is done once the sink has to stop.
+        work: the coroutine to run.
+        closed: done once the sink has to stop.
 
     Returns:
-        The work, done; cancelled if it was late.
+        The finished task; cancelled if it took too long.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,4 +1,4 @@
-"""Snapshots as they arrive at a sink that has other things to do in between."""
+"""Waits for snapshots in sinks that also do other work."""
 
 import asyncio
 from types import TracebackType
@@ -9,23 +9,24 @@ from pipeline.model import Snapshot
 
 
 class Arrivals:
-    """Waits for the next snapshot, but no longer than the sink has nothing else to do.
+    """Waits for the next snapshot, for a limited time.
 
-    It is entered in the task that waits; leaving it gives up the wait, and the inbox with it.
+    A context manager: enter it in the task that waits; leaving it ends the wait and the use of the
+    inbox.
 
     Args:
-        inbox: the sink's.
+        inbox: the sink's inbox.
         latest: the newest snapshot so far; None before the first.
 
     Attributes:
-        latest: likewise, with those that have arrived. The last one stays when the inbox has ended.
-        closing: done once no more snapshots come in, though one may still wait: there is little
-            time left. An inbox that was closed before is known to be so from the beginning.
-        ended: nothing waits any more either: the sink has to flush and to return.
+        latest: the newest snapshot. It stays when the inbox has ended.
+        closing: done once the inbox is closed for new snapshots, though one may still be queued:
+            little time is left. If the inbox is closed on entry, it is done from the beginning.
+        ended: the inbox is closed and empty: the sink has to flush and return.
     """
 
     closing: asyncio.Future[None]
-    _coming: asyncio.Future[Snapshot | None]
+    _next: asyncio.Future[Snapshot | None]
 
     def __init__(self, inbox: SinkInbox, latest: Snapshot | None) -> None:
         self.latest = latest
@@ -34,14 +35,14 @@ class Arrivals:
         self._snapshots = aiter(inbox)
 
     async def __aenter__(self) -> Self:
-        """Begin to wait."""
+        """Start to wait."""
         self.closing = asyncio.ensure_future(self._inbox.wait_closed())
-        self._ask()
+        self._request_next()
         try:
-            # Whether the inbox has been closed already is known once the tasks have begun.
+            # `closing` is done only after its task has run once.
             await asyncio.sleep(0)
         except BaseException:
-            self._give_up()
+            self._cancel()
             raise
         return self
 
@@ -52,32 +53,32 @@ class Arrivals:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Wait no more."""
-        self._give_up()
+        """Cancel the wait."""
+        self._cancel()
 
     async def wait(self, seconds: float | None) -> bool:
         """Wait for a snapshot.
 
         Args:
-            seconds: for so long at most; None for as long as it takes.
+            seconds: the longest time to wait; None for no limit.
 
         Returns:
-            Whether one has arrived; it is `latest` then.
+            Whether a snapshot has arrived; it is then in `latest`.
         """
-        await asyncio.wait({self._coming}, timeout=seconds)
-        if not self._coming.done():
+        await asyncio.wait({self._next}, timeout=seconds)
+        if not self._next.done():
             return False
-        snapshot = self._coming.result()
+        snapshot = self._next.result()
         if snapshot is None:
             self.ended = True
             return False
         self.latest = snapshot
-        self._ask()
+        self._request_next()
         return True
 
-    def _ask(self) -> None:
-        self._coming = asyncio.ensure_future(anext(self._snapshots, None))
+    def _request_next(self) -> None:
+        self._next = asyncio.ensure_future(anext(self._snapshots, None))
 
-    def _give_up(self) -> None:
-        self._coming.cancel()
+    def _cancel(self) -> None:
+        self._next.cancel()
         self.closing.cancel()

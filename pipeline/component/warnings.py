@@ -1,4 +1,4 @@
-"""What a component warns of, though it goes on: for the log, and for those who look at it."""
+"""Logs a component's warning and shows it as the component's last problem."""
 
 import logging
 
@@ -6,16 +6,16 @@ from pipeline.component.contracts import SinkContext, SourceContext
 
 
 def warn(ctx: SinkContext | SourceContext, text: str, *values: object, is_new: bool = True) -> None:
-    """Log a warning, and let it stand as the component's last trouble.
+    """Log a warning, and record it as the component's last problem (on the status page).
 
     Call it in the event loop.
 
     Args:
-        ctx: the component's.
-        text: for people; with values, a format as `logging` takes it.
-        values: what is put into it.
-        is_new: it wasn't said before; else the log has it among what serves to find errors alone.
+        ctx: the component's context.
+        text: the message; with values, a format as `logging` takes it.
+        values: values for the format.
+        is_new: log at level warning; otherwise at level debug, because it was logged before.
     """
     ctx.log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
-    told = text % values if values else text
-    ctx.meter.set_problem(told, ctx.clock.now(), warning=True)
+    message = text % values if values else text
+    ctx.meter.set_problem(message, ctx.clock.now(), warning=True)

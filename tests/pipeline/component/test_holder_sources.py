@@ -65,8 +65,8 @@ def test_where_it_is_known_or_nobody_is_there_to_tell() -> None:
 def test_one_that_could_tell_and_does_not(kind: str) -> None:
     node = joined()
     node.say(SourceAdded(1), "who", kind)
-    start = "no source that lists the holders stands by its word: who: "
-    assert availability_unknown_reason(node.snapshot()) == start + "has said nothing yet"
+    start = "no source that lists all holders is up: who: "
+    assert availability_unknown_reason(node.snapshot()) == start + "has not reported yet"
     node.say(SourceLost("no such socket"), "who", kind)
     assert availability_unknown_reason(node.snapshot()) == start + "no such socket"
 
@@ -75,7 +75,7 @@ def test_pods_alone() -> None:
     node = joined()
     node.say(PodsReplaced((), NS), "pods", "pods")
     assert availability_unknown_reason(node.snapshot()).startswith(
-        "the source pods alone doesn't tell who holds"
+        "source pods does not report all containers that hold"
     )
 
 
@@ -83,7 +83,7 @@ def test_an_id_that_nobody_knows() -> None:
     node = joined()
     node.say(claims(kubelet_claim("a", "riddle")), "kubelet", "podresources")
     told = availability_unknown_reason(node.snapshot())
-    assert "ids that name none of this node's" in told
+    assert "ids that match no GPU of this node" in told
     assert "'riddle'" in told
     node.say(claims(kubelet_claim("a", uuid_of(0))), "kubelet", "podresources")
     assert availability_unknown_reason(node.snapshot()) == ""
@@ -93,7 +93,7 @@ def test_a_driver_that_is_gone() -> None:
     node = joined()
     node.podlist()
     node.say(SourceLost("no driver"))
-    told = "the source gpus, which told how the GPUs are joined, is down: no driver"
+    told = "the source gpus, which reported the topology, is down: no driver"
     assert (
         topology_down_reason(node.snapshot())
         == availability_unknown_reason(node.snapshot())

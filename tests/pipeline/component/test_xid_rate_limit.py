@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.component.xid_rate_limit import _REMEMBERED, A_SECOND, XidRateLimit
+from pipeline.component.xid_rate_limit import _REMEMBERED, ERRORS_PER_SECOND, XidRateLimit
 from pipeline.model import NS
 
 
@@ -13,18 +13,18 @@ def admitted(rates: XidRateLimit, *at: float, device: str = "a", code: int = 31)
 
 def test_so_many_at_once_and_so_many_a_second_after() -> None:
     rates = XidRateLimit()
-    assert admitted(rates, *[0.0] * 100) == A_SECOND
+    assert admitted(rates, *[0.0] * 100) == ERRORS_PER_SECOND
     assert admitted(rates, 0.05) == 0
     assert admitted(rates, *[0.11] * 100) == 1
-    assert admitted(rates, *[1.11] * 100) == A_SECOND
-    assert admitted(rates, *[60.0] * 100) == A_SECOND, "a long silence doesn't add up"
+    assert admitted(rates, *[1.11] * 100) == ERRORS_PER_SECOND
+    assert admitted(rates, *[60.0] * 100) == ERRORS_PER_SECOND, "a long silence doesn't add up"
 
 
 def test_each_device_and_code_has_its_own() -> None:
     rates = XidRateLimit()
-    assert admitted(rates, *[0.0] * 100) == A_SECOND
-    assert admitted(rates, *[0.0] * 100, code=79) == A_SECOND
-    assert admitted(rates, *[0.0] * 100, device="b") == A_SECOND
+    assert admitted(rates, *[0.0] * 100) == ERRORS_PER_SECOND
+    assert admitted(rates, *[0.0] * 100, code=79) == ERRORS_PER_SECOND
+    assert admitted(rates, *[0.0] * 100, device="b") == ERRORS_PER_SECOND
     assert admitted(rates, 0.0) == 0
 
 
@@ -41,5 +41,5 @@ def test_never_more_than_the_rate(times: list[float]) -> None:
     kept = [at for at in sorted(times) if rates.admits("a", 31, round(at * NS))]
     for at in kept:
         within = [other for other in kept if at <= other < at + 1]
-        assert len(within) <= 2 * A_SECOND
-    assert len(kept) <= A_SECOND * (1 + 5) + 1
+        assert len(within) <= 2 * ERRORS_PER_SECOND
+    assert len(kept) <= ERRORS_PER_SECOND * (1 + 5) + 1

@@ -131,8 +131,8 @@ def test_the_place_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("worst", [FAILS, BOTH])
-def test_a_failure_has_a_mend(worst: frozenset[Verdict]) -> None:
-    with pytest.raises(ValueError, match="without a mend"):
+def test_a_failure_has_a_fix(worst: frozenset[Verdict]) -> None:
+    with pytest.raises(ValueError, match="needs a fix"):
         Check("a", "b", "c", "d", worst).failure("place", "saw", "")
 
 

@@ -111,7 +111,7 @@ async def test_a_bad_answer_is_told_once(path: Path, caplog: pytest.LogCaptureFi
     async with following(path, interval=Duration.parse("50ms")) as ctx:
         await ctx.wait_for(ClaimsReplaced, 3)
     assert len(caplog.messages) == 1
-    assert "AllocResp for nvidia.com/gpu is not base64; left out" in caplog.messages[0]
+    assert "AllocResp for nvidia.com/gpu is not base64; the entry is skipped" in caplog.messages[0]
 
 
 async def test_t9_what_another_source_changed_is_compared_with_the_file_at_once(

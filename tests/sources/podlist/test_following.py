@@ -123,8 +123,8 @@ async def test_a_broken_file_is_told_once_and_not_confirmed(
         await ctx.wait_for(ClaimsReplaced, confirmed)
         assert ctx.pods() == ["a"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert caplog.messages[0].startswith(f"{path}:1:10: ends too early; the last good list stands")
-    assert caplog.messages[1] == f"{path}: is good again"
+    assert caplog.messages[0].startswith(f"{path}:1:10: ends too early; the last valid content stays in use")
+    assert caplog.messages[1] == f"{path}: can be read again"
 
 
 async def test_a_moment_of_emptiness_is_not_told(path: Path) -> None:
@@ -181,8 +181,8 @@ async def test_a_bad_entry_is_logged_once_and_the_source_stays_up(
         await ctx.until("a", "b")
         assert ctx.reasons() == []
     assert caplog.messages == [
-        f"{path}:2:68: [1].gpu_list[0]: {DEVICE}, found true; left out",
-        f"{path}: every entry is good again",
+        f"{path}:2:68: [1].gpu_list[0]: {DEVICE}, found true; the entry is skipped",
+        f"{path}: all entries are valid again",
     ]
 
 
